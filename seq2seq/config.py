@@ -13,9 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from seq2seq.errors import ConfigError
 
-Score = Literal[
-    "dot", "scaled_dot", "general", "additive", "concat", "multi_head", "none"
-]
+Score = Literal["dot", "scaled_dot", "general", "additive", "concat", "multi_head", "none"]
 Style = Literal["bahdanau", "luong", "pre_attention"]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -160,7 +158,10 @@ class AttentionConfig(Section):
     project_query: bool = Field(
         False, description="dot, scaled_dot: project the query to the key size where they differ"
     )
-    residual: bool = Field(False, description="add the query to the attention output")
+    residual: bool | None = Field(
+        None,
+        description="add the query to the attention output; default: only in style pre_attention",
+    )
 
 
 class ModelConfig(Section):
@@ -180,7 +181,9 @@ class ModelConfig(Section):
         "maxout", description="bahdanau: the deep output (maxout is the paper's)"
     )
     readout_size: Count | None = Field(
-        None, description="size before the vocabulary; default: embedding_size"
+        None,
+        description="features that the vocabulary projection sees; default: decoder_size, "
+        "or embedding_size when tied",
     )
     initial_state: Literal["backward", "mean", "last", "zeros"] = Field(
         "backward", description="what the decoder starts from"
@@ -216,20 +219,33 @@ class ModelConfig(Section):
             raise ValueError(
                 f"attention.heads {attention.heads} does not divide the key size {key_size}"
             )
-        if attention.score == "multi_head" and (attention.value_size or memory_size) % attention.heads:
+        if (
+            attention.score == "multi_head"
+            and (attention.value_size or memory_size) % attention.heads
+        ):
             raise ValueError(
                 f"attention.heads {attention.heads} does not divide the value size "
                 f"{attention.value_size or memory_size}"
             )
         if attention.score != "multi_head" and attention.heads != 1:
             raise ValueError("attention.heads is for attention.score multi_head only")
-        readout_size = self.readout_size or self.embedding_size
-        if self.tie_target and readout_size != self.embedding_size:
+        if self.tie_target and self.features_size != self.embedding_size:
             raise ValueError(
-                f"tie_target needs readout_size {readout_size} equal to embedding_size "
+                f"tie_target needs readout_size {self.features_size} equal to embedding_size "
                 f"{self.embedding_size}"
             )
         return self
+
+    @property
+    def features_size(self) -> int:
+        """Size of what the vocabulary projection sees."""
+        return self.readout_size or (self.embedding_size if self.tie_target else self.decoder_size)
+
+    @property
+    def residual(self) -> bool:
+        """Whether the query is added to the attention output."""
+        chosen = self.attention.residual
+        return self.style == "pre_attention" if chosen is None else chosen
 
 
 class ScheduleConfig(Section):

@@ -1,0 +1,216 @@
+"""Corpora on disk: the Tatoeba list, fetched and split without leakage, and the sample corpus."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from seq2seq.config import CleaningConfig, CorpusConfig
+from seq2seq.data.archive import open_member
+from seq2seq.data.cleaning import CleaningReport, clean
+from seq2seq.data.corpus import Pair, decode_lines, parse_columns, read_lines
+from seq2seq.data.download import download, sha256_of
+from seq2seq.data.splitting import MAX_GROUP, Split, split_pairs
+from seq2seq.errors import DataError, UserError
+
+MEMBER = "spa.txt"
+LICENCE = "CC BY 2.0; attribution: tatoeba.org and manythings.org/anki"
+SIDES = ("train.tsv", "valid.tsv", "test.tsv")
+METADATA = "metadata.json"
+_LAYOUT = CorpusConfig(format="manythings", path=MEMBER)
+
+Print = Callable[[str], None]
+
+
+def prepare_tatoeba(
+    source: str,
+    directory: Path,
+    *,
+    valid: int = 2000,
+    test: int = 2000,
+    seed: int = 1,
+    sha256: str | None = None,
+    show: Print = print,
+) -> None:
+    """Write train.tsv, valid.tsv, test.tsv and metadata.json from the Tatoeba list.
+
+    The source is an address or a local file: spa-eng.zip, or spa.txt. Pairs are cleaned by the
+    defaults of a recipe and split by groups that share a sentence. Raises DataError.
+    """
+    path = _obtain(source, directory, sha256, show)
+    report = CleaningReport()
+    with _open_pairs(path) as pairs:
+        kept = list(clean(pairs, CleaningConfig(), report=report))
+    for line in report.lines():
+        show(line)
+    split = split_pairs(kept, valid=valid, test=test, seed=seed)
+    metadata = {
+        "source": source if _is_address(source) else path.name,
+        "sha256": sha256_of(path),
+        "licence": LICENCE,
+        "columns": "Spanish, English; in valid and test: further English references",
+        "split": f"groups of pairs that share a sentence; valid and test hold one row a group of "
+        f"at most {MAX_GROUP} pairs",
+        "seed": seed,
+        "pairs": {"read": report.read, "kept": report.kept, "dropped": report.dropped},
+        "groups": {"number": split.groups, "largest": split.largest_group},
+        "rows": {"train": len(split.train), "valid": len(split.valid), "test": len(split.test)},
+    }
+    _write(directory, split, json.dumps(metadata, indent=2, ensure_ascii=False) + "\n")
+    for line in _summary(split, directory):
+        show(line)
+
+
+def _obtain(source: str, directory: Path, sha256: str | None, show: Print) -> Path:
+    """Return the local file of a source, downloaded into the directory where it is an address."""
+    if sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
+        raise DataError(f"--sha256 {sha256}: 64 hexadecimal digits are expected")
+    if not _is_address(source):
+        path = Path(source)
+        if not path.is_file():
+            raise DataError(f"{source}: no such file; give spa-eng.zip, {MEMBER} or an address")
+    else:
+        name = re.split(r"[?#]", source)[0].rsplit("/", 1)[-1]
+        path = directory / (re.sub(r"[^\w.-]", "_", name).lstrip(".") or "download")
+        if path.exists():
+            show(f"{path} is there already and used; remove it to fetch it anew")
+        else:
+            show(f"fetching {source}")
+            download(source, path, sha256=sha256)
+    if sha256 is not None and (found := sha256_of(path)) != sha256.lower():
+        raise DataError(f"{path}: its SHA-256 is {found}, not {sha256.lower()}; it is another file")
+    return path
+
+
+@contextmanager
+def _open_pairs(path: Path) -> Iterator[Iterable[Pair]]:
+    if path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
+        with open_member(path, MEMBER) as stream:
+            yield parse_columns(decode_lines(stream, f"{path}/{MEMBER}"), _LAYOUT)
+    else:
+        yield parse_columns(read_lines(str(path)), _LAYOUT)
+
+
+def _write(directory: Path, split: Split, metadata: str) -> None:
+    """Write all files under temporary names before the first gets its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".prepare-") as temporary:
+        for name, pairs in zip(SIDES, (split.train, split.valid, split.test), strict=True):
+            with Path(temporary, name).open("w", encoding="utf-8", newline="\n") as stream:
+                for pair in pairs:
+                    stream.write("\t".join((pair.source, pair.target, *pair.references)) + "\n")
+        Path(temporary, METADATA).write_text(metadata, encoding="utf-8")
+        for name in (*SIDES, METADATA):
+            os.replace(Path(temporary, name), directory / name)
+
+
+def _summary(split: Split, directory: Path) -> list[str]:
+    references = sum(1 + len(pair.references) for pair in split.valid + split.test)
+    return [
+        f"{split.groups} groups of pairs that share a sentence; the largest has "
+        f"{split.largest_group} pairs",
+        f"valid and test: one row a group of at most {MAX_GROUP} pairs, so that few pairs leave "
+        f"the training data; {split.held_out_pairs} did, for {references} references",
+        f"{directory}: train.tsv {len(split.train)} rows, valid.tsv {len(split.valid)}, "
+        f"test.tsv {len(split.test)}, {METADATA}",
+        f"licence: {LICENCE}",
+    ]
+
+
+def _is_address(source: str) -> bool:
+    return "://" in source
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, or 2 for what the user can mend."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    try:
+        _refuse_overwriting(options.out, force=options.force)
+        {"tatoeba": _tatoeba, "sample": _sample}[options.command](options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {error.filename or options.out}: {error.strerror}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; run it again to go on with a download", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _tatoeba(options: argparse.Namespace) -> None:
+    prepare_tatoeba(
+        options.source,
+        options.out,
+        valid=options.valid,
+        test=options.test,
+        seed=options.seed,
+        sha256=options.sha256,
+    )
+
+
+def _sample(options: argparse.Namespace) -> None:
+    from seq2seq.data.grammar import write_sample  # its lexicon is for this command only
+
+    sizes = {side: getattr(options, side) for side in ("train", "valid", "test")}
+    given = {side: size for side, size in sizes.items() if size is not None}
+    print(write_sample(options.out, seed=options.seed, **given))
+
+
+def _refuse_overwriting(directory: Path, *, force: bool) -> None:
+    there = [name for name in (*SIDES, METADATA) if (directory / name).exists()]
+    if there and not force:
+        raise DataError(
+            f"{directory} has {', '.join(there)} already; name another --out, or give --force to "
+            "write over them"
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="prepare_data.py",
+        description="Prepare a corpus: TAB-separated train.tsv, valid.tsv and test.tsv.",
+        epilog="examples:\n"
+        "  prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip\n"
+        "  prepare_data.py tatoeba spa.txt --out data/tatoeba --valid 1000 --test 1000\n"
+        "  prepare_data.py sample --out data/sample --seed 2",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    tatoeba = commands.add_parser(
+        "tatoeba",
+        help="the Spanish-English list of manythings.org/anki",
+        description="Fetch, clean and split the list of the Tatoeba project. No sentence of valid "
+        "or test, nor a translation of one, is in train.",
+    )
+    tatoeba.add_argument("source", metavar="SOURCE", help="address or file: spa-eng.zip, spa.txt")
+    tatoeba.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
+    sample = commands.add_parser("sample", help="sentences of a small grammar, with alignments")
+    sample.add_argument("--train", type=_count, metavar="N", help="training pairs")
+    for command, folder, rows in ((tatoeba, "data/tatoeba", 2000), (sample, "data/sample", None)):
+        shown = "" if rows is None else " (default: %(default)s)"
+        command.add_argument("--valid", type=_count, metavar="N", default=rows, help="rows" + shown)
+        command.add_argument("--test", type=_count, metavar="N", default=rows, help="rows" + shown)
+        command.add_argument("--seed", type=int, default=1, help="of the draw (default: 1)")
+        command.add_argument(
+            "--out", type=Path, metavar="DIR", default=Path(folder), help=f"default: {folder}"
+        )
+        command.add_argument("--force", action="store_true", help="write over existing files")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of 1 or more is expected")
+    return int(text)

@@ -1,0 +1,70 @@
+"""Validation while training: loss by teacher forcing, BLEU and chrF by search."""
+
+from __future__ import annotations
+
+import torch
+
+from seq2seq.config import Config
+from seq2seq.data.batching import Batch, evaluation_batches
+from seq2seq.data.corpus import Pair
+from seq2seq.data.tokenizer import Tokenizer
+from seq2seq.evaluation.metrics import score
+from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.search import beam_search
+from seq2seq.model.translation import TranslationModel
+from seq2seq.training.loss import projection_loss
+from seq2seq.training.trainer import Validation
+
+
+class Validator:
+    """Scores a model on pairs that are encoded once."""
+
+    def __init__(
+        self, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: Config, *,
+        device: torch.device, dtype: torch.dtype,
+    ) -> None:  # fmt: skip
+        self.pairs = pairs[: config.training.validation_sentences]
+        self.tokenizer, self.config = target, config.training
+        self.device, self.dtype = device, dtype
+        self.options = SearchOptions(
+            beam_size=config.training.validation_beam,
+            length_penalty=config.inference.length_penalty,
+            max_length_factor=config.inference.max_length_factor,
+            max_length_offset=config.inference.max_length_offset,
+        )
+        longest = config.inference.max_source_length
+        sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
+        targets = target.encode_batch([p.target for p in self.pairs])
+        self.batches = evaluation_batches(sources, targets, config.inference.batch_tokens)
+
+    @torch.no_grad()
+    def __call__(self, model: TranslationModel) -> Validation:
+        """Return metrics, and the first few translations as samples."""
+        model.eval()
+        loss, tokens = 0.0, 0
+        translations = [""] * len(self.pairs)
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            for batch in (batch.to(self.device) for batch in self.batches):
+                loss += self._loss(model, batch)
+                tokens += batch.num_target_tokens
+                decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
+                for index, found in zip(
+                    batch.indices, beam_search(decoding, self.options), strict=True
+                ):
+                    translations[index] = self.tokenizer.decode(found[0].tokens)
+        references = [(pair.target, *pair.references) for pair in self.pairs]
+        scores = score(translations, references, metrics=("bleu", "chrf"))
+        metrics = {"loss": loss / tokens} | {name: m.score for name, m in scores.items()}
+        samples = [
+            (pair.source, pair.target, translation)
+            for pair, translation in zip(self.pairs, translations, strict=True)
+        ]
+        return Validation(metrics, samples[: self.config.samples])
+
+    def _loss(self, model: TranslationModel, batch: Batch) -> float:
+        features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
+        mask_BT = batch.label_mask_BT
+        _, plain = projection_loss(
+            features_BTO[mask_BT], model.output_weight, model.output_bias, batch.labels_BT[mask_BT]
+        )
+        return float(plain)

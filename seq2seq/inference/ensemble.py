@@ -1,0 +1,91 @@
+"""Several models that translate as one.
+
+B sentences, R rows, S source length, V vocabulary
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.errors import ConfigError
+from seq2seq.inference.protocol import Decoding, State
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """The states of the members."""
+
+    members: tuple[State, ...]
+
+    def select(self, rows_R: Tensor) -> EnsembleState:
+        """Return the state of these rows."""
+        return EnsembleState(tuple(state.select(rows_R) for state in self.members))
+
+
+class Ensemble:
+    """A `Decoding` that averages the probabilities of its members.
+
+    The members have read the same sentences with one source tokenizer and share the target
+    vocabulary. Attention weights are averaged over the members that have any.
+    """
+
+    def __init__(self, members: Sequence[Decoding[Any]]) -> None:
+        """Join members; raise ConfigError where there are none or their sentences differ."""
+        if not members:
+            raise ConfigError("an ensemble needs a model")
+        lengths_B = members[0].source_lengths_B
+        for number, member in enumerate(members[1:], start=2):
+            if not torch.equal(member.source_lengths_B, lengths_B):
+                raise ConfigError(
+                    f"model {number} of the ensemble cuts the sources into other pieces than "
+                    "model 1: the models need one tokenizer"
+                )
+        self.members = tuple(members)
+
+    @property
+    def num_sentences(self) -> int:
+        """Return B."""
+        return self.members[0].num_sentences
+
+    @property
+    def source_lengths_B(self) -> Tensor:  # noqa: N802
+        """Return the numbers of source pieces, the end of sentence included."""
+        return self.members[0].source_lengths_B
+
+    def start(self) -> EnsembleState:
+        """Return the members' states before the first piece."""
+        return EnsembleState(tuple(member.start() for member in self.members))
+
+    def step(
+        self, tokens_R: Tensor, state: EnsembleState
+    ) -> tuple[Tensor, Tensor | None, EnsembleState]:
+        """Return the log of the mean probabilities, the mean weights, and the state.
+
+        Raises ConfigError where the members' target vocabularies differ in size.
+        """
+        steps = [
+            member.step(tokens_R, of_member)
+            for member, of_member in zip(self.members, state.members, strict=True)
+        ]
+        sizes = [logits_RV.size(1) for logits_RV, _, _ in steps]
+        if len(set(sizes)) > 1:
+            raise ConfigError(f"the models of the ensemble have target vocabularies of {sizes}")
+        log_probs = [_at_least_float32(logits_RV).log_softmax(-1) for logits_RV, _, _ in steps]
+        mean_RV = torch.stack(log_probs).logsumexp(0) - math.log(len(steps))
+        weights = [weights_RS for _, weights_RS, _ in steps if weights_RS is not None]
+        mean_RS = torch.stack(weights).mean(0) if weights else None
+        return mean_RV, mean_RS, EnsembleState(tuple(of_member for _, _, of_member in steps))
+
+    def select(self, sentences_B: Tensor) -> Ensemble:
+        """Return the ensemble for these sentences only."""
+        return Ensemble([member.select(sentences_B) for member in self.members])
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor

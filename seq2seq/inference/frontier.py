@@ -1,0 +1,196 @@
+"""The unfinished hypotheses of a batch: one model step for all, and what moves along with them.
+
+B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
+V vocabulary, T pieces produced so far
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from seq2seq.errors import ConfigError
+from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the model says next: forbidden pieces have logit -inf; normalizer is of all pieces."""
+
+    logits_RV: Tensor  # noqa: N815
+    normalizer_R: Tensor  # noqa: N815
+
+    def log_probs(self, logits_RC: Tensor) -> Tensor:
+        """Return the log probabilities of pieces from their logits; rounding never gives > 0."""
+        return (logits_RC - self.normalizer_R[:, None]).clamp(max=0)
+
+
+class Frontier(Generic[StateT]):
+    """Rows of unfinished hypotheses, with all that is reordered together with them.
+
+    Sentences whose search is over leave the batch. The bookkeeping is NumPy on the host: each
+    step of a search brings its few candidates there in one transfer.
+    """
+
+    def __init__(
+        self, decoding: Decoding[StateT], options: SearchOptions, *, copies: int = 1
+    ) -> None:
+        """Start with so many copies of the empty hypothesis a sentence."""
+        self.options = options
+        self.decoding = decoding
+        self.state = decoding.start()
+        self.device = decoding.source_lengths_B.device
+        num_rows = decoding.num_sentences * copies
+        if copies > 1:
+            sentences_B = torch.arange(decoding.num_sentences, device=self.device)
+            self.state = self.state.select(sentences_B.repeat_interleave(copies))
+        self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
+        self.limits = [options.max_length(length) for length in self.source_lengths]
+        self.sentences: Ints = np.arange(
+            decoding.num_sentences
+        )  # the batch's number of each that is left
+        self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
+        self.log_probs_R = torch.zeros(num_rows, device=self.device)
+        self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
+        self._origins_RT: Ints = self.tokens_RT  # the row of each step's weights
+        self._weights: list[Tensor | None] = []
+        self._coverage_RS: Tensor | None = None
+        self._penalty_R: Floats | None = None
+        self._forced_R: npt.NDArray[np.bool_] | None = None
+        self._forbidden = torch.tensor(options.forbidden, device=self.device)
+
+    @property
+    def length(self) -> int:
+        """Return T."""
+        return int(self.tokens_RT.shape[1])
+
+    @property
+    def num_rows(self) -> int:
+        """Return R."""
+        return int(self.tokens_RT.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Return K."""
+        return self.num_rows // len(self.sentences)
+
+    def step(self) -> Step:
+        """Let the model read the last pieces; return what may follow.
+
+        Raises ConfigError for a coverage penalty where the model has no attention weights.
+        """
+        logits_RV, weights_RS, self.state = self.decoding.step(self.tokens_R, self.state)
+        if logits_RV.dtype in (torch.bfloat16, torch.float16):
+            logits_RV = logits_RV.float()
+        normalizer_R = logits_RV.logsumexp(-1)
+        if self.options.keep_weights:
+            self._weights.append(weights_RS)
+        if self.options.coverage_penalty > 0:
+            self._cover(weights_RS)
+        self._forbid(logits_RV)
+        return Step(logits_RV, normalizer_R)
+
+    def close(self, row: int, log_prob: float) -> Hypothesis:
+        """Return the hypothesis that ends a row after the step just made."""
+        sentence = self.sentences[row // self.width]
+        score = log_prob / self.options.length_norm(self.length + 1)
+        if self._penalty_R is not None:
+            score += float(self._penalty_R[row])
+        return Hypothesis(
+            tokens=self.tokens_RT[row].tolist(),
+            score=score,
+            log_prob=log_prob,
+            finished=self._forced_R is None or not self._forced_R[row],
+            weights=self._weights_of(row, self.source_lengths[sentence]),
+        )
+
+    def advance(
+        self, kept_B: Ints, parents_BK: Ints, tokens_BK: Ints, log_probs_BK: Floats
+    ) -> None:
+        """Go on with some sentences: with these rows of each, extended by these pieces.
+
+        kept_B are positions in the present batch, parents_BK rows within a sentence. A log
+        probability of -inf marks a place that is not used.
+        """
+        rows: Ints = (kept_B[:, None] * self.width + parents_BK).ravel()
+        if len(kept_B) < len(self.sentences):
+            self.sentences = self.sentences[kept_B]
+            if len(kept_B) == 0:
+                return
+            self.decoding = self.decoding.select(torch.from_numpy(kept_B).to(self.device))
+        if not np.array_equal(rows, np.arange(self.num_rows)):
+            rows_R = torch.from_numpy(rows).to(self.device)
+            self.state = self.state.select(rows_R)
+            if self._coverage_RS is not None:
+                self._coverage_RS = self._coverage_RS[rows_R]
+        if self.options.keep_weights:
+            self._origins_RT = np.column_stack((self._origins_RT[rows], rows))
+        self.tokens_RT = np.column_stack((self.tokens_RT[rows], tokens_BK.ravel()))
+        self.tokens_R = torch.from_numpy(tokens_BK.ravel()).to(self.device)
+        self.log_probs_R = torch.from_numpy(log_probs_BK.ravel()).to(self.device)
+
+    def _cover(self, weights_RS: Tensor | None) -> None:
+        """Add the weights to the coverage; keep the coverage penalty of hypotheses that end now."""
+        if weights_RS is None:
+            raise ConfigError(
+                "coverage_penalty: this model has no attention weights; set coverage_penalty=0"
+            )
+        size = weights_RS.size(1)
+        covered_RS = weights_RS if weights_RS.dtype == torch.float64 else weights_RS.float()
+        if self._coverage_RS is not None:
+            covered_RS = covered_RS + self._coverage_RS[:, :size]
+        lengths_R1 = self.decoding.source_lengths_B.repeat_interleave(self.width)[:, None]
+        padded_RS = torch.arange(size, device=self.device) >= lengths_R1
+        logs_RS = covered_RS.clamp(torch.finfo(torch.float32).tiny, 1).log()
+        penalty_R = logs_RS.masked_fill(padded_RS, 0).sum(1) * self.options.coverage_penalty
+        self._coverage_RS = covered_RS
+        self._penalty_R = penalty_R.cpu().numpy()
+
+    def _forbid(self, logits_RV: Tensor) -> None:
+        """Write -inf where a piece may not follow; at the length limit only the end may."""
+        eos = self.options.eos
+        logits_RV.index_fill_(1, self._forbidden, -torch.inf)
+        if self.options.no_repeat_ngram > 0:
+            rows, pieces = repeated(self.tokens_RT, self.options.no_repeat_ngram)
+            places = torch.from_numpy(np.stack((rows, pieces))).to(self.device)
+            logits_RV[places[0], places[1]] = -torch.inf
+        at_limit_B = np.array([self.limits[s] == self.length for s in self.sentences])
+        self._forced_R = None
+        if at_limit_B.any():
+            at_limit_R = at_limit_B.repeat(self.width)
+            ends_R = logits_RV[:, eos].clone()
+            goes_on_R = (logits_RV.amax(1) > ends_R).cpu().numpy()
+            self._forced_R = at_limit_R & goes_on_R
+            logits_RV[torch.from_numpy(at_limit_R).to(self.device)] = -torch.inf
+            logits_RV[:, eos] = ends_R
+
+    def _weights_of(self, row: int, source_length: int) -> Tensor | None:
+        if not self._weights or self._weights[-1] is None:
+            return None
+        rows = [*self._origins_RT[row].tolist(), row]
+        steps = [
+            w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
+        ]
+        return torch.stack(steps).cpu()
+
+
+def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return rows and pieces that would complete an n-gram of this size for the second time."""
+    num_rows, length = tokens_RT.shape
+    if length < size:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    starts = length - size + 1
+    same = np.ones((num_rows, starts), dtype=np.bool_)
+    for offset in range(size - 1):
+        last_R1 = tokens_RT[:, starts + offset, None]
+        same &= tokens_RT[:, offset : offset + starts] == last_R1
+    rows, positions = same.nonzero()
+    return rows, tokens_RT[rows, positions + size - 1]

@@ -1,0 +1,168 @@
+"""Greedy search and beam search over a `Decoding`; no model is known here.
+
+B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
+V vocabulary, C candidates a row, N candidates a sentence
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from seq2seq.inference.frontier import Floats, Frontier, Ints
+from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, State, StateT
+
+__all__ = ["Decoding", "Hypothesis", "SearchOptions", "State", "beam_search", "greedy", "roll_out"]
+
+Bools = npt.NDArray[np.bool_]
+Choose = Callable[[Tensor, Ints, Ints, int], Tensor]
+
+
+@torch.inference_mode()
+def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
+    """Return for each sentence the one hypothesis that takes the likeliest piece at each step.
+
+    It is what a beam of 1 finds, with less work. Of equal pieces the smaller number wins. At the
+    length limit the end of sentence is the only choice, at its own probability. Raises ConfigError
+    for a coverage penalty without attention, FloatingPointError for logits that are not finite.
+    """
+    return roll_out(decoding, options, lambda logits_RV, *_: logits_RV.argmax(-1))
+
+
+@torch.inference_mode()
+def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
+    """Return for each sentence up to `nbest` hypotheses, best score first.
+
+    Each step ranks all extensions of a sentence's hypotheses by log probability and takes the
+    best. One that takes the end of sentence is finished and keeps its place: the finished and the
+    unfinished hypotheses of a sentence are never more than `beam_size` together.
+
+    A sentence is decided when no hypothesis is unfinished, or when `nbest` are finished and the
+    worst of the best `nbest` scores at least log p / length_norm(longest output), p being the
+    probability of the best unfinished one. Stopping there loses nothing: log probabilities only
+    fall, the norm is largest at the largest length, and the coverage penalty is never positive, so
+    no continuation scores more; of equal scores the one that was finished first wins.
+
+    At the length limit the end of sentence is the only extension, at its own probability. Equal
+    candidates are ordered by the rank of what they extend, then by the number of the piece; which
+    of more equal pieces than the beam has places are looked at is up to torch.topk. The result of
+    a sentence does not depend on the others of the batch. Raises ConfigError for a
+    coverage penalty without attention, FloatingPointError for logits that are not finite.
+    """
+    frontier = Frontier(decoding, options)
+    found: list[list[Hypothesis]] = [[] for _ in frontier.sentences]
+    worst_kept = np.full(len(found), -np.inf)  # score of the last of the best `nbest`
+    longest_norms = np.array([options.length_norm(limit + 1) for limit in frontier.limits])
+    while len(frontier.sentences):
+        log_probs_BN, parents_BN, tokens_BN = _candidates(frontier)
+        places_B1 = options.beam_size - np.array([[len(found[s])] for s in frontier.sentences])
+        taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
+        ended_BN = taken_BN & (tokens_BN == options.eos)
+        for b, n in np.argwhere(ended_BN):
+            row = int(b * frontier.width + parents_BN[b, n])
+            sentence = int(frontier.sentences[b])
+            found[sentence].append(frontier.close(row, float(log_probs_BN[b, n])))
+            if len(found[sentence]) >= options.nbest:
+                worst_kept[sentence] = _best(found[sentence], options.nbest)[-1].score
+        log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
+        bound_B = log_probs_BN.max(1) / longest_norms[frontier.sentences]
+        kept_B = np.flatnonzero(bound_B > worst_kept[frontier.sentences])
+        _go_on(frontier, kept_B, log_probs_BN, parents_BN, tokens_BN)
+    return [_best(_some(hypotheses), options.nbest) for hypotheses in found]
+
+
+def roll_out(
+    decoding: Decoding[StateT], options: SearchOptions, choose: Choose, *, copies: int = 1
+) -> list[list[Hypothesis]]:
+    """Return `copies` hypotheses a sentence, each extended by one chosen piece at a time.
+
+    `choose` is given logits_RV, the sentence and the copy of each row, and the number of pieces so
+    far; it returns tokens_R.
+    """
+    frontier = Frontier(decoding, options, copies=copies)
+    found: list[dict[int, Hypothesis]] = [{} for _ in frontier.sentences]
+    copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
+    while len(frontier.sentences):
+        step = frontier.step()
+        sentences_R = frontier.sentences.repeat(frontier.width)
+        tokens_R = choose(step.logits_RV, sentences_R, copies_BK.ravel(), frontier.length)
+        chosen_R1 = step.log_probs(step.logits_RV.gather(1, tokens_R[:, None]))
+        totals_R = frontier.log_probs_R + chosen_R1.squeeze(1)
+        log_probs_R, integers_R = _to_host(totals_R, tokens_R)
+        log_probs_BK = log_probs_R.reshape(copies_BK.shape)
+        tokens_BK = integers_R.reshape(copies_BK.shape)
+        ended_BK = np.isfinite(log_probs_BK) & (tokens_BK == options.eos)
+        for b, k in np.argwhere(ended_BK):
+            hypothesis = frontier.close(int(b * frontier.width + k), float(log_probs_BK[b, k]))
+            found[frontier.sentences[b]][int(copies_BK[b, k])] = hypothesis
+        log_probs_BK = np.where(np.isfinite(log_probs_BK) & ~ended_BK, log_probs_BK, -np.inf)
+        kept_B = np.flatnonzero(log_probs_BK.max(1) > -np.inf)
+        parents_BK: Ints = np.tile(np.arange(copies_BK.shape[1]), (len(copies_BK), 1))
+        order_BK = _go_on(frontier, kept_B, log_probs_BK, parents_BK, tokens_BK)
+        copies_BK = np.take_along_axis(copies_BK[kept_B], order_BK, 1)
+    return [_some([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
+
+
+def top(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the largest logits of each row and their pieces, in the order of the pieces."""
+    if count == 1:  # topk does not promise the first of equal pieces
+        values_R1, tokens_R1 = logits_RV.max(1, keepdim=True)
+        return values_R1, tokens_R1
+    values_RC, tokens_RC = logits_RV.topk(min(count, logits_RV.size(1)), sorted=False)
+    tokens_RC, order_RC = tokens_RC.sort()
+    return values_RC.gather(1, order_RC), tokens_RC
+
+
+def _candidates(frontier: Frontier[Any]) -> tuple[Floats, Ints, Ints]:
+    """Make a step; return log probabilities, parents and pieces of the best extensions, sorted."""
+    step = frontier.step()
+    logits_RC, tokens_RC = top(step.logits_RV, frontier.options.beam_size)
+    totals_RC = frontier.log_probs_R[:, None] + step.log_probs(logits_RC)
+    totals_BN = totals_RC.view(len(frontier.sentences), -1)
+    totals_BN, places_BN = totals_BN.sort(dim=1, descending=True, stable=True)
+    places_BN = places_BN[:, : frontier.options.beam_size]
+    tokens_BN = tokens_RC.view(len(frontier.sentences), -1).gather(1, places_BN)
+    parents_BN = places_BN.div(tokens_RC.size(1), rounding_mode="floor")
+    log_probs, parents, tokens = _to_host(totals_BN[:, : places_BN.size(1)], parents_BN, tokens_BN)
+    return log_probs, parents, tokens
+
+
+def _to_host(floats: Tensor, *integers: Tensor) -> Any:
+    """Bring tensors of one shape to NumPy in one transfer; float32 holds integers up to 2**24."""
+    packed = torch.stack((floats, *(i.to(floats.dtype) for i in integers))).cpu().numpy()
+    return [packed[0], *packed[1:].astype(np.int64)]
+
+
+def _go_on(
+    frontier: Frontier[Any], kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
+) -> Ints:
+    """Advance by the unfinished candidates, which have a finite log probability; return which.
+
+    Sentences have as many places as the one with most of them needs.
+    """
+    unused_BN = np.isneginf(log_probs_BN[kept_B])
+    width = int((~unused_BN).sum(1).max(initial=0))
+    order_BK: Ints = unused_BN.argsort(1, kind="stable")[:, :width]
+    frontier.advance(
+        kept_B,
+        np.take_along_axis(parents_BN[kept_B], order_BK, 1),
+        np.take_along_axis(tokens_BN[kept_B], order_BK, 1),
+        np.take_along_axis(log_probs_BN[kept_B], order_BK, 1),
+    )
+    return order_BK
+
+
+def _best(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+    """Return the best by score; of equal ones the first."""
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
+
+
+def _some(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    if not hypotheses:
+        raise FloatingPointError("the model's logits are not finite; no hypothesis has a score")
+    return hypotheses

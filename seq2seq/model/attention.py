@@ -1,0 +1,285 @@
+"""Attention: score functions, mask, softmax over the keys, context, residual.
+
+One query looks at all source positions of its sentence: scores_BKS compares it with each key,
+the softmax over S (the keys, never the batch or the queries) turns scores into weights that sum
+to one, and the context is the sum of weights times values. The weights are computed for each
+sentence, not learned; so their number follows the sentence.
+
+Legend: B batch, K queries a sentence (hypotheses, or target positions), S source length,
+Q query size, D key size, A attention size, M value size, H memory size, N heads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import AttentionConfig
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is fixed for a batch of source sentences; computed once, read at every step.
+
+    keys: what the score function compares with, already projected: [B, S, ...].
+    values_BSM: what the context is a weighted sum of. mask_BS: true at real positions.
+    summary_BH: last forward and first backward state. mean_BH: mean state.
+    """
+
+    keys: Tensor
+    values_BSM: Tensor
+    mask_BS: Tensor
+    summary_BH: Tensor
+    mean_BH: Tensor
+
+    def select(self, sentences: Tensor) -> Memory:
+        """Return the memory of these sentences only."""
+        return Memory(*(getattr(self, f.name).index_select(0, sentences) for f in fields(self)))
+
+
+class Dot(nn.Module):
+    """score = q'k (Luong et al. 2015, eq. 8), divided by sqrt(D) when scaled (Vaswani 2017, eq. 1)."""
+
+    def __init__(self, query_size: int, key_size: int, *, scaled: bool, project: bool) -> None:
+        super().__init__()
+        # sqrt of the size of one key: q'k is a sum of D terms, so its spread grows as sqrt(D).
+        self.scale = 1 / math.sqrt(key_size) if scaled else 1.0
+        needed = project and query_size != key_size
+        self.query = nn.Linear(query_size, key_size, bias=False) if needed else None
+
+    def remember(self, keys_BSD: Tensor) -> Tensor:
+        return keys_BSD
+
+    def forward(self, query_BKQ: Tensor, keys_BSD: Tensor) -> Tensor:
+        query_BKD = query_BKQ if self.query is None else self.query(query_BKQ)
+        return torch.bmm(query_BKD.to(keys_BSD.dtype), keys_BSD.transpose(1, 2)) * self.scale
+
+
+class General(nn.Module):
+    """score = q'Wk (Luong et al. 2015, eq. 8); Wk is computed once a sentence."""
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(key_size, query_size, bias=False)
+
+    def remember(self, keys_BSD: Tensor) -> Tensor:
+        keys_BSQ: Tensor = self.key(keys_BSD)
+        return keys_BSQ
+
+    def forward(self, query_BKQ: Tensor, keys_BSQ: Tensor) -> Tensor:
+        return torch.bmm(query_BKQ.to(keys_BSQ.dtype), keys_BSQ.transpose(1, 2))
+
+
+class Additive(nn.Module):
+    """score = v'tanh(W1 q + W2 k + b) (Bahdanau et al. 2014, A.1.2)."""
+
+    def __init__(self, query_size: int, key_size: int, size: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_size, size, bias=False)
+        self.key = nn.Linear(key_size, size)
+        self.energy = nn.Parameter(torch.empty(size))
+
+    def remember(self, keys_BSD: Tensor) -> Tensor:
+        keys_BSA: Tensor = self.key(keys_BSD)
+        return keys_BSA
+
+    def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
+        return _energies(self.query(query_BKQ), keys_BSA, self.energy)
+
+
+class Concat(nn.Module):
+    """score = v'tanh(W[q; k]) (Luong et al. 2015, eq. 8).
+
+    The one matrix W is used by halves, W[q; k] = W_q q + W_k k, so the key's half is computed once.
+    """
+
+    def __init__(self, query_size: int, key_size: int, size: int) -> None:
+        super().__init__()
+        self.query_size = query_size
+        self.weight = nn.Parameter(torch.empty(size, query_size + key_size))
+        self.energy = nn.Parameter(torch.empty(size))
+
+    def remember(self, keys_BSD: Tensor) -> Tensor:
+        return nn.functional.linear(keys_BSD, self.weight[:, self.query_size :])
+
+    def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
+        query_BKA = nn.functional.linear(query_BKQ, self.weight[:, : self.query_size])
+        return _energies(query_BKA, keys_BSA, self.energy)
+
+
+def _energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tensor:
+    hidden_BKSA = torch.tanh(query_BKA.unsqueeze(2) + keys_BSA.unsqueeze(1))
+    return hidden_BKSA @ energy_A.to(hidden_BKSA.dtype)
+
+
+class Attention(nn.Module):
+    """Score, mask, softmax over the source positions, weighted sum of values, residual."""
+
+    def __init__(
+        self, config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
+    ) -> None:
+        super().__init__()
+        key_size = config.key_size or memory_size
+        value_size = config.value_size or memory_size
+        self.key = _projection(memory_size, config.key_size)
+        self.value = _projection(memory_size, config.value_size)
+        self.score: nn.Module
+        if config.score in ("dot", "scaled_dot"):
+            scaled = config.score == "scaled_dot"
+            self.score = Dot(query_size, key_size, scaled=scaled, project=config.project_query)
+        elif config.score == "general":
+            self.score = General(query_size, key_size)
+        elif config.score == "additive":
+            self.score = Additive(query_size, key_size, config.size)
+        else:
+            self.score = Concat(query_size, key_size, config.size)
+        self.residual = _Residual(query_size, value_size) if residual else None
+        self.output_size = value_size
+
+    def remember(self, encoded: Encoded) -> Memory:
+        """Return what every later query of these sentences needs."""
+        states = encoded.states_BSH
+        keys = states if self.key is None else self.key(states)
+        values = states if self.value is None else self.value(states)
+        return encoded.memory(self.score.remember(keys), values)
+
+    def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
+        """Return raw scores [B, K, S], before the mask, scaled where the score says so."""
+        result: Tensor = self.score(query_BKQ, memory.keys)
+        return result
+
+    def weights(self, scores: Tensor, memory: Memory) -> Tensor:
+        """Return the softmax of the scores over the source positions, exactly zero on padding."""
+        return masked_softmax(scores, memory.mask_BS.unsqueeze(1))
+
+    def context(self, weights_BKS: Tensor, memory: Memory) -> Tensor:
+        """Return the weighted sum of values [B, K, M]."""
+        return torch.bmm(weights_BKS.to(memory.values_BSM.dtype), memory.values_BSM)
+
+    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return attention output [B, K, M] and weights [B, K, S] for K queries a sentence."""
+        weights_BKS = self.weights(self.scores(query_BKQ, memory), memory)
+        context_BKM = self.context(weights_BKS, memory)
+        if self.residual is not None:
+            context_BKM = self.residual(context_BKM, query_BKQ)
+        return context_BKM, weights_BKS
+
+
+class MultiHeadAttention(Attention):
+    """Scaled dot products in N subspaces at once (Vaswani et al. 2017, sec. 3.2.2).
+
+    The weights that are returned are the mean of the heads'.
+    """
+
+    def __init__(
+        self, config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
+    ) -> None:
+        nn.Module.__init__(self)
+        key_size = config.key_size or memory_size
+        value_size = config.value_size or memory_size
+        self.heads = config.heads
+        self.scale = 1 / math.sqrt(key_size // config.heads)
+        self.query = nn.Linear(query_size, key_size)
+        self.key = nn.Linear(memory_size, key_size)
+        self.value = nn.Linear(memory_size, value_size)
+        self.output = nn.Linear(value_size, value_size)
+        self.residual = _Residual(query_size, value_size) if residual else None
+        self.output_size = value_size
+
+    def remember(self, encoded: Encoded) -> Memory:
+        keys_BSD, values_BSM = self.key(encoded.states_BSH), self.value(encoded.states_BSH)
+        return encoded.memory(keys_BSD, values_BSM)
+
+    def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
+        """Return raw scores of each head [B, N, K, S]."""
+        query_BNKd = self._split(self.query(query_BKQ))
+        keys_BNSd = self._split(memory.keys)
+        return query_BNKd.to(keys_BNSd.dtype) @ keys_BNSd.transpose(2, 3) * self.scale
+
+    def weights(self, scores: Tensor, memory: Memory) -> Tensor:
+        """Return each head's softmax over the source positions [B, N, K, S]."""
+        return masked_softmax(scores, memory.mask_BS[:, None, None])
+
+    def context(self, weights_BNKS: Tensor, memory: Memory) -> Tensor:
+        """Return the heads' contexts, side by side and projected [B, K, M]."""
+        heads_BNKm = weights_BNKS.to(memory.values_BSM.dtype) @ self._split(memory.values_BSM)
+        result: Tensor = self.output(heads_BNKm.transpose(1, 2).flatten(2))
+        return result
+
+    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        context_BKM, weights_BNKS = super().forward(query_BKQ, memory)
+        assert weights_BNKS is not None
+        return context_BKM, weights_BNKS.mean(1)
+
+    def _split(self, sides_BXD: Tensor) -> Tensor:
+        return sides_BXD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class FixedContext(nn.Module):
+    """No attention: every step sees the same summary of the source (Cho et al. 2014, fig. 1)."""
+
+    def __init__(self, *, query_size: int, memory_size: int, residual: bool) -> None:
+        super().__init__()
+        self.residual = _Residual(query_size, memory_size) if residual else None
+        self.output_size = memory_size
+
+    def remember(self, encoded: Encoded) -> Memory:
+        nothing = encoded.states_BSH[:, :, :0]
+        return encoded.memory(nothing, nothing)
+
+    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return the summary for each query [B, K, H], and no weights."""
+        context_BKM = memory.summary_BH.unsqueeze(1).expand(-1, query_BKQ.shape[1], -1)
+        if self.residual is not None:
+            context_BKM = self.residual(context_BKM, query_BKQ)
+        return context_BKM, None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The encoder's output for a batch: states, mask, and what decoders start from."""
+
+    states_BSH: Tensor
+    mask_BS: Tensor
+    summary_BH: Tensor
+
+    def memory(self, keys: Tensor, values_BSM: Tensor) -> Memory:
+        """Return a memory with these keys and values."""
+        mask_BS1 = self.mask_BS.unsqueeze(-1)
+        mean_BH = (self.states_BSH * mask_BS1).sum(1) / mask_BS1.sum(1)
+        return Memory(keys, values_BSM, self.mask_BS, self.summary_BH, mean_BH)
+
+
+class _Residual(nn.Module):
+    """Add the query to the attention output, projected where the sizes differ."""
+
+    def __init__(self, query_size: int, output_size: int) -> None:
+        super().__init__()
+        same = query_size == output_size
+        self.query = None if same else nn.Linear(query_size, output_size, bias=False)
+
+    def forward(self, context: Tensor, query: Tensor) -> Tensor:
+        return context + (query if self.query is None else self.query(query))
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax over the last axis, in fp32 at least, exactly zero where mask is false."""
+    wide = scores.float() if scores.dtype == torch.bfloat16 else scores
+    return wide.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+def build_attention(
+    config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
+) -> Attention | FixedContext:
+    """Return the attention that the config names."""
+    if config.score == "none":
+        return FixedContext(query_size=query_size, memory_size=memory_size, residual=residual)
+    kind = MultiHeadAttention if config.score == "multi_head" else Attention
+    return kind(config, query_size=query_size, memory_size=memory_size, residual=residual)
+
+
+def _projection(size: int, wanted: int | None) -> nn.Linear | None:
+    return None if wanted is None else nn.Linear(size, wanted, bias=False)

@@ -1,0 +1,298 @@
+"""The decoders: how queries are made, and where the context enters.
+
+A decoder has three verbs. `start` makes the state before the first target piece, `step` advances
+it by one piece, `unroll` does all steps of a known target at once and gives what steps give.
+
+Legend: R rows (B sentences x K hypotheses, sentence-major), B batch, T target length,
+S source length, E embedding size, D decoder size, M attention output size, O features size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.attention import Memory, build_attention
+from seq2seq.model.dropout import Dropout
+from seq2seq.model.recurrent import GRU
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """What changes with each step: the GRU layers' states, and Luong's attentional state."""
+
+    hidden: tuple[Tensor, ...]
+    attentional_RO: Tensor | None = None
+
+    def select(self, rows_R: Tensor) -> DecoderState:
+        """Return the states of these rows, in this order; rows may repeat."""
+        attentional = self.attentional_RO
+        return DecoderState(
+            tuple(layer.index_select(0, rows_R) for layer in self.hidden),
+            None if attentional is None else attentional.index_select(0, rows_R),
+        )
+
+
+class Decoder(nn.Module):
+    """What the styles share: layers, initial state, attention over a memory by rows."""
+
+    def __init__(self, config: ModelConfig, input_sizes: list[int]) -> None:
+        super().__init__()
+        memory_size = 2 * config.encoder_size
+        self.layers = nn.ModuleList(
+            GRU(size, config.decoder_size, layer_norm=config.layer_norm) for size in input_sizes
+        )
+        self.attention = build_attention(
+            config.attention,
+            query_size=config.decoder_size,
+            memory_size=memory_size,
+            residual=config.residual,
+        )
+        self.initial_state = config.initial_state
+        start_size = config.encoder_size if config.initial_state == "backward" else memory_size
+        self.initial = (
+            None
+            if config.initial_state == "zeros"
+            else nn.Linear(start_size, config.decoder_size * len(input_sizes))
+        )
+        self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
+
+    def start(self, memory: Memory) -> DecoderState:
+        """Return the state before the first target piece, one row a sentence.
+
+        backward: tanh(W h) of the backward state of the first position (Bahdanau et al. 2014,
+        A.2.2); mean: of the mean state; last: of both directions' last states; zeros.
+        """
+        if self.initial is None:
+            size = sum(layer.hidden_size for layer in self.layers)
+            initial = memory.summary_BH.new_zeros(len(memory.summary_BH), size)
+        else:
+            summary = memory.mean_BH if self.initial_state == "mean" else memory.summary_BH
+            if self.initial_state == "backward":
+                summary = summary.chunk(2, -1)[1]
+            initial = torch.tanh(self.initial(summary))
+        dtype = self.layers[0].weight_hidden.dtype
+        return DecoderState(tuple(initial.to(dtype).chunk(len(self.layers), -1)))
+
+    def attend(self, query_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return attention output [R, M] and weights [R, S] of one query a row.
+
+        The rows of a sentence share its keys and values by view; nothing is copied for a beam.
+        """
+        batch = len(memory.mask_BS)
+        output_BKM, weights_BKS = self.attention(query_RD.unflatten(0, (batch, -1)), memory)
+        weights_RS = None if weights_BKS is None else weights_BKS.flatten(0, 1)
+        return output_BKM.flatten(0, 1), weights_RS
+
+    def upper(self, hidden: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Advance the layers above the first by one step and return their states."""
+        advanced: list[Tensor] = []
+        for layer, state in zip(list(self.layers)[-len(states) :], states, strict=True):
+            hidden = layer.step(layer.project(hidden), state)
+            advanced.append(hidden)
+        return tuple(advanced)
+
+    def step(
+        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        """Advance by one target piece: features [R, O], weights [R, S] or none, next state."""
+        raise NotImplementedError
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return features [T, B, O] and weights [T, B, S] for a known target (teacher forcing)."""
+        raise NotImplementedError
+
+    def _sequence(self, number: int, inputs_TBX: Tensor, state: DecoderState) -> Tensor:
+        """Run one layer over all time steps."""
+        layer = self.layers[number]
+        result: Tensor = layer(layer.project(inputs_TBX), state.hidden[number])
+        return result
+
+    def _attend_all(self, query_TBD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Attend with the queries of all time steps at once."""
+        output_BTM, weights_BTS = self.attention(query_TBD.transpose(0, 1), memory)
+        weights_TBS = None if weights_BTS is None else weights_BTS.transpose(0, 1)
+        return output_BTM.transpose(0, 1), weights_TBS
+
+
+class BahdanauDecoder(Decoder):
+    """Query s_{i-1}; the context enters the GRU with the embedding (Bahdanau et al. 2014).
+
+    c_i = attend(s_{i-1}),  s_i = GRU([y_{i-1}; c_i], s_{i-1}),
+    t_i = maxout(U s_i + V y_{i-1} + C c_i) or tanh of it (A.2.2; the readout sees s_i, as in
+    eq. 4, where the appendix writes s_{i-1}).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        size, embedding = config.decoder_size, config.embedding_size
+        super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
+        context_size = self.attention.output_size
+        # The first layer's input is [y; c]. Its product with y needs no context: it is taken
+        # for all time steps at once, outside the loop; the product with c is added inside.
+        self.context = nn.Linear(context_size, 3 * size, bias=False)
+        self.maxout = config.readout == "maxout"
+        width = config.features_size * (2 if self.maxout else 1)
+        self.readout = nn.Linear(size + embedding + context_size, width)
+
+    def step(
+        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        gates_RG = self.layers[0].project(embedded_RE)
+        output_RM, weights_RS, state = self._advance(gates_RG, state, memory)
+        return self._features(state.hidden[-1], embedded_RE, output_RM), weights_RS, state
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        state = self.start(memory)
+        gates_TBG = self.layers[0].project(embedded_TBE)
+        states, outputs, weights = [], [], []
+        for gates_BG in gates_TBG.unbind():
+            output_BM, weights_BS, state = self._advance(gates_BG, state, memory)
+            states.append(state.hidden[-1])
+            outputs.append(output_BM)
+            weights.append(weights_BS)
+        states_TBD, outputs_TBM = torch.stack(states), torch.stack(outputs)
+        features_TBO = self._features(states_TBD, embedded_TBE, outputs_TBM)
+        return features_TBO, _stack(weights)
+
+    def _advance(
+        self, gates_RG: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        output_RM, weights_RS = self.attend(state.hidden[-1], memory)
+        gates_RG = gates_RG + self.context(output_RM)
+        first_RD = self.layers[0].step(gates_RG, state.hidden[0])
+        hidden = (
+            (first_RD, *self.upper(first_RD, state.hidden[1:])) if state.hidden[1:] else (first_RD,)
+        )
+        return output_RM, weights_RS, DecoderState(hidden)
+
+    def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+        deep = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
+        if self.maxout:
+            return deep.unflatten(-1, (-1, 2)).amax(-1)
+        return torch.tanh(deep)
+
+
+class LuongDecoder(Decoder):
+    """Query s_i; attentional state tanh(W[c; s]) (Luong et al. 2015, eq. 5).
+
+    With input feeding (sec. 3.3) the attentional state of the step before enters the first layer
+    beside the embedding; without, all queries are known before the attention is asked.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        size = config.decoder_size
+        super().__init__(config, [config.embedding_size] + [size] * (config.decoder_layers - 1))
+        self.features_size = config.features_size
+        self.feed = (
+            nn.Linear(config.features_size, 3 * size, bias=False) if config.input_feeding else None
+        )
+        self.combine = nn.Linear(
+            self.attention.output_size + size, config.features_size, bias=False
+        )
+
+    def start(self, memory: Memory) -> DecoderState:
+        state = super().start(memory)
+        if self.feed is None:
+            return state
+        zeros = state.hidden[0].new_zeros(len(state.hidden[0]), self.features_size)
+        return DecoderState(state.hidden, zeros)
+
+    def step(
+        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        return self._advance(self.layers[0].project(embedded_RE), state, memory)
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        state = self.start(memory)
+        if self.feed is not None:
+            return self._unroll_fed(embedded_TBE, state, memory)
+        hidden_TBX = embedded_TBE
+        for number in range(len(self.layers)):
+            if number:
+                hidden_TBX = self.dropout(hidden_TBX, time_axis=0)
+            hidden_TBX = self._sequence(number, hidden_TBX, state)
+        output_TBM, weights_TBS = self._attend_all(hidden_TBX, memory)
+        return self._attentional(output_TBM, hidden_TBX), weights_TBS
+
+    def _unroll_fed(
+        self, embedded_TBE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None]:
+        features, weights = [], []
+        for gates_BG in self.layers[0].project(embedded_TBE).unbind():
+            features_BO, weights_BS, state = self._advance(gates_BG, state, memory)
+            features.append(features_BO)
+            weights.append(weights_BS)
+        return torch.stack(features), _stack(weights)
+
+    def _advance(
+        self, gates_RG: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        if self.feed is not None:
+            gates_RG = gates_RG + self.feed(state.attentional_RO)
+        first_RD = self.layers[0].step(gates_RG, state.hidden[0])
+        hidden = (
+            (first_RD, *self.upper(first_RD, state.hidden[1:])) if state.hidden[1:] else (first_RD,)
+        )
+        output_RM, weights_RS = self.attend(hidden[-1], memory)
+        features_RO = self._attentional(output_RM, hidden[-1])
+        fed = None if self.feed is None else features_RO.to(first_RD.dtype)
+        return features_RO, weights_RS, DecoderState(hidden, fed)
+
+    def _attentional(self, output: Tensor, state: Tensor) -> Tensor:
+        return torch.tanh(self.combine(torch.cat([output.to(state.dtype), state], -1)))
+
+
+class PreAttentionDecoder(Decoder):
+    """A first GRU over the target gives the queries; the attention feeds further GRU layers.
+
+    q_i = GRU_1(y_{i-1}),  a_i = attend(q_i) (+ q_i, the residual),  s_i = GRU_2..(a_i). Neither
+    the queries nor the attention wait for the upper layers: all of it runs over all time steps.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        size = config.decoder_size
+        super().__init__(
+            config, [config.embedding_size, size] + [size] * (config.decoder_layers - 1)
+        )
+        output_size = self.attention.output_size
+        if output_size != size:
+            self.layers[1] = GRU(output_size, size, layer_norm=config.layer_norm)
+        same = size == config.features_size
+        self.readout = None if same else nn.Linear(size, config.features_size)
+
+    def step(
+        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        query_RD = self.layers[0].step(self.layers[0].project(embedded_RE), state.hidden[0])
+        output_RM, weights_RS = self.attend(query_RD, memory)
+        hidden = (query_RD, *self.upper(output_RM, state.hidden[1:]))
+        return self._features(hidden[-1]), weights_RS, DecoderState(hidden)
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        state = self.start(memory)
+        query_TBD = self._sequence(0, embedded_TBE, state)
+        hidden_TBX, weights_TBS = self._attend_all(query_TBD, memory)
+        for number in range(1, len(self.layers)):
+            hidden_TBX = self._sequence(number, self.dropout(hidden_TBX, time_axis=0), state)
+        return self._features(hidden_TBX), weights_TBS
+
+    def _features(self, state: Tensor) -> Tensor:
+        return state if self.readout is None else torch.tanh(self.readout(state))
+
+
+def build_decoder(config: ModelConfig) -> Decoder:
+    """Return the decoder of the style that the config names."""
+    styles = {
+        "bahdanau": BahdanauDecoder,
+        "luong": LuongDecoder,
+        "pre_attention": PreAttentionDecoder,
+    }
+    return styles[config.style](config)
+
+
+def _stack(weights: list[Tensor | None]) -> Tensor | None:
+    known = [w for w in weights if w is not None]
+    return torch.stack(known) if known else None

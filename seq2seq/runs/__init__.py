@@ -1,0 +1,1 @@
+"""What training leaves on disk and translating reads: run directories and checkpoints."""

@@ -1,0 +1,161 @@
+"""A checkpoint is a directory: weights in safetensors, state in JSON, checksums, no pickle.
+
+step-000500/model.safetensors       the weights that translate (the moving average, if any)
+step-000500/training.safetensors    moments of the optimizer, random generators, raw weights
+step-000500/state.json              step, metrics, the places of the sampler and the schedule
+step-000500/SHA256SUMS              of the three, as the tool sha256sum reads it
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from seq2seq.errors import CheckpointError
+from seq2seq.runs.files import publish_directory, sha256
+
+log = logging.getLogger(__name__)
+
+MODEL, TRAINING, STATE, SUMS = (
+    "model.safetensors",
+    "training.safetensors",
+    "state.json",
+    "SHA256SUMS",
+)
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint on disk, its checksums verified."""
+
+    path: Path
+    state: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """The number of updates that made it."""
+        return int(self.state["step"])
+
+    def metric(self, name: str) -> float | None:
+        """Return a validation metric of these very weights, or None when not validated."""
+        value = self.state.get("validation", {}).get(name)
+        return None if value is None else float(value)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights that translate."""
+        return _load(self.path / MODEL)
+
+    def training(self) -> dict[str, Tensor]:
+        """Return the tensors that only training needs."""
+        return _load(self.path / TRAINING)
+
+
+def save_checkpoint(
+    path: Path, weights: Mapping[str, Tensor], training: Mapping[str, Tensor], state: dict[str, Any]
+) -> Checkpoint:
+    """Write a checkpoint; it has its name only once all of it is on disk."""
+    state = {"version": VERSION, **state}
+    with publish_directory(path) as aside:
+        save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, aside / MODEL)
+        if training:
+            save_file(
+                {k: v.detach().cpu().contiguous() for k, v in training.items()}, aside / TRAINING
+            )
+        (aside / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+        sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(aside.iterdir())]
+        (aside / SUMS).write_text("".join(sums), encoding="utf-8")
+    return Checkpoint(path, state)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Verify a checkpoint and return it. Raises CheckpointError when it is not whole."""
+    try:
+        for line in (path / SUMS).read_text(encoding="utf-8").splitlines():
+            expected, _, name = line.partition("  ")
+            if Path(name).name != name or sha256(path / name) != expected:
+                raise CheckpointError(f"{path}: damaged, {name} does not have its checksum")
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: not a whole checkpoint ({error.strerror}: {error.filename})"
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged, {error}") from None
+    if state.get("version") != VERSION:
+        raise CheckpointError(
+            f"{path}: written by version {state.get('version')} of the format, this program reads "
+            f"version {VERSION}"
+        )
+    return Checkpoint(path, state)
+
+
+def whole_checkpoints(directory: Path) -> list[Checkpoint]:
+    """Return the checkpoints that can be trusted, oldest first; warn of the others."""
+    found = []
+    for path in sorted(directory.glob("step-*")):
+        try:
+            found.append(load_checkpoint(path))
+        except CheckpointError as error:
+            log.warning("skipped: %s", error)
+    return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+
+def rank(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
+    """Return the validated checkpoints, best first; of equals, the oldest."""
+    scored = [(c.metric(metric), c) for c in checkpoints]
+    sign = 1 if metric == "loss" else -1
+    known = [(sign * value, c.step, i) for i, (value, c) in enumerate(scored) if value is not None]
+    return [scored[i][1] for *_, i in sorted(known)]
+
+
+def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
+    """Delete all but the newest and the best checkpoints."""
+    checkpoints = whole_checkpoints(directory)
+    kept = {c.path for c in checkpoints[-keep_last:] + rank(checkpoints, metric)[:keep_best]}
+    for checkpoint in checkpoints:
+        if checkpoint.path not in kept:
+            shutil.rmtree(checkpoint.path)
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
+    """Copy weights into a model. Raises CheckpointError when names or sizes do not match."""
+    parameters = dict(model.named_parameters())
+    missing = sorted(parameters.keys() - weights.keys())
+    foreign = sorted(weights.keys() - parameters.keys())
+    if missing or foreign:
+        raise CheckpointError(
+            f"{origin}: weights do not match the config: missing {missing[:3]}, unknown {foreign[:3]}"
+        )
+    for name, parameter in parameters.items():
+        if parameter.shape != weights[name].shape:
+            raise CheckpointError(
+                f"{origin}: {name} has the size {tuple(weights[name].shape)}, the config asks for "
+                f"{tuple(parameter.shape)}"
+            )
+        parameter.data.copy_(weights[name])
+
+
+def average(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
+    """Return the mean of the weights of several checkpoints."""
+    total: dict[str, Tensor] = {}
+    for checkpoint in checkpoints:
+        for name, tensor in checkpoint.weights().items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from None

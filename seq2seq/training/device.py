@@ -1,0 +1,36 @@
+"""Where and how precisely to compute."""
+
+from __future__ import annotations
+
+import torch
+
+from seq2seq.errors import ConfigError
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device that a config names. Raises ConfigError when it is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(
+            f"training.device: '{name}' is none; use auto, cpu, cuda or cuda:N"
+        ) from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"training.device: {name} was asked for, but torch finds no GPU; use cpu")
+    return device
+
+
+def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """Return what matrix products are computed in; weights and sums stay in fp32."""
+    if precision == "auto":
+        precision = "bf16" if multiplies_bf16(device) else "fp32"
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Return whether the device has instructions for bf16 products."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

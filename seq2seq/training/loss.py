@@ -1,0 +1,100 @@
+"""Label-smoothed cross-entropy, fused with the projection onto the vocabulary.
+
+Legend: N target positions (padding left out), O features, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SLICE_ROWS = 512
+
+
+def projection_loss(
+    features_NO: Tensor,
+    weight_VO: Tensor,
+    bias_V: Tensor,
+    labels_N: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the sum over N of the smoothed loss, and of the plain one (no gradient), in nats.
+
+    Of eps = label_smoothing, each piece of the vocabulary gets eps / V (Szegedy et al. 2016, eq. 7):
+    loss = (1 - eps) * -log p(label) + eps * mean over V of -log p.
+
+    The logits are made in slices of rows, their gradient in the same pass, and neither is kept:
+    N x V values would be most of the memory of a training step and leave the cache twice.
+    """
+    loss: tuple[Tensor, Tensor] = _ProjectionLoss.apply(  # type: ignore[no-untyped-call]
+        features_NO, weight_VO, bias_V, labels_N, label_smoothing, torch.is_grad_enabled()
+    )
+    return loss
+
+
+class _ProjectionLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        features_NO: Tensor,
+        weight_VO: Tensor,
+        bias_V: Tensor,
+        labels_N: Tensor,
+        smoothing: float,
+        needs_grad: bool,
+    ) -> tuple[Tensor, Tensor]:
+        dtype = features_NO.dtype
+        weight, bias = weight_VO.to(dtype), bias_V.to(dtype)
+        wide = bias_V.dtype
+        totals = torch.zeros(2, dtype=torch.float64, device=bias_V.device)
+        if needs_grad:
+            grad_features = torch.empty_like(features_NO)
+            grad_weight = torch.zeros_like(weight_VO)
+            grad_bias = torch.zeros_like(bias_V)
+        for start in range(0, len(labels_N), SLICE_ROWS):
+            rows = slice(start, start + SLICE_ROWS)
+            logits_NV = torch.addmm(bias, features_NO[rows], weight.t()).to(wide)
+            labels_N1 = labels_N[rows].unsqueeze(1)
+            plain, uniform = _softmax_(logits_NV, labels_N1)
+            totals[0] += (1 - smoothing) * plain + smoothing * uniform
+            totals[1] += plain
+            if not needs_grad:
+                continue
+            logits_NV -= smoothing / len(bias_V)
+            logits_NV.scatter_add_(1, labels_N1, logits_NV.new_full(labels_N1.shape, smoothing - 1))
+            grad_logits = logits_NV.to(dtype)
+            torch.mm(grad_logits, weight, out=grad_features[rows])
+            grad_weight += grad_logits.t() @ features_NO[rows]
+            grad_bias += logits_NV.sum(0)
+        if needs_grad:
+            ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+        plain_total = totals[1].to(wide)
+        ctx.mark_non_differentiable(plain_total)
+        return totals[0].to(wide), plain_total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad_features, grad_weight, grad_bias = ctx.saved_tensors
+        scale = grads[0]
+        return (
+            grad_features * scale.to(grad_features.dtype),
+            grad_weight * scale,
+            grad_bias * scale,
+            None,
+            None,
+            None,
+        )
+
+
+def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn logits into probabilities in place; return the sums of -log p: label's, vocabulary mean."""
+    logits_NV -= logits_NV.amax(1, keepdim=True)
+    label_N1 = logits_NV.gather(1, labels_N1)
+    mean_N1 = logits_NV.mean(1, keepdim=True)
+    total_N1 = logits_NV.exp_().sum(1, keepdim=True)
+    logits_NV /= total_N1
+    log_N1 = total_N1.log()
+    return (log_N1 - label_N1).sum(), (log_N1 - mean_N1).sum()

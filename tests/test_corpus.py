@@ -1,0 +1,360 @@
+"""Every reader, and the place and the mend that each error names."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.config import CorpusConfig
+from seq2seq.data.corpus import MAX_LINE_BYTES, Line, Pair, parse_columns, read_corpus
+from seq2seq.errors import DataError
+
+TATOEBA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en"
+
+
+def read(**keys: Any) -> list[Pair]:
+    return list(read_corpus(CorpusConfig.model_validate(keys)))
+
+
+def write(path: Path, content: bytes | str) -> str:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def fails(**keys: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        read(**keys)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# --- tab-separated columns
+
+
+def test_tsv_reads_two_columns_and_ignores_more(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "Hola.\tHello.\nAdiós.\tGoodbye.\tmore\t\n")
+    assert read(path=path) == [Pair("Hola.", "Hello."), Pair("Adiós.", "Goodbye.")]
+
+
+def test_tsv_reads_the_columns_that_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "1\tHello.\t0-0\tHola.\n")
+    pairs = read(path=path, source=3, target=1, alignment=2)
+    assert pairs == [Pair("Hola.", "Hello.", alignment="0-0")]
+
+
+def test_tsv_reads_references_after_the_target(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "Hola.\tHello.\tHi.\t\tHey.\nSí.\tYes.\n")
+    assert read(path=path, references=True) == [
+        Pair("Hola.", "Hello.", ("Hi.", "Hey.")),
+        Pair("Sí.", "Yes."),
+    ]
+
+
+def test_tsv_source_behind_the_target_is_no_reference(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "Hello.\tHola.\tHi.\n")
+    assert read(path=path, source=1, target=0, references=True) == [
+        Pair("Hola.", "Hello.", ("Hi.",))
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+def test_ends_of_lines_marks_and_gzip_change_nothing(
+    tmp_path: Path, end: str, start: str, last: bool, name: str
+) -> None:
+    text = start + end.join(("Hola.\tHello.", "Sí.\tYes.")) + (end if last else "")
+    raw = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+    assert read(path=write(tmp_path / name, raw)) == [Pair("Hola.", "Hello."), Pair("Sí.", "Yes.")]
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    odd = "a\u2028b\u2029c\x0bd\x0ce\x1cf\x85g\rh"
+    path = write(tmp_path / "a.tsv", f"{odd}\t{odd}\n")
+    assert read(path=path) == [Pair(odd, odd)]
+
+
+def test_blank_lines_hold_no_pair_but_empty_columns_do(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "\nHola.\tHello.\n\r\n\t\n\n")
+    assert read(path=path) == [Pair("Hola.", "Hello."), Pair("", "")]
+
+
+def test_long_lines_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", f"{'a' * 100_000}\t{'ñ' * 100_000}\n")
+    assert read(path=path) == [Pair("a" * 100_000, "ñ" * 100_000)]
+
+
+def test_endless_lines_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv.gz", gzip.compress(b"a" * (MAX_LINE_BYTES + 1), 1))
+    assert fails(path=path).startswith(f"{path}:1: more than {MAX_LINE_BYTES} bytes")
+
+
+def test_manythings_has_english_first(tmp_path: Path) -> None:
+    path = write(tmp_path / "spa.txt", "Go.\tVe.\nGo.\tVete.\tCC-BY 2.0 (France) #1 & #2\n")
+    assert read(format="manythings", path=path, references=True) == [
+        Pair("Ve.", "Go."),
+        Pair("Vete.", "Go."),
+    ]
+
+
+def test_ragged_rows_are_named_with_their_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "Hola.\tHello.\nSí. Yes.\n")
+    assert fails(path=path).startswith(f"{path}:2: 1 column but column 1 is asked for")
+    assert fails(path=path, target=7).startswith(f"{path}:1: 2 columns but column 7")
+    assert fails(path=path, alignment=2).startswith(f"{path}:1: 2 columns but column 2")
+
+
+def test_negative_columns_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "Hola.\tHello.\n")
+    config = CorpusConfig.model_construct(format="tsv", path=path, source=-1)
+    with pytest.raises(DataError, match="'source' is -1; columns are numbers from 0"):
+        list(read_corpus(config))
+
+
+# --- files that cannot be read
+
+
+def test_missing_file_and_directory(tmp_path: Path) -> None:
+    assert "no such file" in fails(path=str(tmp_path / "a.tsv"))
+    assert "no such file" in fails(path=str(tmp_path / "a.tsv.gz"))
+    assert "a directory" in fails(path=str(tmp_path))
+    assert "cannot be read" in fails(path="a\0b")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\r\n\n", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl", "a.tsv.gz"])
+def test_empty_files(tmp_path: Path, content: bytes, name: str) -> None:
+    path = write(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
+    keys = {"format": "jsonl", "source": "es", "target": "en"} if "json" in name else {}
+    message = fails(path=path, **keys)
+    assert "an empty file" in message if not content else "blank lines only" in message
+
+
+def test_nul_bytes_are_named_with_their_place(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", b"Hola.\tHello.\nS\0\tYes.\n")
+    assert fails(path=path).startswith(f"{path}:2: a NUL byte at byte 14")
+    path = write(tmp_path / "b.tsv", "Hola.\tHello.\n".encode("utf-16-be"))
+    assert "binary data or UTF-16" in fails(path=path)
+
+
+def test_other_encodings_are_named_with_their_place(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", b"\xef\xbb\xbfHola.\tHello.\n" + "Sí.\tYes.".encode("latin-1"))
+    assert fails(path=path).startswith(f"{path}:2: not UTF-8: byte 0xed at byte 17; convert")
+    path = write(tmp_path / "b.tsv", b"\xef\xbb\xbf\xff\tHello.\n")
+    assert fails(path=path).startswith(f"{path}:1: not UTF-8: byte 0xff at byte 3")
+
+
+def test_encoded_surrogates_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", b"\xed\xa0\x80\tHello.\n")
+    assert "not UTF-8" in fails(path=path)
+
+
+def test_damaged_gzip(tmp_path: Path) -> None:
+    whole = gzip.compress("".join(f"Hola {n}.\tHello {n}.\n" for n in range(3000)).encode())
+    broken = bytearray(whole)
+    broken[len(whole) // 2] ^= 0xFF
+    for content in (whole[:-30], bytes(broken), b"Hola.\tHello.\n", whole + b"tail"):
+        assert "damaged gzip" in fails(path=write(tmp_path / "a.tsv.gz", content))
+
+
+# --- aligned files
+
+
+def aligned(tmp_path: Path, source: str, target: str) -> dict[str, str]:
+    return {
+        "format": "aligned",
+        "source_path": write(tmp_path / "a.es", source),
+        "target_path": write(tmp_path / "a.en", target),
+    }
+
+
+def test_aligned_keeps_empty_lines(tmp_path: Path) -> None:
+    keys = aligned(tmp_path, "Hola.\n\nSí.\tya\n", "Hello.\r\n\r\nYes.")
+    assert read(**keys) == [Pair("Hola.", "Hello."), Pair("", ""), Pair("Sí.\tya", "Yes.")]
+
+
+def test_aligned_reads_gzip(tmp_path: Path) -> None:
+    keys = aligned(tmp_path, "Hola.\n", "")
+    keys["target_path"] = write(tmp_path / "a.en.gz", gzip.compress(b"Hello.\n"))
+    assert read(**keys) == [Pair("Hola.", "Hello.")]
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(3, 1), (1, 4)])
+def test_aligned_counts_unequal_lines(tmp_path: Path, sources: int, targets: int) -> None:
+    message = fails(**aligned(tmp_path, "a\n" * sources, "b\n" * targets))
+    assert f"a.es has {sources} line" in message
+    assert f"a.en has {targets} line" in message
+    assert "1 lines" not in message
+
+
+def test_aligned_names_the_empty_file(tmp_path: Path) -> None:
+    assert "a.en: an empty file" in fails(**aligned(tmp_path, "a\n", ""))
+
+
+# --- JSON lines
+
+
+def jsonl(tmp_path: Path, content: str | bytes, **keys: Any) -> dict[str, Any]:
+    path = write(tmp_path / "a.jsonl", content)
+    return {"format": "jsonl", "path": path, "source": "es", "target": "en"} | keys
+
+
+def test_jsonl_reads_nested_fields(tmp_path: Path) -> None:
+    row = {"translation": {"es": "Sí.\u2028", "en": "Yes."}, "links": "0-0"}
+    keys = jsonl(tmp_path, f"\n{json.dumps(row)}\r\n  \n", alignment="links")
+    keys |= {"source": "translation.es", "target": "translation.en"}
+    assert read(**keys) == [Pair("Sí.\u2028", "Yes.", alignment="0-0")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON"),
+        ("Hola.\tHello.", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"es": ' + "1" * 5000 + "}", "not JSON"),
+        ("[1]", "a JSON array, not an object"),
+        ('"text"', "a JSON string, not an object"),
+        ("true", "a JSON boolean, not an object"),
+        ("null", "a JSON null, not an object"),
+        ("NaN", "a JSON number, not an object"),
+        ('{"en": "Hello.", "id": 1}', "no field 'es'; fields: en, id"),
+        ("{}", "no field 'es'; fields: "),
+        ('{"es": 3, "en": "Hello."}', "field 'es' is of type number, not a string"),
+        ('{"es": null, "en": "Hello."}', "field 'es' is of type null, not a string"),
+        ('{"es": "a", "en": ["Hello."]}', "field 'en' is of type array, not a string"),
+        ('{"es": "a\\ud800", "en": "b"}', "half a surrogate pair at character 1"),
+    ],
+)
+def test_jsonl_errors_name_the_line(tmp_path: Path, line: str, message: str) -> None:
+    keys = jsonl(tmp_path, '{"es": "Hola.", "en": "Hello."}\n' + line + "\n")
+    assert fails(**keys).startswith(f"{keys['path']}:2: {message}")
+
+
+def test_jsonl_names_the_depth_of_a_missing_field(tmp_path: Path) -> None:
+    keys = jsonl(tmp_path, '{"t": {"fr": "Oui."}, "en": "Yes."}', source="t.es")
+    assert "no field 't.es'; fields of t: fr" in fails(**keys)
+    keys = jsonl(tmp_path, '{"t": "Oui.", "en": "Yes."}', source="t.es")
+    assert "no field 't.es'; fields of t: none" in fails(**keys)
+
+
+# --- Hugging Face datasets
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    library = pytest.importorskip("datasets")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        library.disable_progress_bars()
+        yield library
+
+
+def huggingface(name: Path, **keys: Any) -> dict[str, Any]:
+    return {
+        "format": "huggingface",
+        "name": str(name),
+        "split": "train",
+        "source": "translation.es",
+        "target": "translation.en",
+    } | keys
+
+
+ROWS = [{"translation": {"es": f"Hola {n}.", "en": f"Hello {n}."}, "id": n} for n in range(10)]
+PAIRS = [Pair(f"Hola {n}.", f"Hello {n}.") for n in range(10)]
+
+
+def test_huggingface_reads_local_folders_and_files(tmp_path: Path, datasets: Any) -> None:
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "folder/train.jsonl", lines)
+    rows = datasets.Dataset.from_list(ROWS)
+    rows.to_parquet(str(tmp_path / "rows.parquet"))
+    rows.save_to_disk(str(tmp_path / "saved"))
+    datasets.DatasetDict(train=rows).save_to_disk(str(tmp_path / "saved_splits"))
+    for name in ("folder", "folder/train.jsonl", "rows.parquet", "saved", "saved_splits"):
+        assert read(**huggingface(tmp_path / name)) == PAIRS, name
+    assert read(**huggingface(tmp_path / "folder", split="train[:30%]")) == PAIRS[:3]
+
+
+def test_huggingface_errors(tmp_path: Path, datasets: Any) -> None:
+    write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS))
+    where = f"{tmp_path} train"
+    assert "cannot be loaded" in fails(**huggingface(tmp_path / "missing"))
+    assert "cannot be loaded" in fails(**huggingface(tmp_path, split="nosuch"))
+    message = fails(**huggingface(tmp_path, source="es"))
+    assert message == f"{where}: no column 'es'; columns: translation, id"
+    message = fails(**huggingface(tmp_path, source="translation.fr"))
+    assert message.startswith(f"{where}: row 0: no field 'translation.fr'; fields of translation")
+    assert "row 0: field 'id' is of type number" in fails(**huggingface(tmp_path, target="id"))
+    assert "no rows" in fails(**huggingface(tmp_path, split="train[:0]"))
+
+
+def test_huggingface_keeps_splits_of_a_saved_dataset(tmp_path: Path, datasets: Any) -> None:
+    rows = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict(train=rows).save_to_disk(str(tmp_path))
+    message = fails(**huggingface(tmp_path, split="test"))
+    assert "cannot be loaded" in message
+    assert "train" in message
+
+
+# --- properties
+
+FIELD = st.text(st.characters(exclude_characters="\t\n\r\0", exclude_categories=["Cs"]))
+
+
+@given(st.lists(st.tuples(FIELD, FIELD), min_size=1))
+def test_any_text_survives_tsv(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.tsv"
+    write(path, "\ufeff" + "".join(f"{source}\t{target}\n" for source, target in rows))
+    assert read(path=str(path)) == [Pair(source, target) for source, target in rows]
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), FIELD), min_size=1))
+def test_any_text_survives_jsonl(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    lines = [json.dumps({"es": es, "en": en}, ensure_ascii="\n" in es) for es, en in rows]
+    write(path, "\r\n".join(lines))
+    pairs = read(format="jsonl", path=str(path), source="es", target="en")
+    assert pairs == [Pair(es, en) for es, en in rows]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_pairs_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    base = tmp_path_factory.getbasetemp()
+    for name in ("any.bin", "any.gz"):
+        path = write(base / name, content)
+        try:
+            read(path=path)
+        except DataError as error:
+            assert str(error).startswith(path)
+
+
+def test_memory_does_not_grow_with_the_corpus() -> None:
+    lines = (Line("x:1", f"Hola {n}.\tHello {n}.") for n in range(20_000))
+    tracemalloc.start()
+    for _ in parse_columns(lines, CorpusConfig(path="x")):
+        pass
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200_000
+
+
+@pytest.mark.skipif(not TATOEBA.is_dir(), reason="the shared corpus is not here")
+def test_real_corpus() -> None:
+    train = sum(1 for _ in read_corpus(CorpusConfig(path=str(TATOEBA / "train.tsv"))))
+    assert train == 111_771
+    test = read(path=str(TATOEBA / "test.tsv"), references=True)
+    assert len(test) == 2000
+    assert sum(bool(pair.references) for pair in test) > 50

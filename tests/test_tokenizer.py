@@ -1,0 +1,236 @@
+import logging
+import random
+
+import pytest
+import sentencepiece
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.data.cleaning import normalize
+from seq2seq.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
+from seq2seq.errors import DataError
+
+WORDS = """el la un una niño niña gato perro casa árbol corazón mañana camino pequeño grande rojo
+come corre duerme canta mira quiere siempre nunca hoy ayer también según aquí allá lengüeta""".split()
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    generator = random.Random(seed)
+    return [
+        " ".join(generator.choices(WORDS, k=generator.randint(2, 9))) + generator.choice(".!?…")
+        for _ in range(count)
+    ]
+
+
+TEXTS = sentences(400)
+
+
+def train(texts: list[str] = TEXTS, size: int = 400, name: str = "source", **config) -> Tokenizer:
+    return train_tokenizer(
+        texts, config=TokenizerConfig(**config), vocab_size=size, seed=1, name=name
+    )
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def tokenizer(request) -> Tokenizer:
+    return train(type=request.param)
+
+
+def test_special_ids_and_size(tokenizer):
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert tokenizer.vocab_size == 400
+    ids = tokenizer.encode("el gato duerme.")
+    assert ids
+    assert min(ids) > EOS
+    assert max(ids) < tokenizer.vocab_size
+    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "el gato duerme."
+    assert "".join(tokenizer.pieces(ids)) == "▁el▁gato▁duerme."
+
+
+@given(text=st.text())
+@example("«¿Qué?» — 1.º, 2ª … ½ ﬁn Ａ漢字")
+@example("😀 👩‍👩‍👧 \N{COMBINING ACUTE ACCENT}e\u0301")
+@example("<s> </s> <unk> <pad> <0x41>")
+@example("a\0b\tc\u00a0d\u200be\nf")
+@example("\ufffd\ufeff")
+@example("▁a▁▁b▁")
+@settings(max_examples=300, deadline=None)
+def test_any_text_comes_back(tokenizer, text):
+    expected = normalize(text.replace("▁", " "))
+    assert tokenizer.decode(tokenizer.encode(text)) == expected
+    assert tokenizer.decode(tokenizer.sample_batch([text], alpha=0.2, seed=0)[0]) == expected
+
+
+def test_texts_of_the_corpus_come_back_as_they_are(tokenizer):
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(TEXTS)] == TEXTS
+
+
+def test_a_batch_is_encoded_like_its_texts(tokenizer):
+    texts = [*TEXTS[:20], "", "  ", "😀"]
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode("") == []
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.encode_batch([]) == tokenizer.sample_batch([], alpha=0.1, seed=1) == []
+
+
+def test_decoding_stays_on_one_line(tokenizer):
+    newline, space = (tokenizer._processor.PieceToId(piece) for piece in ("<0x0A>", "▁"))
+    word = tokenizer.encode("gato")
+    assert tokenizer.decode([space, *word, newline, *word, space, space]) == "gato gato"
+    assert tokenizer.decode([tokenizer._processor.PieceToId("<0xF0>")]) == "\ufffd"
+
+
+def test_a_long_text_without_spaces_is_no_trouble(tokenizer):
+    text = "".join(random.Random(1).choices("abcdeíñ¿😀漢", k=100_000))
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.decode(tokenizer.sample_batch([text], alpha=0.2, seed=1)[0]) == text
+
+
+def test_sampling_depends_on_texts_and_seed_only(tokenizer):
+    first = tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5)
+    tokenizer.encode_batch(TEXTS)
+    assert tokenizer.sample_batch(TEXTS[::-1], alpha=0.5, seed=6)
+    sentencepiece.set_random_generator_seed(99)
+    tokenizer._processor.Encode(TEXTS, enable_sampling=True, alpha=0.3, nbest_size=-1)
+    assert tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5) == first
+    assert Tokenizer(tokenizer._model_proto).sample_batch(TEXTS, alpha=0.2, seed=5) == first
+
+
+def test_sampling_varies_and_keeps_the_text(tokenizer):
+    samples = [tokenizer.sample_batch(TEXTS, alpha=0.2, seed=seed) for seed in range(3)]
+    best = tokenizer.encode_batch(TEXTS)
+    for sample in samples:
+        assert [tokenizer.decode(ids) for ids in sample] == TEXTS
+        assert sample != best
+    differing = sum(a != b for a, b in zip(samples[0], samples[1], strict=True))
+    assert differing > len(TEXTS) / 2
+
+
+def test_the_seed_that_means_random_to_sentencepiece_is_an_ordinary_one(tokenizer):
+    for seed in (2**32 - 1, 2**63):
+        first = tokenizer.sample_batch(TEXTS[:50], alpha=0.2, seed=seed)
+        assert tokenizer.sample_batch(TEXTS[:50], alpha=0.2, seed=seed) == first
+
+
+def test_bpe_alpha_is_the_share_of_merges_left_out():
+    tokenizer = train(type="bpe")
+    assert tokenizer.sample_batch(TEXTS, alpha=1e-9, seed=1) == tokenizer.encode_batch(TEXTS)
+    (ids,) = tokenizer.sample_batch(["el gato"], alpha=1.0, seed=1)
+    assert tokenizer.pieces(ids) == list("▁el▁gato")
+
+
+def test_unigram_alpha_of_one_stays_nearer_to_the_best():
+    tokenizer = train(type="unigram")
+    lengths = [
+        sum(map(len, tokenizer.sample_batch(TEXTS, alpha=alpha, seed=1))) for alpha in (0.05, 1.0)
+    ]
+    assert lengths[0] > 1.2 * lengths[1]
+
+
+def test_training_is_deterministic(tokenizer):
+    kind = {"unigram": "unigram", "bpe": "bpe"}[_type_of(tokenizer)]
+    assert train(type=kind)._model_proto == tokenizer._model_proto
+
+
+def _type_of(tokenizer: Tokenizer) -> str:
+    # Only BPE's scores are the ranks of its merges, whole numbers.
+    scores = [tokenizer._processor.GetScore(i) for i in range(260, tokenizer.vocab_size)]
+    return "bpe" if all(score == int(score) for score in scores) else "unigram"
+
+
+def test_the_seed_chooses_the_texts():
+    def trained(seed: int) -> bytes:
+        config = TokenizerConfig(max_sentences=100)
+        return train_tokenizer(
+            (text for text in TEXTS), config=config, vocab_size=330, seed=seed, name="source"
+        )._model_proto
+
+    assert trained(1) == trained(1)
+    assert trained(1) != trained(2)
+
+
+def test_without_bytes_unseen_characters_are_unknown():
+    tokenizer = train(size=120, byte_fallback=False)
+    assert tokenizer.vocab_size == 120
+    ids = tokenizer.encode("gato 😀")
+    assert UNK in ids
+    assert tokenizer.decode(ids) == "gato"
+
+
+def test_a_joint_vocabulary_covers_both_languages():
+    english = ["the cat sleeps", "the white house would know why"] * 20
+    tokenizer = train([*TEXTS, *english], size=450, name="joint")
+    for text in (TEXTS[0], english[1]):
+        pieces = tokenizer.pieces(tokenizer.encode(text))
+        assert not any(piece.startswith("<0x") for piece in pieces)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_that_the_text_cannot_fill_is_lowered(kind, caplog):
+    with caplog.at_level(logging.WARNING):
+        tokenizer = train(size=30_000, type=kind)
+    assert tokenizer.vocab_size < 30_000
+    assert f"fills {tokenizer.vocab_size} pieces, not 30000" in caplog.text
+    assert "data.tokenizer.source_vocab_size" in caplog.text
+    with pytest.raises(DataError, match=f"target_vocab_size={tokenizer.vocab_size} or less"):
+        train(size=30_000, type=kind, name="target", lower_vocab_size=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("source", "source_vocab_size"), ("target", "target_vocab_size"), ("joint", "source_vocab")],
+)
+def test_a_vocabulary_that_is_too_small_is_refused(name, key):
+    with pytest.raises(DataError, match=rf"{name} tokenizer: data\.tokenizer\.{key}.*256 bytes"):
+        train(size=100, name=name)
+    with pytest.raises(DataError, match="or more") as caught:
+        train(size=20, byte_fallback=False)
+    assert "bytes" not in str(caught.value)
+    needed = int(str(caught.value).split("vocab_size=")[2].split()[0])
+    assert train(size=needed, byte_fallback=False).vocab_size == needed
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \t\u200b"]])
+def test_no_text_is_refused(texts):
+    with pytest.raises(DataError, match="no text"):
+        train(texts)
+
+
+def test_long_texts_are_trained_on_too():
+    tokenizer = train(["gato " * 10_000], size=270)
+    assert "gato" in tokenizer.pieces(tokenizer.encode("gato"))[-1]
+
+
+def test_save_and_load(tokenizer, tmp_path):
+    path = tmp_path / "source.model"
+    path.write_bytes(b"old")
+    tokenizer.save(path)
+    assert Tokenizer.load(path).encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
+    assert [file.name for file in tmp_path.iterdir()] == ["source.model"]
+
+
+@pytest.mark.parametrize("damage", [lambda m: b"", lambda m: m[: len(m) // 2], lambda m: b"x" * 99])
+def test_damaged_files_are_refused_by_name(tokenizer, tmp_path, damage):
+    path = tmp_path / "source.model"
+    path.write_bytes(damage(tokenizer._model_proto))
+    with pytest.raises(DataError, match="source.model.*damaged"):
+        Tokenizer.load(path)
+
+
+def test_missing_and_foreign_files_are_refused(tmp_path):
+    with pytest.raises(DataError, match="nowhere.model"):
+        Tokenizer.load(tmp_path / "nowhere.model")
+    path = tmp_path / "foreign.model"
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(TEXTS), model_writer=file, vocab_size=60, minloglevel=2
+        )
+    with pytest.raises(DataError, match=r"foreign.model.*\(-1, 0, 1, 2\)"):
+        Tokenizer.load(path)
+
+
+def test_training_is_silent(capfd):
+    train(size=330)
+    assert capfd.readouterr() == ("", "")
