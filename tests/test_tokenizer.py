@@ -11,14 +11,18 @@ from seq2seq.data.cleaning import normalize
 from seq2seq.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
 
-WORDS = """el la un una niño niña gato perro casa árbol corazón mañana camino pequeño grande rojo
-come corre duerme canta mira quiere siempre nunca hoy ayer también según aquí allá lengüeta""".split()
+STEMS = ["niñ", "gat", "perr", "cas", "árbol", "corazón", "mañan", "camin", "grand", "com", "corr"]
+ENDINGS = ["o", "a", "os", "as", "é", "ía", "emos", "aron", "ando", "ito"]
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
     generator = random.Random(seed)
     return [
-        " ".join(generator.choices(WORDS, k=generator.randint(2, 9))) + generator.choice(".!?…")
+        " ".join(
+            generator.choice(STEMS) + generator.choice(ENDINGS)
+            for _ in range(generator.randint(2, 9))
+        )
+        + generator.choice(".!?…")
         for _ in range(count)
     ]
 
@@ -26,7 +30,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 TEXTS = sentences(400)
 
 
-def train(texts: list[str] = TEXTS, size: int = 400, name: str = "source", **config) -> Tokenizer:
+def train(texts: list[str] = TEXTS, size: int = 340, name: str = "source", **config) -> Tokenizer:
     return train_tokenizer(
         texts, config=TokenizerConfig(**config), vocab_size=size, seed=1, name=name
     )
@@ -40,13 +44,13 @@ def tokenizer(request) -> Tokenizer:
 def test_special_ids_and_size(tokenizer):
     assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
     assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
-    assert tokenizer.vocab_size == 400
-    ids = tokenizer.encode("el gato duerme.")
+    assert tokenizer.vocab_size == 340
+    ids = tokenizer.encode("gatos com.")
     assert ids
     assert min(ids) > EOS
     assert max(ids) < tokenizer.vocab_size
-    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "el gato duerme."
-    assert "".join(tokenizer.pieces(ids)) == "▁el▁gato▁duerme."
+    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "gatos com."
+    assert "".join(tokenizer.pieces(ids)) == "▁gatos▁com."
 
 
 @given(text=st.text())
@@ -99,7 +103,7 @@ def test_sampling_depends_on_texts_and_seed_only(tokenizer):
 
 
 def test_sampling_varies_and_keeps_the_text(tokenizer):
-    samples = [tokenizer.sample_batch(TEXTS, alpha=0.2, seed=seed) for seed in range(3)]
+    samples = [tokenizer.sample_batch(TEXTS, alpha=0.1, seed=seed) for seed in range(3)]
     best = tokenizer.encode_batch(TEXTS)
     for sample in samples:
         assert [tokenizer.decode(ids) for ids in sample] == TEXTS
@@ -129,15 +133,9 @@ def test_unigram_alpha_of_one_stays_nearer_to_the_best():
     assert lengths[0] > 1.2 * lengths[1]
 
 
-def test_training_is_deterministic(tokenizer):
-    kind = {"unigram": "unigram", "bpe": "bpe"}[_type_of(tokenizer)]
-    assert train(type=kind)._model_proto == tokenizer._model_proto
-
-
-def _type_of(tokenizer: Tokenizer) -> str:
-    # Only BPE's scores are the ranks of its merges, whole numbers.
-    scores = [tokenizer._processor.GetScore(i) for i in range(260, tokenizer.vocab_size)]
-    return "bpe" if all(score == int(score) for score in scores) else "unigram"
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_training_is_deterministic(kind):
+    assert train(type=kind)._model_proto == train(type=kind)._model_proto
 
 
 def test_the_seed_chooses_the_texts():
@@ -215,19 +213,19 @@ def test_save_and_load(tokenizer, tmp_path):
 def test_damaged_files_are_refused_by_name(tokenizer, tmp_path, damage):
     path = tmp_path / "source.model"
     path.write_bytes(damage(tokenizer._model_proto))
-    with pytest.raises(DataError, match="source.model.*damaged"):
+    with pytest.raises(DataError, match=r"source\.model.*damaged"):
         Tokenizer.load(path)
 
 
 def test_missing_and_foreign_files_are_refused(tmp_path):
-    with pytest.raises(DataError, match="nowhere.model"):
+    with pytest.raises(DataError, match=r"nowhere\.model"):
         Tokenizer.load(tmp_path / "nowhere.model")
     path = tmp_path / "foreign.model"
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.Train(
             sentence_iterator=iter(TEXTS), model_writer=file, vocab_size=60, minloglevel=2
         )
-    with pytest.raises(DataError, match=r"foreign.model.*\(-1, 0, 1, 2\)"):
+    with pytest.raises(DataError, match=r"foreign\.model.*\(-1, 0, 1, 2\)"):
         Tokenizer.load(path)
 
 

@@ -30,14 +30,14 @@ def read_dataset(
         rows = _load(name, subset, split)
     except Exception as error:  # the library raises whatever its builders and filesystems raise
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{where}: the dataset cannot be loaded: {reason}") from None
+        raise DataError(
+            f"{where}: the dataset cannot be loaded: {reason}; check name, subset, split"
+        ) from None
     for column in columns:
         if column not in rows.column_names:
             raise DataError(
                 f"{where}: no column '{column}'; columns: {', '.join(rows.column_names)}"
             )
-    if not len(rows):
-        raise DataError(f"{where}: no rows; choose another split")
     yield from rows.select_columns(sorted(set(columns)))
 
 
@@ -49,5 +49,8 @@ def _load(name: str, subset: str | None, split: str) -> Any:
         return datasets.load_dataset(_BUILDERS[path.suffix], data_files=name, split=split)
     if any((path / marker).is_file() for marker in _SAVED):
         saved = datasets.load_from_disk(name)
-        return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
+        splits = saved if isinstance(saved, datasets.DatasetDict) else {saved.split or split: saved}
+        if split not in splits:
+            raise ValueError(f"no split '{split}' on disk; splits: {', '.join(map(str, splits))}")
+        return splits[split]
     return datasets.load_dataset(name, subset, split=split)

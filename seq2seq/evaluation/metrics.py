@@ -34,7 +34,8 @@ class Metric:
 class Comparison:
     """A system's metric beside the probability that chance alone makes it differ from the baseline.
 
-    The baseline itself has no p-value.
+    The baseline itself has no p-value. It is 1 where the two scores are equal (sacreBLEU itself
+    counts only larger differences, and finds a system significantly different from itself).
     """
 
     metric: Metric
@@ -87,7 +88,8 @@ def paired_bootstrap(
         result = results[keys[name]][row]
         signature = str(signatures[keys[name]])
         metric = Metric(name, float(result.score), signature, float(result.mean), float(result.ci))
-        return Comparison(metric, result.p_value)
+        equal = row > 0 and result.score == results[keys[name]][0].score
+        return Comparison(metric, 1.0 if equal else result.p_value)
 
     return {
         system: {name: comparison(name, row) for name in metrics}

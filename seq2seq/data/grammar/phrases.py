@@ -243,7 +243,7 @@ def noun_phrase(
     """
     kind = kind or _determiner_kind(d, noun, use)
     if negated and kind in ("indef", "num", "many", "several", "few", "other"):
-        kind = "none"
+        kind = "bare" if noun.mass else "none"
     plural = not noun.mass and (
         noun.plural_only or kind in _ALWAYS_PLURAL or d.chance(_PLURAL_CHANCE.get(kind, 0.0))
     )

@@ -1,0 +1,161 @@
+"""Verb groups: one tense of a verb, alone or led by another verb, in both languages.
+
+The conventions that keep a translation recoverable from its source:
+
+* the imperfect is "used to" for actions and a plain past for states; after mientras it is
+  "was ...ing";
+* the preterite is a plain past, the perfect "have ...";
+* the present is the simple present, estar + gerund the progressive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import english, spanish
+from .lexicon import Periphrasis, Verb
+from .phrases import NounPhrase
+from .tokens import Draw, Tokens
+
+SER = spanish.conjugate(
+    "ser",
+    "pres=soy,eres,es,somos,sois,son pret=fui,fuiste,fue,fuimos,fuisteis,fueron"
+    " imp=era,eras,era,éramos,erais,eran subj=sea,seas,sea,seamos,seáis,sean tú=sé",
+)
+ESTAR = spanish.conjugate(
+    "estar",
+    "pres=estoy,estás,está,estamos,estáis,están pret=estuv"
+    " subj=esté,estés,esté,estemos,estéis,estén",
+)
+HABER = spanish.conjugate(
+    "haber", "pres=he,has,ha,hemos,habéis,han pret=hub fut=habr subj=haya,hayas,haya,hayamos,"
+    "hayáis,hayan"
+)  # fmt: skip
+BE = english.verb("be")
+
+# Tenses whose "yo" and "él" forms are the same: their subject is never dropped.
+AMBIGUOUS = frozenset({"imp", "was", "pprog", "plup", "subj", "cond"})
+_HELPERS = {
+    "perf": (HABER, "pres"),
+    "plup": (HABER, "imp"),
+    "prog": (ESTAR, "pres"),
+    "pprog": (ESTAR, "imp"),
+}
+
+
+@dataclass(slots=True)
+class VerbGroup:
+    """A verb in its tense.
+
+    `plain` is the English of a positive statement; `marked` that of a question or a negative,
+    whose first word is the auxiliary. They are the same list where there is an auxiliary anyway.
+    """
+
+    es: Tokens
+    plain: Tokens
+    marked: Tokens
+    has_auxiliary: bool
+    infinitive_last: bool = False
+
+
+def _lexical(en: english.Verb, past: bool, person: int) -> tuple[list[str], list[str]]:
+    if past:
+        return [en.past], ["did", en.base]
+    third = person == english.HE
+    return [en.third if third else en.base], ["does" if third else "do", en.base]
+
+
+def _be(past: bool, person: int) -> str:
+    return (english.BE_PAST if past else english.BE_PRESENT)[person]
+
+
+def _english(
+    en: english.Verb, tense: str, person: int, stative: bool
+) -> tuple[list[str], list[str]]:
+    """Return the English words of a tense, as a positive statement and with an auxiliary."""
+    if tense == "fut":
+        row = ["will", en.base]
+    elif tense == "cond":
+        row = ["would", en.base]
+    elif tense in ("perf", "plup"):
+        have = "had" if tense == "plup" else "has" if person == english.HE else "have"
+        row = [have, en.participle]
+    elif tense in ("prog", "pprog", "was"):
+        row = [_be(tense != "prog", person), en.gerund]
+    elif en.base == "be":
+        row = [_be(tense in ("pret", "imp"), person)]
+    elif tense == "imp" and not stative:
+        return ["used", "to", en.base], ["did", "use", "to", en.base]
+    else:
+        return _lexical(en, tense in ("pret", "imp"), person)
+    return row, row
+
+
+def verb_group(
+    d: Draw, es: spanish.Paradigm, en: english.Verb, tense: str, subject: NounPhrase, stative: bool
+) -> VerbGroup:
+    """Conjugate a verb for its subject."""
+    link = d.link()
+    plain, marked = _english(en, tense, subject.en_person, stative)
+    particle = [(word, link) for word in en.particle]
+    if tense in _HELPERS:
+        helper, row = _HELPERS[tense]
+        first = d.link()
+        form = es.participle if helper is HABER else es.gerund
+        tokens = [(helper.form(row, subject.person), first | subject.drop), (form, link)]
+        english_tokens = [(plain[0], first), (plain[1], link), *particle]
+        return VerbGroup(tokens, english_tokens, english_tokens, True)
+    row = "imp" if tense == "was" else tense
+    tokens = [(es.form(row, subject.person), link | subject.drop)]
+    stated = [*((word, link) for word in plain), *particle]
+    if marked is plain:
+        return VerbGroup(tokens, stated, stated, True)
+    return VerbGroup(tokens, stated, [*((word, link) for word in marked), *particle], False)
+
+
+def _leading(p: Periphrasis, tense: str, person: int) -> tuple[list[str], list[str], bool]:
+    """Return the English of a leading verb, plain and marked, and whether it is an auxiliary."""
+    particle = list(p.en.particle)
+    base = p.en.base
+    if base == "can":
+        row = ["could" if tense in ("imp", "cond") else "can"]
+    elif base == "should":
+        row = ["should"]
+    elif base == "be":
+        row = [_be(tense == "imp", person)]
+    elif base == "have" and particle:
+        row = ["has" if person == english.HE else "have"]
+    elif base == "usually":
+        third = person == english.HE
+        return ["usually"], ["does" if third else "do", "usually"], False
+    else:
+        plain, marked = _english(p.en, tense, person, stative=True)
+        return plain, marked, marked is plain
+    return row + particle, row + particle, True
+
+
+def led_group(d: Draw, p: Periphrasis, verb: Verb, tense: str, subject: NounPhrase) -> VerbGroup:
+    """Conjugate a leading verb and add the verb it leads."""
+    first, link = d.link(), d.link()
+    plain, marked, auxiliary = _leading(p, tense, subject.en_person)
+    es_main = verb.es.gerund if p.form == "ger" else verb.es.infinitive
+    en_main = {
+        "base": verb.en.base,
+        "ger": verb.en.gerund,
+        "part": verb.en.participle,
+    }[p.en_form]
+    tokens = [
+        (p.es.form(tense, subject.person), first | subject.drop),
+        *((word, first) for word in p.linker),
+        (es_main, link),
+    ]
+    rest = [
+        *((word, first) for word in p.en_linker),
+        (en_main, link),
+        *((word, link) for word in verb.en.particle),
+    ]
+    stated = [(word, first) for word in plain] + rest
+    if p.en.base == "usually" and subject.en_person == english.HE:
+        stated[1] = (verb.en.third, link)
+    asked = stated if marked is plain else [(word, first) for word in marked] + rest
+    return VerbGroup(tokens, stated, asked, auxiliary, infinitive_last=p.form == "inf")

@@ -1,0 +1,140 @@
+"""Metrics are sacreBLEU's own, whatever the number of references."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import sacrebleu
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest
+
+from seq2seq.errors import DataError
+from seq2seq.evaluation.metrics import paired_bootstrap, score
+
+HYPOTHESES = [
+    "the cat sat on a mat.",
+    "there is no milk in the house today",
+    "I did not see the man who came in.",
+]
+REFERENCES = [
+    "the cat sat on the mat.",
+    "there is no milk at home today",
+    "I have not seen the man who came in.",
+]
+RAGGED = [
+    [REFERENCES[0]],
+    [REFERENCES[1], "today there is no milk in the house"],
+    [REFERENCES[2], "I did not see the man that came in.", "I saw not him who came in."],
+]
+SCORERS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
+def test_one_reference(name: str) -> None:
+    scorer = SCORERS[name]()
+    expected = scorer.corpus_score(HYPOTHESES, [REFERENCES])
+    for references in (REFERENCES, [[r] for r in REFERENCES]):
+        metric = score(HYPOTHESES, references)[name]
+        assert metric.name == name
+        assert metric.score == expected.score
+        assert metric.signature == str(scorer.get_signature())
+        assert metric.mean is metric.interval is None
+
+
+def test_signatures_say_what_was_done() -> None:
+    metrics = score(HYPOTHESES, REFERENCES)
+    version = f"version:{sacrebleu.__version__}"
+    assert metrics["bleu"].signature == (f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}")
+    assert metrics["chrf"].signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|{version}"
+    assert metrics["ter"].signature.startswith("nrefs:1|case:lc|tok:tercom|")
+    assert "nrefs:var|" in score(HYPOTHESES, RAGGED)["bleu"].signature
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
+def test_ragged_references(name: str) -> None:
+    streams = [
+        REFERENCES,
+        [None, RAGGED[1][1], RAGGED[2][1]],
+        [None, None, RAGGED[2][2]],
+    ]
+    expected = SCORERS[name]().corpus_score(HYPOTHESES, streams)
+    assert score(HYPOTHESES, RAGGED)[name].score == expected.score
+
+
+def test_a_reference_repeated_changes_nothing() -> None:
+    once = score(HYPOTHESES, RAGGED)
+    twice = score(HYPOTHESES, [[*refs, *refs] for refs in RAGGED])
+    for name in once:
+        assert twice[name].score == pytest.approx(once[name].score)
+
+
+def test_perfect_hypotheses() -> None:
+    metrics = score(REFERENCES, RAGGED)
+    assert [round(metrics[name].score, 6) for name in ("bleu", "chrf", "ter")] == [100, 100, 0]
+
+
+def test_only_the_metrics_asked_for() -> None:
+    assert list(score(HYPOTHESES, REFERENCES, metrics=("chrf",))) == ["chrf"]
+
+
+def test_bootstrap_intervals() -> None:
+    hypotheses, references = HYPOTHESES * 5, REFERENCES * 5
+    for name, scorer in SCORERS.items():
+        metric = score(hypotheses, references, resamples=100)[name]
+        plain = scorer()
+        expected = plain.corpus_score(hypotheses, [references], n_bootstrap=100)
+        assert metric.signature == str(plain.get_signature())
+        assert "bs:100|seed:" in metric.signature
+        assert metric.mean == pytest.approx(expected._mean, abs=1e-5)
+        assert metric.interval == pytest.approx(expected._ci, abs=1e-5)
+        assert metric.score == expected.score
+
+
+def test_paired_bootstrap() -> None:
+    hypotheses, references = HYPOTHESES * 5, RAGGED * 5
+    systems = {"base": hypotheses, "same": hypotheses, "best": [refs[0] for refs in references]}
+    compared = paired_bootstrap(systems, references, metrics=("chrf", "bleu"), resamples=200)
+    assert list(compared) == ["base", "same", "best"]
+    streams = [[refs[n] if n < len(refs) else None for refs in references] for n in range(3)]
+    plain = PairedTest(list(systems.items()), {"c": CHRF(), "b": BLEU()}, streams, "bs", 200)
+    signatures, results = plain()
+    for row, (_, comparisons) in enumerate(compared.items()):
+        for name, key in (("chrf", "chrF2"), ("bleu", "BLEU")):
+            metric = comparisons[name].metric
+            assert metric.name == name
+            assert metric.score == results[key][row].score
+            assert metric.interval == results[key][row].ci
+            assert metric.signature == str(signatures[key])
+    assert compared["base"]["bleu"].p_value is None
+    assert compared["same"]["bleu"].p_value == 1
+    assert compared["best"]["bleu"].p_value == results["BLEU"][2].p_value < 0.05
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        ([], [], "0 hypotheses"),
+        (["a", "b"], ["a"], "2 hypotheses for 1 lines of references"),
+        (["a", "b"], [["a"], []], "sentence 2 of 2 has no reference"),
+    ],
+)
+def test_what_cannot_be_scored(hypotheses, references, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(DataError, match=message):
+        score(hypotheses, references)
+    with pytest.raises(DataError, match=message):
+        paired_bootstrap({"a": hypotheses, "b": hypotheses}, references)
+
+
+def test_a_comparison_needs_two_systems() -> None:
+    with pytest.raises(DataError, match="found 1"):
+        paired_bootstrap({"a": HYPOTHESES}, REFERENCES)
+
+
+def test_sacrebleu_is_imported_only_when_scoring() -> None:
+    code = (
+        "import sys, seq2seq.evaluation.metrics, seq2seq.inference.mbr; "
+        "assert 'sacrebleu' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,141 @@
+"""Sampling: frequencies, cuts, and independence of the batch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from prefix_model import EOS, prefix_model
+
+from seq2seq.errors import ConfigError
+from seq2seq.inference.sampling import draw, sample
+from seq2seq.inference.search import Hypothesis, SearchOptions, greedy
+
+SHORT = SearchOptions(max_length_factor=0, max_length_offset=2)
+
+
+def outputs(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
+    return [[h.tokens for h in samples] for samples in found]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_frequencies_are_the_distribution(temperature: float) -> None:
+    model = prefix_model(11, [4])
+    num_samples = 5000
+    [samples] = sample(model, SHORT, seed=3, num_samples=num_samples, temperature=temperature)
+    counts = Counter(tuple(h.tokens) for h in samples)
+
+    def share(prefix: tuple[int, ...], piece: int) -> float:
+        logits = model.logits(0, (2, *prefix))
+        masses = {p: math.exp(logits[p] / temperature) for p in (EOS, 4, 5, 6)}
+        return masses[piece] / sum(masses.values())
+
+    words = (4, 5, 6)
+    expected = {(): share((), EOS)}
+    expected |= {(a,): share((), a) * share((a,), EOS) for a in words}
+    expected |= {(a, b): share((), a) * share((a,), b) for a in words for b in words}
+    assert sum(expected.values()) == pytest.approx(1)
+    assert counts.keys() <= expected.keys()
+    chi_square = sum(
+        (counts[tokens] - num_samples * p) ** 2 / (num_samples * p)
+        for tokens, p in expected.items()
+    )
+    freedom = len(expected) - 1
+    assert chi_square < freedom + 4 * math.sqrt(2 * freedom)
+
+
+def test_log_probs_are_the_models_own() -> None:
+    model = prefix_model(11, [4])
+    [samples] = sample(model, SHORT, seed=3, num_samples=20, temperature=0.3, top_k=2)
+    for h in samples:
+        pieces = [*h.tokens, EOS]
+        logits = [torch.tensor(model.logits(0, (2, *pieces[:i]))) for i in range(len(pieces))]
+        total = sum(
+            float(row.log_softmax(0)[piece]) for row, piece in zip(logits, pieces, strict=True)
+        )
+        assert h.log_prob == pytest.approx(total)
+        assert h.score == pytest.approx(total / ((5 + len(pieces)) / 6))
+
+
+def test_one_candidate_is_greedy() -> None:
+    model = prefix_model(12, [4, 2, 7])
+    options = SearchOptions()
+    for one in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-6}):
+        found = sample(model, options, seed=1, num_samples=2, **one)  # type: ignore[arg-type]
+        assert outputs(found) == [[h.tokens] * 2 for [h] in greedy(model, options)]
+
+
+def test_a_seed_gives_the_same_samples() -> None:
+    model = prefix_model(13, [4, 2, 7])
+    options = SearchOptions()
+    first = outputs(sample(model, options, seed=1, num_samples=8))
+    assert first == outputs(sample(model, options, seed=1, num_samples=8))
+    assert first != outputs(sample(model, options, seed=2, num_samples=8))
+    assert len({tuple(tokens) for tokens in first[0]}) > 1
+
+
+def test_samples_do_not_depend_on_the_batch_or_their_number() -> None:
+    model = prefix_model(13, [4, 2, 7, 1])
+    options = SearchOptions(keep_weights=True, no_repeat_ngram=2, coverage_penalty=0.1)
+    keys = [50, 7, 9, 3]
+    together = sample(model, options, seed=1, num_samples=6, keys=keys)
+    for order in ([2, 0, 3], [1]):
+        part = model.select(torch.tensor(order))
+        some = sample(part, options, seed=1, num_samples=3, keys=[keys[s] for s in order])
+        for sentence, found in zip(order, some, strict=True):
+            assert [h.tokens for h in found] == [h.tokens for h in together[sentence][:3]]
+            for one, other in zip(found, together[sentence], strict=False):
+                assert one.score == pytest.approx(other.score, abs=1e-12)
+                assert torch.equal(one.weights, other.weights)
+
+
+def test_rows_and_sentences_leave_when_finished() -> None:
+    model = prefix_model(13, [4, 2, 7, 1])
+    sample(model, SearchOptions(), seed=1, num_samples=6)
+    assert model.log[0] == (4, 24)
+    rows = [rows for _, rows in model.log]
+    assert rows == sorted(rows, reverse=True)
+    assert rows[-1] < 6
+
+
+@pytest.mark.parametrize(
+    ("cut", "shares"),
+    [
+        ({}, [0.15, 0.5, 0.0, 0.05, 0.3]),
+        ({"top_k": 2}, [0, 0.625, 0, 0, 0.375]),
+        ({"top_p": 0.79}, [0, 0.625, 0, 0, 0.375]),
+        ({"top_p": 0.81}, [0.15 / 0.95, 0.5 / 0.95, 0, 0, 0.3 / 0.95]),
+        ({"top_p": 0.3}, [0, 1, 0, 0, 0]),
+        ({"top_k": 3, "top_p": 0.6}, [0, 0.625, 0, 0, 0.375]),
+    ],
+)
+def test_draw_shares_the_interval(cut: dict[str, float], shares: list[float]) -> None:
+    logits = torch.tensor([0.15, 0.5, 0.0, 0.05, 0.3]).log() + 2
+    uniforms = torch.arange(10_000, dtype=torch.float64) / 10_000
+    drawn = draw(logits.expand(10_000, -1), uniforms, **cut)  # type: ignore[arg-type]
+    assert np.bincount(drawn.numpy(), minlength=5) / 10_000 == pytest.approx(shares, abs=2e-4)
+
+
+def test_draw_never_takes_an_impossible_piece() -> None:
+    logits = torch.tensor([[-math.inf, 0.0, -math.inf, 1.0, -math.inf]]).repeat(3, 1)
+    uniforms = torch.tensor([0.0, 1 - 2**-53, 1.0], dtype=torch.float64)
+    for cut in ({}, {"top_k": 4}, {"top_p": 0.999}):
+        assert set(draw(logits, uniforms, **cut).tolist()) <= {1, 3}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("temperature", 0.0), ("top_k", -1), ("top_p", 0.0), ("num_samples", 0)]
+)
+def test_values_out_of_range(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: expected .*, found {value}"):
+        sample(prefix_model(1, [1]), SHORT, seed=1, **{name: value})  # type: ignore[arg-type]
+
+
+def test_logits_that_are_not_finite_are_an_error() -> None:
+    model = prefix_model(5, [3, 2], sharpness=math.nan)
+    for top_k in (0, 2):
+        with pytest.raises(FloatingPointError, match="not finite"):
+            sample(model, SHORT, seed=1, top_k=top_k)
