@@ -25,6 +25,9 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
 
 
+Column = Annotated[int, Field(ge=0)] | str | None
+
+
 class CorpusConfig(Section):
     """Where sentence pairs are read from. A path that ends in .gz is read as gzip."""
 
@@ -36,15 +39,15 @@ class CorpusConfig(Section):
     path: str | None = Field(None, description="the file (tsv, manythings, jsonl)")
     source_path: str | None = Field(None, description="the source side (aligned)")
     target_path: str | None = Field(None, description="the target side (aligned)")
-    source: int | str | None = Field(
+    source: Column = Field(
         None,
         description="column number from 0 (tsv: 0; manythings: 1) or field name, dots for nesting "
         "(jsonl, huggingface: translation.es)",
     )
-    target: int | str | None = Field(
+    target: Column = Field(
         None, description="the same for the target (tsv: 1; manythings: 0)"
     )
-    alignment: int | str | None = Field(
+    alignment: Column = Field(
         None, description="column or field of gold word alignments (i-j), where there are any"
     )
     references: bool = Field(
@@ -208,24 +211,26 @@ class ModelConfig(Section):
         attention = self.attention
         memory_size = 2 * self.encoder_size
         key_size = attention.key_size or memory_size
-        if attention.score in ("dot", "scaled_dot") and not attention.project_query:
-            if key_size != self.decoder_size:
-                raise ValueError(
-                    f"attention.score {attention.score} multiplies queries of decoder_size "
-                    f"{self.decoder_size} with keys of size {key_size}: make them equal, set "
-                    f"attention.key_size={self.decoder_size}, or attention.project_query=true"
-                )
+        is_dot = attention.score in ("dot", "scaled_dot")
+        if is_dot and not attention.project_query and key_size != self.decoder_size:
+            raise ValueError(
+                f"attention.score {attention.score} multiplies queries of decoder_size "
+                f"{self.decoder_size} with keys of size {key_size}: make them equal, set "
+                f"attention.key_size={self.decoder_size}, or attention.project_query=true"
+            )
+        if self.style == "pre_attention" and attention.score == "none" and not self.residual:
+            raise ValueError(
+                "style pre_attention with attention.score none and attention.residual false would "
+                "never see the target: set attention.residual=true, or choose a score"
+            )
         if attention.score == "multi_head" and key_size % attention.heads:
             raise ValueError(
                 f"attention.heads {attention.heads} does not divide the key size {key_size}"
             )
-        if (
-            attention.score == "multi_head"
-            and (attention.value_size or memory_size) % attention.heads
-        ):
+        value_size = attention.value_size or memory_size
+        if attention.score == "multi_head" and value_size % attention.heads:
             raise ValueError(
-                f"attention.heads {attention.heads} does not divide the value size "
-                f"{attention.value_size or memory_size}"
+                f"attention.heads {attention.heads} does not divide the value size {value_size}"
             )
         if attention.score != "multi_head" and attention.heads != 1:
             raise ValueError("attention.heads is for attention.score multi_head only")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from seq2seq.config import Config, Section, section_of
 
@@ -57,15 +57,10 @@ def _sections(section: type[Section], prefix: str) -> Iterator[str]:
 
 
 def _default(field: FieldInfo) -> str:
-    if field.is_required() or field.default is PydanticUndefined:
+    if field.is_required():
         return "(needed)"
-    value = field.default
-    text = (
-        {None: "null", True: "true", False: "false"}.get(value, None)
-        if not isinstance(value, int | float) or isinstance(value, bool)
-        else str(value)
-    )
-    return f"`{text if text is not None else list(value) if isinstance(value, tuple) else value}`"
+    value = list(field.default) if isinstance(field.default, tuple) else field.default
+    return f"`{json.dumps(value)}`"
 
 
 def _type(annotation: Any) -> str:

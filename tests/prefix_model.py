@@ -21,8 +21,8 @@ PIECES = 7  # pad, unk, bos, eos and three words
 class PrefixState:
     """The sentence of each row and all that the row has read, the begin of sentence included."""
 
-    sentences_R: Tensor  # noqa: N815
-    prefixes_RT: Tensor  # noqa: N815
+    sentences_R: Tensor
+    prefixes_RT: Tensor
 
     def select(self, rows_R: Tensor) -> PrefixState:
         return PrefixState(self.sentences_R[rows_R], self.prefixes_RT[rows_R])
@@ -36,8 +36,8 @@ class PrefixModel:
     """
 
     seed: int
-    source_lengths_B: Tensor  # noqa: N815
-    sentences_B: Tensor  # noqa: N815
+    source_lengths_B: Tensor
+    sentences_B: Tensor
     sharpness: float = 1.0
     eos_bias: float = 0.0
     attends: bool = True

@@ -119,6 +119,20 @@ def test_draw_shares_the_interval(cut: dict[str, float], shares: list[float]) ->
     assert np.bincount(drawn.numpy(), minlength=5) / 10_000 == pytest.approx(shares, abs=2e-4)
 
 
+@pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
+def test_a_nucleus_of_many_pieces(top_p: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(1, 600, generator=generator, dtype=torch.float64)
+    probs, order = logits.softmax(-1)[0].sort(descending=True)
+    size = int((probs.cumsum(0) < top_p).sum()) + 1
+    uniforms = torch.arange(4_000, dtype=torch.float64) / 4_000
+    drawn = draw(logits.expand(4_000, -1), uniforms, top_p=top_p)
+    counts = np.bincount(drawn.numpy(), minlength=600)[order.numpy()]
+    shares = probs[:size] / probs[:size].sum()
+    assert counts[:size] / 4_000 == pytest.approx(shares.numpy(), abs=1.01 / 4_000)
+    assert counts[size:].sum() == 0
+
+
 def test_draw_never_takes_an_impossible_piece() -> None:
     logits = torch.tensor([[-math.inf, 0.0, -math.inf, 1.0, -math.inf]]).repeat(3, 1)
     uniforms = torch.tensor([0.0, 1 - 2**-53, 1.0], dtype=torch.float64)

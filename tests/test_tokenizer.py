@@ -103,13 +103,13 @@ def test_sampling_depends_on_texts_and_seed_only(tokenizer):
 
 
 def test_sampling_varies_and_keeps_the_text(tokenizer):
-    samples = [tokenizer.sample_batch(TEXTS, alpha=0.1, seed=seed) for seed in range(3)]
+    samples = [tokenizer.sample_batch(TEXTS, alpha=0.02, seed=seed) for seed in range(3)]
     best = tokenizer.encode_batch(TEXTS)
     for sample in samples:
         assert [tokenizer.decode(ids) for ids in sample] == TEXTS
         assert sample != best
     differing = sum(a != b for a, b in zip(samples[0], samples[1], strict=True))
-    assert differing > len(TEXTS) / 2
+    assert differing > len(TEXTS) / 10
 
 
 def test_the_seed_that_means_random_to_sentencepiece_is_an_ordinary_one(tokenizer):
@@ -128,7 +128,7 @@ def test_bpe_alpha_is_the_share_of_merges_left_out():
 def test_unigram_alpha_of_one_stays_nearer_to_the_best():
     tokenizer = train(type="unigram")
     lengths = [
-        sum(map(len, tokenizer.sample_batch(TEXTS, alpha=alpha, seed=1))) for alpha in (0.05, 1.0)
+        sum(map(len, tokenizer.sample_batch(TEXTS, alpha=alpha, seed=1))) for alpha in (0.01, 1.0)
     ]
     assert lengths[0] > 1.2 * lengths[1]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from seq2seq.config import CorpusConfig
+from seq2seq.config import CorpusConfig, DataConfig
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import Metric, score
@@ -51,10 +51,10 @@ def evaluate_run(arguments: argparse.Namespace) -> str:
     """Do what `seq2seq evaluate` says; return what it prints."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    pairs = _read_test(arguments)
     translator = Translator.load(
         arguments.run, device=arguments.device, precision=arguments.precision
     )
+    pairs = _read_test(arguments, translator.config.data)
     options = translator.options(
         beam_size=arguments.beam,
         length_penalty=arguments.length_penalty,
@@ -89,13 +89,17 @@ def evaluate_run(arguments: argparse.Namespace) -> str:
     )
 
 
-def _read_test(arguments: argparse.Namespace) -> list[Pair]:
+def _read_test(arguments: argparse.Namespace, data: DataConfig) -> list[Pair]:
+    """Read the test set in the layout of the run's own, or as two aligned files."""
     if arguments.target:
         config = CorpusConfig(
             format="aligned", source_path=arguments.test, target_path=arguments.target
         )
     else:
-        config = CorpusConfig(format="tsv", path=arguments.test, references=True)
+        layout = data.test or data.valid
+        if layout.format in ("aligned", "huggingface"):
+            layout = CorpusConfig(format="tsv", path=arguments.test, references=True)
+        config = layout.model_copy(update={"path": arguments.test})
     pairs = list(read_corpus(config))
     if arguments.single_reference:
         return [Pair(pair.source, pair.target) for pair in pairs]

@@ -51,7 +51,7 @@ def _shown(piece: str) -> str:
 
 
 def plot_sentence(run: str, sentence: str, path: Path, *, beam: int | None = None) -> None:
-    """Translate a sentence with a run and draw its attention; a long one is drawn by its first part."""
+    """Translate a sentence and draw its attention; of a split sentence, the first part's."""
     translator = Translator.load(run)
     options = translator.options(beam_size=beam, keep_weights=True)
     parts = translator.translate([sentence], options)[0][0].parts

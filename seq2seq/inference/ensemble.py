@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.errors import ConfigError
+from seq2seq.inference.frontier import log_softmax
 from seq2seq.inference.protocol import Decoding, State
 
 
@@ -54,7 +55,7 @@ class Ensemble:
         return self.members[0].num_sentences
 
     @property
-    def source_lengths_B(self) -> Tensor:  # noqa: N802
+    def source_lengths_B(self) -> Tensor:
         """Return the numbers of source pieces, the end of sentence included."""
         return self.members[0].source_lengths_B
 
@@ -76,7 +77,7 @@ class Ensemble:
         sizes = [logits_RV.size(1) for logits_RV, _, _ in steps]
         if len(set(sizes)) > 1:
             raise ConfigError(f"the models of the ensemble have target vocabularies of {sizes}")
-        log_probs = [_at_least_float32(logits_RV).log_softmax(-1) for logits_RV, _, _ in steps]
+        log_probs = [log_softmax(logits_RV) for logits_RV, _, _ in steps]
         mean_RV = torch.stack(log_probs).logsumexp(0) - math.log(len(steps))
         weights = [weights_RS for _, weights_RS, _ in steps if weights_RS is not None]
         mean_RS = torch.stack(weights).mean(0) if weights else None
@@ -85,7 +86,3 @@ class Ensemble:
     def select(self, sentences_B: Tensor) -> Ensemble:
         """Return the ensemble for these sentences only."""
         return Ensemble([member.select(sentences_B) for member in self.members])
-
-
-def _at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor

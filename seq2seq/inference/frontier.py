@@ -6,7 +6,6 @@ V vocabulary, T pieces produced so far
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
@@ -19,18 +18,6 @@ from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, Stat
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating]
-
-
-@dataclass(frozen=True)
-class Step:
-    """What the model says next: forbidden pieces have logit -inf; normalizer is of all pieces."""
-
-    logits_RV: Tensor  # noqa: N815
-    normalizer_R: Tensor  # noqa: N815
-
-    def log_probs(self, logits_RC: Tensor) -> Tensor:
-        """Return the log probabilities of pieces from their logits; rounding never gives > 0."""
-        return (logits_RC - self.normalizer_R[:, None]).clamp(max=0)
 
 
 class Frontier(Generic[StateT]):
@@ -54,9 +41,8 @@ class Frontier(Generic[StateT]):
             self.state = self.state.select(sentences_B.repeat_interleave(copies))
         self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
         self.limits = [options.max_length(length) for length in self.source_lengths]
-        self.sentences: Ints = np.arange(
-            decoding.num_sentences
-        )  # the batch's number of each that is left
+        # Of those that are left: their numbers in the batch that search was given.
+        self.sentences: Ints = np.arange(decoding.num_sentences)
         self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
         self.log_probs_R = torch.zeros(num_rows, device=self.device)
         self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
@@ -82,21 +68,19 @@ class Frontier(Generic[StateT]):
         """Return K."""
         return self.num_rows // len(self.sentences)
 
-    def step(self) -> Step:
-        """Let the model read the last pieces; return what may follow.
+    def step(self) -> Tensor:
+        """Let the model read the last pieces; return log_probs_RV, -inf for what may not follow.
 
         Raises ConfigError for a coverage penalty where the model has no attention weights.
         """
         logits_RV, weights_RS, self.state = self.decoding.step(self.tokens_R, self.state)
-        if logits_RV.dtype in (torch.bfloat16, torch.float16):
-            logits_RV = logits_RV.float()
-        normalizer_R = logits_RV.logsumexp(-1)
         if self.options.keep_weights:
             self._weights.append(weights_RS)
         if self.options.coverage_penalty > 0:
             self._cover(weights_RS)
-        self._forbid(logits_RV)
-        return Step(logits_RV, normalizer_R)
+        log_probs_RV = log_softmax(logits_RV)
+        self._forbid(log_probs_RV)
+        return log_probs_RV
 
     def close(self, row: int, log_prob: float) -> Hypothesis:
         """Return the hypothesis that ends a row after the step just made."""
@@ -154,23 +138,23 @@ class Frontier(Generic[StateT]):
         self._coverage_RS = covered_RS
         self._penalty_R = penalty_R.cpu().numpy()
 
-    def _forbid(self, logits_RV: Tensor) -> None:
+    def _forbid(self, log_probs_RV: Tensor) -> None:
         """Write -inf where a piece may not follow; at the length limit only the end may."""
         eos = self.options.eos
-        logits_RV.index_fill_(1, self._forbidden, -torch.inf)
+        log_probs_RV.index_fill_(1, self._forbidden, -torch.inf)
         if self.options.no_repeat_ngram > 0:
             rows, pieces = repeated(self.tokens_RT, self.options.no_repeat_ngram)
             places = torch.from_numpy(np.stack((rows, pieces))).to(self.device)
-            logits_RV[places[0], places[1]] = -torch.inf
+            log_probs_RV[places[0], places[1]] = -torch.inf
         at_limit_B = np.array([self.limits[s] == self.length for s in self.sentences])
         self._forced_R = None
         if at_limit_B.any():
             at_limit_R = at_limit_B.repeat(self.width)
-            ends_R = logits_RV[:, eos].clone()
-            goes_on_R = (logits_RV.amax(1) > ends_R).cpu().numpy()
+            ends_R = log_probs_RV[:, eos].clone()
+            goes_on_R = (log_probs_RV.amax(1) > ends_R).cpu().numpy()
             self._forced_R = at_limit_R & goes_on_R
-            logits_RV[torch.from_numpy(at_limit_R).to(self.device)] = -torch.inf
-            logits_RV[:, eos] = ends_R
+            log_probs_RV[torch.from_numpy(at_limit_R).to(self.device)] = -torch.inf
+            log_probs_RV[:, eos] = ends_R
 
     def _weights_of(self, row: int, source_length: int) -> Tensor | None:
         if not self._weights or self._weights[-1] is None:
@@ -180,6 +164,12 @@ class Frontier(Generic[StateT]):
             w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
         ]
         return torch.stack(steps).cpu()
+
+
+def log_softmax(logits_RV: Tensor) -> Tensor:
+    """Return log probabilities in single precision at least."""
+    half = logits_RV.dtype in (torch.bfloat16, torch.float16)
+    return logits_RV.log_softmax(-1, dtype=torch.float32 if half else None)
 
 
 def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import DataError
 
 # Where a long line may be cut, best first: sentence ends, clause marks, spaces, anywhere.
-_CUTS = (r"(?<=[.!?…。！？])\s+", r"(?<=[,;:–—])\s+", r"\s+")  # noqa: RUF001
+_CUTS = (r"(?<=[.!?…。！？])\s+", r"(?<=[,;:–—])\s+", r"\s+")
 
 
 def split_line(

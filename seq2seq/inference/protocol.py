@@ -35,7 +35,7 @@ class Decoding(Protocol[StateT]):
         ...
 
     @property
-    def source_lengths_B(self) -> Tensor:  # noqa: N802
+    def source_lengths_B(self) -> Tensor:
         """Return the numbers of source pieces, the end of sentence included."""
         ...
 
@@ -46,8 +46,7 @@ class Decoding(Protocol[StateT]):
     def step(self, tokens_R: Tensor, state: StateT) -> tuple[Tensor, Tensor | None, StateT]:
         """Read one piece a row; return logits_RV, attention weights_RS if there are any, the state.
 
-        R is any multiple of `num_sentences`. The logits are a fresh tensor: search writes into it.
-        Weights are zero at padded positions.
+        R is any multiple of `num_sentences`. Weights are zero at padded positions.
         """
         ...
 

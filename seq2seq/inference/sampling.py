@@ -16,6 +16,8 @@ from seq2seq.inference.frontier import Ints
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
 from seq2seq.inference.search import roll_out, top
 
+FEW = 128  # pieces that usually hold the share of nucleus sampling
+
 
 @torch.inference_mode()
 def sample(
@@ -51,34 +53,43 @@ def sample(
         generator = np.random.default_rng((seed, key))
         uniforms[number, :, : limit + 1] = generator.random((num_samples, limit + 1))
 
-    def choose(logits_RV: Tensor, sentences_R: Ints, copies_R: Ints, step: int) -> Tensor:
-        uniforms_R = torch.from_numpy(uniforms[sentences_R, copies_R, step]).to(logits_RV.device)
-        return draw(logits_RV / temperature, uniforms_R, top_k=top_k, top_p=top_p)
+    def choose(log_probs_RV: Tensor, sentences_R: Ints, copies_R: Ints, step: int) -> Tensor:
+        uniforms_R = torch.from_numpy(uniforms[sentences_R, copies_R, step])
+        uniforms_R = uniforms_R.to(log_probs_RV.device)
+        return draw(log_probs_RV / temperature, uniforms_R, top_k=top_k, top_p=top_p)
 
     return roll_out(decoding, options, choose, copies=num_samples)
 
 
 def draw(logits_RV: Tensor, uniforms_R: Tensor, *, top_k: int = 0, top_p: float = 1.0) -> Tensor:
     """Return tokens_R, each where the cumulated probability passes a number in [0, 1)."""
-    tokens_RC: Tensor | None = None
-    logits_RC = logits_RV
-    if top_k > 0:
-        logits_RC, tokens_RC = top(logits_RV, top_k)
-    if top_p < 1:
-        logits_RC, order_RC = logits_RC.sort(dim=1, descending=True, stable=True)
-        tokens_RC = order_RC if tokens_RC is None else tokens_RC.gather(1, order_RC)
-    probs_RC = logits_RC.double().softmax(-1)
+    probs_RC, tokens_RC = logits_RV.softmax(-1), None
+    if top_k > 0 or top_p < 1:
+        probs_RC, tokens_RC = _likeliest(probs_RC, top_k, top_p)
     cumulated_RC = probs_RC.cumsum(-1)
-    if top_p < 1:
-        # A piece is kept when those before it do not yet hold the share; the first always is.
-        kept_RC = cumulated_RC - probs_RC < top_p
-        kept_RC[:, 0] = True
-        cumulated_RC = (probs_RC * kept_RC).cumsum(-1)
     # Strictly below the whole mass even after rounding: a piece of probability 0 is never drawn.
-    drawn_R = uniforms_R.double().clamp(max=1 - 2**-40) * cumulated_RC[:, -1]
+    mass_R = cumulated_RC[:, -1]
+    drawn_R = (uniforms_R * mass_R).to(mass_R.dtype)
+    drawn_R = drawn_R.minimum(mass_R.nextafter(torch.zeros_like(mass_R)))
     places_R1 = torch.searchsorted(cumulated_RC, drawn_R[:, None], right=True)
-    places_R1 = places_R1.clamp(max=logits_RC.size(1) - 1)  # NaN is past the end
+    places_R1 = places_R1.clamp(max=cumulated_RC.size(1) - 1)  # NaN is past the end
     return (places_R1 if tokens_RC is None else tokens_RC.gather(1, places_R1)).squeeze(1)
+
+
+def _likeliest(probs_RV: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
+    """Return the pieces to draw from, likeliest first; those that are cut have probability 0."""
+    size = probs_RV.size(1)
+    count = top_k or FEW
+    probs_RC, tokens_RC = top(probs_RV, count)
+    while not top_k and count < size and bool((probs_RC.sum(1) < top_p).any()):
+        count *= 8  # much cheaper than to sort a whole vocabulary where few pieces hold the share
+        probs_RC, tokens_RC = top(probs_RV, count)
+    probs_RC, order_RC = probs_RC.sort(dim=1, descending=True, stable=True)
+    if top_p < 1:
+        share_R1 = top_p * (probs_RC.sum(1, keepdim=True) if top_k else 1.0)
+        # A piece is kept when those before it do not yet hold the share; the first always is.
+        probs_RC = probs_RC.where(probs_RC.cumsum(-1) - probs_RC < share_R1, 0)
+    return probs_RC, tokens_RC.gather(1, order_RC)
 
 
 def _check(temperature: float, top_k: int, top_p: float, num_samples: int) -> None:

@@ -31,7 +31,7 @@ def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypo
     length limit the end of sentence is the only choice, at its own probability. Raises ConfigError
     for a coverage penalty without attention, FloatingPointError for logits that are not finite.
     """
-    return roll_out(decoding, options, lambda logits_RV, *_: logits_RV.argmax(-1))
+    return roll_out(decoding, options, lambda log_probs_RV, *_: log_probs_RV.argmax(-1))
 
 
 @torch.inference_mode()
@@ -81,18 +81,18 @@ def roll_out(
 ) -> list[list[Hypothesis]]:
     """Return `copies` hypotheses a sentence, each extended by one chosen piece at a time.
 
-    `choose` is given logits_RV, the sentence and the copy of each row, and the number of pieces so
-    far; it returns tokens_R.
+    `choose` is given log_probs_RV (-inf for what may not follow), the sentence and the copy of each
+    row, and the number of pieces so far; it returns tokens_R.
     """
     frontier = Frontier(decoding, options, copies=copies)
     found: list[dict[int, Hypothesis]] = [{} for _ in frontier.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
     while len(frontier.sentences):
-        step = frontier.step()
+        log_probs_RV = frontier.step()
         sentences_R = frontier.sentences.repeat(frontier.width)
-        tokens_R = choose(step.logits_RV, sentences_R, copies_BK.ravel(), frontier.length)
-        chosen_R1 = step.log_probs(step.logits_RV.gather(1, tokens_R[:, None]))
-        totals_R = frontier.log_probs_R + chosen_R1.squeeze(1)
+        tokens_R = choose(log_probs_RV, sentences_R, copies_BK.ravel(), frontier.length)
+        chosen_R = log_probs_RV.gather(1, tokens_R[:, None]).squeeze(1)
+        totals_R = frontier.log_probs_R + chosen_R
         log_probs_R, integers_R = _to_host(totals_R, tokens_R)
         log_probs_BK = log_probs_R.reshape(copies_BK.shape)
         tokens_BK = integers_R.reshape(copies_BK.shape)
@@ -108,21 +108,20 @@ def roll_out(
     return [_some([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
-def top(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest logits of each row and their pieces, in the order of the pieces."""
+def top(scores_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the largest scores of each row and their pieces, in the order of the pieces."""
     if count == 1:  # topk does not promise the first of equal pieces
-        values_R1, tokens_R1 = logits_RV.max(1, keepdim=True)
-        return values_R1, tokens_R1
-    values_RC, tokens_RC = logits_RV.topk(min(count, logits_RV.size(1)), sorted=False)
+        scores_R1, tokens_R1 = scores_RV.max(1, keepdim=True)
+        return scores_R1, tokens_R1
+    scores_RC, tokens_RC = scores_RV.topk(min(count, scores_RV.size(1)), sorted=False)
     tokens_RC, order_RC = tokens_RC.sort()
-    return values_RC.gather(1, order_RC), tokens_RC
+    return scores_RC.gather(1, order_RC), tokens_RC
 
 
 def _candidates(frontier: Frontier[Any]) -> tuple[Floats, Ints, Ints]:
     """Make a step; return log probabilities, parents and pieces of the best extensions, sorted."""
-    step = frontier.step()
-    logits_RC, tokens_RC = top(step.logits_RV, frontier.options.beam_size)
-    totals_RC = frontier.log_probs_R[:, None] + step.log_probs(logits_RC)
+    log_probs_RC, tokens_RC = top(frontier.step(), frontier.options.beam_size)
+    totals_RC = frontier.log_probs_R[:, None] + log_probs_RC
     totals_BN = totals_RC.view(len(frontier.sentences), -1)
     totals_BN, places_BN = totals_BN.sort(dim=1, descending=True, stable=True)
     places_BN = places_BN[:, : frontier.options.beam_size]

@@ -15,7 +15,7 @@ from seq2seq.model.recurrent import GRU
 
 
 class Encoder(nn.Module):
-    """A stack of bidirectional GRU layers; each position's state is both directions side by side."""
+    """A stack of bidirectional GRU layers; a state is both directions side by side."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -134,7 +134,8 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Pat
     foreign = sorted(weights.keys() - parameters.keys())
     if missing or foreign:
         raise CheckpointError(
-            f"{origin}: weights do not match the config: missing {missing[:3]}, unknown {foreign[:3]}"
+            f"{origin}: weights do not match the config: "
+            f"missing {missing[:3]}, unknown {foreign[:3]}"
         )
     for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:

@@ -23,7 +23,7 @@ def projection_loss(
 ) -> tuple[Tensor, Tensor]:
     """Return the sum over N of the smoothed loss, and of the plain one (no gradient), in nats.
 
-    Of eps = label_smoothing, each piece of the vocabulary gets eps / V (Szegedy et al. 2016, eq. 7):
+    Each piece of the vocabulary gets eps / V, eps = label_smoothing (Szegedy et al. 2016, eq. 7):
     loss = (1 - eps) * -log p(label) + eps * mean over V of -log p.
 
     The logits are made in slices of rows, their gradient in the same pass, and neither is kept:
@@ -90,7 +90,7 @@ class _ProjectionLoss(torch.autograd.Function):
 
 
 def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn logits into probabilities in place; return the sums of -log p: label's, vocabulary mean."""
+    """Make logits probabilities, in place; return sums of -log p: of the label, and mean over V."""
     logits_NV -= logits_NV.amax(1, keepdim=True)
     label_N1 = logits_NV.gather(1, labels_N1)
     mean_N1 = logits_NV.mean(1, keepdim=True)

@@ -75,9 +75,9 @@ class Monitor:
         )
         self.say(f"validation at step {record['step']}: {metrics}")
         for source, reference, translation in samples:
-            self.say(
-                f"    source       {source}\n    reference    {reference}\n    translation  {translation}"
-            )
+            self.say(f"    source       {source}")
+            self.say(f"    reference    {reference}")
+            self.say(f"    translation  {translation}")
 
     def say(self, message: str) -> None:
         """Log a message without tearing the bar."""

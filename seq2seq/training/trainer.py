@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch, BatchStream
-from seq2seq.errors import CheckpointError
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import (
     Checkpoint,
@@ -40,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Validation:
-    """Metrics of a validation (`loss`, `bleu`, ...) and (source, reference, translation) samples."""
+    """Metrics of a validation, and samples of (source, reference, translation)."""
 
     metrics: dict[str, float]
     samples: list[tuple[str, str, str]]
@@ -153,7 +152,7 @@ class Trainer:
         for batch in batches:
             loss, plain = self._loss(batch.to(self.device))
             (loss / tokens).backward()  # type: ignore[no-untyped-call]
-            loss_sum, plain_sum = loss_sum + float(loss), plain_sum + float(plain)
+            loss_sum, plain_sum = loss_sum + loss.item(), plain_sum + plain.item()
         limit = config.clip_norm or math.inf
         norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), limit, foreach=True))
         progress.step += 1
@@ -302,9 +301,8 @@ class Trainer:
             return True
         if config.patience and progress.waited >= config.patience:
             self._stop = "early"
-        elif progress.step >= config.max_steps:
-            self._stop = "finished"
-        elif config.max_epochs is not None and self.stream.epoch >= config.max_epochs:
+        last_epoch = math.inf if config.max_epochs is None else config.max_epochs
+        if progress.step >= config.max_steps or self.stream.epoch >= last_epoch:
             self._stop = "finished"
         return bool(self._stop)
 
@@ -336,6 +334,3 @@ def _optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     ]
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
-
-
-__all__ = ["CheckpointError", "Trainer", "Validate", "Validation"]

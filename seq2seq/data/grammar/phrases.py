@@ -107,9 +107,10 @@ def elided(antecedent: NounPhrase) -> NounPhrase:
     )  # fmt: skip
 
 
-def name(d: Draw) -> NounPhrase:
+def name(d: Draw, feminine: bool | None = None) -> NounPhrase:
     """Return the name of a man or a woman."""
-    feminine = d.chance(0.5)
+    if feminine is None:
+        feminine = d.chance(0.5)
     word = d.pick(WOMEN if feminine else MEN)
     link = d.link()
     return NounPhrase([(word, link)], [(word, link)], 2, 2, feminine, link)

@@ -1,0 +1,256 @@
+"""Questions: yes/no and wh-, direct and embedded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import english, spanish
+from .actions import FUTURE, HABIT, MAIN, PAST, Request, action
+from .clauses import Clause
+from .lexicon import VERBS, Noun, Verb, tagged
+from .linking import WONDERING, clause
+from .people import person_subject
+from .phrases import NounPhrase, noun_phrase
+from .tokens import Draw, Phrase, Tokens, Weighted
+from .verb_groups import BE, ESTAR, SER, verb_group
+
+_ASKED = Weighted.parse("pres 50 pret 30 fut 10 perf 10")
+_KINDS = Weighted.parse(
+    "what 18 whom 9 who 14 where 14 when 11 why 13 which 8 many 9 owner 3 place 8 color 2 age 3"
+    " cost 3"
+)
+_EMBEDDED = Weighted.parse("what 16 where 18 when 12 why 18 place 10 if 26")
+_TRANSITIVE = tuple(
+    v for v in VERBS
+    if v.objects and not v.recipient and not v.stative and len(v.objects) > 2
+    and "instrument" not in getattr(v.objects[0], "tags", ())
+)  # fmt: skip
+_WITH_PEOPLE = tuple(v for v in VERBS if v.human and "noclit" not in v.tags)
+_SOMEWHERE = tuple(v for v in VERBS if v.places)
+_NOT_BORN = tuple(v for v in VERBS if not v.tenses)
+
+
+def yes_no(d: Draw) -> Phrase:
+    """Return a yes/no question without its marks."""
+    return clause(d, Request(MAIN, extras=0.6, negation=0.07), 0.33).question()
+
+
+class Question(NamedTuple):
+    """A question word with the clause it asks about."""
+
+    word: Phrase
+    clause: Clause
+
+
+def _asked_subject(d: Draw) -> NounPhrase:
+    """Return a subject whose tense shows in its verb: not nosotros."""
+    subject = person_subject(d)
+    while subject.person == spanish.NOSOTROS:
+        subject = person_subject(d)
+    return subject
+
+
+def _about(d: Draw, verbs: tuple[Verb, ...], gap: bool = False) -> Clause:
+    tenses = d.pick((_ASKED, HABIT, PAST, FUTURE))
+    return action(
+        d, Request(tenses, _asked_subject(d), 0.0, negation=0.0, gap=gap, verbs=verbs)
+    )
+
+
+def _what(d: Draw) -> Question:
+    return Question(d.word("qué", "what"), _about(d, _TRANSITIVE, gap=True))
+
+
+def _where(d: Draw) -> Question:
+    return Question(d.word("dónde", "where"), _about(d, _SOMEWHERE))
+
+
+def _when(d: Draw) -> Question:
+    return Question(d.word("cuándo", "when"), _about(d, _NOT_BORN))
+
+
+def _why(d: Draw) -> Question:
+    found = clause(d, Request(_ASKED, _asked_subject(d), 0.15, negation=0.2), 0.4)
+    return Question(d.word("por qué", "why"), found)
+
+
+def _place(d: Draw) -> Question:
+    noun = d.pick(tagged("thing", "cloth", "animal", "building", "kin"))
+    subject = noun_phrase(d, noun, "definite", kind="def" if noun.letter == "L" else "",
+                          modify=0.15)  # fmt: skip
+    tense = "imp" if d.chance(0.15) else "pres"
+    group = verb_group(d, ESTAR, BE, tense, subject, stative=True)
+    return Question(d.word("dónde", "where"), Clause(subject, subject.es, group, tense))
+
+
+_ASKABLE = {"what": _what, "where": _where, "when": _when, "why": _why, "place": _place}
+
+
+def wh(d: Draw) -> Phrase:
+    """Return a wh-question without its marks."""
+    kind = _KINDS.draw(d)
+    if kind in _ASKABLE:
+        word, asked = _ASKABLE[kind](d)
+        return Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.asked()])
+    return _OTHER_KINDS[kind](d)
+
+
+def _verb_first(asked: Clause) -> Tokens:
+    return asked.statement().es if asked.experiencer else asked.inverted()
+
+
+def _who(d: Draw) -> Phrase:
+    link = d.link()
+    subject = NounPhrase([("quién", link)], [("who", link)], 2, 2, False, link, vague=True)
+    return clause(d, Request(_ASKED, subject, 0.6, negation=0.08), 0.15).statement()
+
+
+def _whom(d: Draw) -> Phrase:
+    link = d.link()
+    asked = _about(d, _WITH_PEOPLE, gap=True)
+    return Phrase(
+        [("a", link), ("quién", link), *_verb_first(asked)], [("who", link), *asked.asked()]
+    )
+
+
+def _countable(verb: Verb) -> tuple[Noun, ...]:
+    return tuple(
+        n for n in verb.objects
+        if isinstance(n, Noun) and not n.mass and not n.plural_only and n.letter != "L"
+    )  # fmt: skip
+
+
+_COUNTED_OBJECTS = {verb: _countable(verb) for verb in _TRANSITIVE if _countable(verb)}
+_COUNTING_VERBS = tuple(_COUNTED_OBJECTS)
+
+
+def _which(d: Draw) -> Phrase:
+    verb = d.pick(_COUNTING_VERBS)
+    noun = d.pick(_COUNTED_OBJECTS[verb])
+    link = d.link()
+    word = d.word("qué", "which")
+    asked = _about(d, (verb,), gap=True)
+    return Phrase(
+        [*word.es, (noun.es[0], link), *_verb_first(asked)],
+        [*word.en, (noun.en[0], link), *asked.asked()],
+    )
+
+
+def _many(d: Draw) -> Phrase:
+    verb = d.pick(_COUNTING_VERBS)
+    noun = d.pick(_COUNTED_OBJECTS[verb])
+    link = d.link()
+    word = d.word("cuántas" if noun.feminine else "cuántos", "how many")
+    if d.chance(0.3):
+        there = d.link()
+        spot = noun_phrase(d, d.pick(tagged("surface", "inside")), "place", modify=0)
+        inside = spot.noun is not None and "inside" in spot.noun.tags
+        at = d.word("en", "in" if inside else "on") + spot.phrase()
+        return Phrase(
+            [*word.es, (noun.es[1], link), ("hay", there), *at.es],
+            [*word.en, (noun.en[1], link), ("are", there), ("there", there), *at.en],
+        )
+    asked = _about(d, (verb,), gap=True)
+    return Phrase(
+        [*word.es, (noun.es[1], link), *_verb_first(asked)],
+        [*word.en, (noun.en[1], link), *asked.asked()],
+    )
+
+
+def _this_thing(d: Draw) -> NounPhrase:
+    noun = d.pick(tagged("thing", "cloth", "vehicle", "animal", "furniture"))
+    return noun_phrase(d, noun, kind="dem", modify=0.15)
+
+
+def _owner(d: Draw) -> Phrase:
+    """Ask "¿De quién es este coche?", "Whose car is this?"."""
+    thing = _this_thing(d)
+    whose, link = d.link(), d.link()
+    form = SER.form("pres", thing.person)
+    determiner, *rest = thing.en
+    return Phrase(
+        [("de", whose), ("quién", whose), (form, link), *thing.es],
+        [("whose", whose), *rest, ("are" if thing.plural else "is", link), determiner],
+    )
+
+
+def _color(d: Draw) -> Phrase:
+    thing = noun_phrase(d, d.pick(tagged("thing", "cloth", "vehicle", "furniture")), "definite",
+                        modify=0)  # fmt: skip
+    what, link, of = d.link(), d.link(), d.link()
+    return Phrase(
+        [("de", what), ("qué", what), ("color", link), (SER.form("pres", thing.person), of),
+         *thing.es],
+        [("what", what), ("color", link), ("are" if thing.plural else "is", of), *thing.en],
+    )  # fmt: skip
+
+
+def _age(d: Draw) -> Phrase:
+    subject = _asked_subject(d)
+    how, years = d.link(), d.link()
+    group = verb_group(d, _TENER, BE, "pres", subject, stative=True)
+    asked = Clause(subject, subject.es, group, "pres")
+    return Phrase(
+        [("cuántos", how), ("años", years), *asked.inverted()],
+        [("how", how), ("old", years), *asked.asked()],
+    )
+
+
+_TENER = spanish.conjugate("tener", "e>ie yo=tengo pret=tuv fut=tendr")
+
+
+def _cost(d: Draw) -> Phrase:
+    thing = _this_thing(d)
+    how, link = d.link(), d.link()
+    form, auxiliary = ("cuestan", "do") if thing.plural else ("cuesta", "does")
+    return Phrase(
+        [("cuánto", how), (form, link), *thing.es],
+        [("how", how), ("much", how), (auxiliary, link), *thing.en, ("cost", link)],
+    )
+
+
+_OTHER_KINDS = {
+    "who": _who, "whom": _whom, "which": _which, "many": _many, "owner": _owner,
+    "color": _color, "age": _age, "cost": _cost,
+}  # fmt: skip
+
+
+def embedded(d: Draw) -> Phrase:
+    """Return a question inside a statement: "no sé dónde vive Ana"."""
+    kind = _EMBEDDED.draw(d)
+    if kind == "if":
+        word = d.word("si", "if")
+        asked = clause(d, Request(_ASKED, _asked_subject(d), 0.3, negation=0.0), 0.3)
+        inner = Phrase([*word.es, *asked.statement().es], [*word.en, *asked.statement().en])
+    else:
+        word, asked = _ASKABLE[kind](d)
+        inner = Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.statement().en])
+    return _frame(d) + inner
+
+
+_SABER = spanish.conjugate("saber", "pres=sé,sabes,sabe,sabemos,sabéis,saben pret=sup fut=sabr")
+_KNOW = english.verb("know")
+
+
+def _frame(d: Draw) -> Phrase:
+    """Return "no sé", "me pregunto", "Ana me preguntó" and their translations."""
+    choice = d.random()
+    if choice < 0.2:
+        link = d.link()
+        return Phrase([("me", link), ("pregunto", link)], [("I", link), ("wonder", link)])
+    if choice < 0.6:
+        subject = person_subject(d)
+        group = verb_group(d, _SABER, _KNOW, "pres", subject, stative=True)
+        known = Clause(subject, subject.es, group, "pres")
+        if d.chance(0.75):
+            known.negate(d)
+        return known.statement()
+    subject = person_subject(d)
+    while subject.en_person in (0, 3):
+        subject = person_subject(d)
+    group = verb_group(d, *WONDERING[0], "pret", subject, stative=True)
+    asking = Clause(subject, subject.es, group, "pret")
+    link = d.link()
+    asking.es_before.append(("me", link))
+    asking.en_after.append(("me", link))
+    return asking.statement()
