@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seq2seq.errors import CheckpointError
-from seq2seq.runs.files import publish_directory, sha256
+from seq2seq.runs.files import publish_directory, remove_directory, sha256
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint on disk, its checksums verified."""
+    """A checkpoint on disk; `verify` compares it with its checksums."""
 
     path: Path
     state: dict[str, Any]
@@ -50,6 +50,18 @@ class Checkpoint:
         """Return a validation metric of these very weights, or None when not validated."""
         value = self.state.get("validation", {}).get(name)
         return None if value is None else float(value)
+
+    def verify(self) -> Checkpoint:
+        """Return the checkpoint. Raises CheckpointError when a file of it is not as written."""
+        try:
+            for name, expected in _sums(self.path).items():
+                if sha256(self.path / name) != expected:
+                    raise CheckpointError(
+                        f"{self.path}: damaged, {name} does not have its checksum; use another one"
+                    )
+        except OSError as error:
+            raise _not_whole(self.path, error) from None
+        return self
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
@@ -66,12 +78,11 @@ def save_checkpoint(
     """Write a checkpoint; it has its name only once all of it is on disk."""
     state = {"version": VERSION, **state}
     with publish_directory(path) as aside:
-        save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, aside / MODEL)
-        if training:
-            save_file(
-                {k: v.detach().cpu().contiguous() for k, v in training.items()}, aside / TRAINING
-            )
-        (aside / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+        for name, tensors in ((MODEL, weights), (TRAINING, training)):
+            if tensors:
+                on_host = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+                save_file(on_host, aside / name)
+        (aside / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(aside.iterdir())]
         (aside / SUMS).write_text("".join(sums), encoding="utf-8")
     return Checkpoint(path, state)
@@ -79,52 +90,49 @@ def save_checkpoint(
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Verify a checkpoint and return it. Raises CheckpointError when it is not whole."""
-    try:
-        for line in (path / SUMS).read_text(encoding="utf-8").splitlines():
-            expected, _, name = line.partition("  ")
-            if Path(name).name != name or sha256(path / name) != expected:
-                raise CheckpointError(f"{path}: damaged, {name} does not have its checksum")
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: not a whole checkpoint ({error.strerror}: {error.filename})"
-        ) from None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: damaged, {error}") from None
-    if state.get("version") != VERSION:
-        raise CheckpointError(
-            f"{path}: written by version {state.get('version')} of the format, this program reads "
-            f"version {VERSION}"
-        )
-    return Checkpoint(path, state)
+    return _open(path).verify()
 
 
-def whole_checkpoints(directory: Path) -> list[Checkpoint]:
-    """Return the checkpoints that can be trusted, oldest first; warn of the others."""
+def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkpoint]:
+    """Return the checkpoints of a folder by step, not yet verified; warn of useless ones."""
     found = []
-    for path in sorted(directory.glob("step-*")):
+    for path in sorted(directory.glob(pattern)):
         try:
-            found.append(load_checkpoint(path))
+            found.append(_open(path))
         except CheckpointError as error:
             log.warning("skipped: %s", error)
     return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+
+def first_whole(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
+    """Return the first checkpoint whose checksums are right; warn of those before it."""
+    for checkpoint in checkpoints:
+        try:
+            return checkpoint.verify()
+        except CheckpointError as error:
+            log.warning("skipped: %s", error)
+    return None
 
 
 def rank(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
     """Return the validated checkpoints, best first; of equals, the oldest."""
     scored = [(c.metric(metric), c) for c in checkpoints]
     sign = 1 if metric == "loss" else -1
-    known = [(sign * value, c.step, i) for i, (value, c) in enumerate(scored) if value is not None]
-    return [scored[i][1] for *_, i in sorted(known)]
+    known = [
+        (sign * value, checkpoint.step, place)
+        for place, (value, checkpoint) in enumerate(scored)
+        if value is not None and math.isfinite(value)
+    ]
+    return [checkpoints[place] for *_, place in sorted(known)]
 
 
 def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
-    """Delete all but the newest and the best checkpoints."""
-    checkpoints = whole_checkpoints(directory)
+    """Delete all but the newest and the best checkpoints, by their states alone."""
+    checkpoints = list_checkpoints(directory)
     kept = {c.path for c in checkpoints[-keep_last:] + rank(checkpoints, metric)[:keep_best]}
     for checkpoint in checkpoints:
         if checkpoint.path not in kept:
-            shutil.rmtree(checkpoint.path)
+            remove_directory(checkpoint.path)
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
@@ -153,6 +161,39 @@ def average(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
         for name, tensor in checkpoint.weights().items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def _open(path: Path) -> Checkpoint:
+    try:
+        sums = _sums(path)
+        missing = sorted({MODEL, STATE} - sums.keys())
+        missing += [name for name in sums if not (path / name).is_file()]
+        if missing:
+            raise CheckpointError(f"{path}: not a whole checkpoint, {missing[0]} is missing")
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _not_whole(path, error) from None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged, {STATE}: {error}") from None
+    version = state.get("version") if isinstance(state, dict) else None
+    if version != VERSION:
+        raise CheckpointError(
+            f"{path}: written by version {version} of the format, this program reads "
+            f"version {VERSION}"
+        )
+    return Checkpoint(path, state)
+
+
+def _not_whole(path: Path, error: OSError) -> CheckpointError:
+    name = Path(error.filename).name if error.filename else path.name
+    return CheckpointError(f"{path}: not a whole checkpoint ({name}: {error.strerror})")
+
+
+def _sums(path: Path) -> dict[str, str]:
+    """Return checksums by file name, of names that stay within the checkpoint only."""
+    lines = (path / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    pairs = [line.partition("  ") for line in lines]
+    return {name: expected for expected, _, name in pairs if name and Path(name).name == name}
 
 
 def _load(path: Path) -> dict[str, Tensor]:

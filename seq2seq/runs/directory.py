@@ -5,17 +5,23 @@ config.yaml  source.model  target.model  checkpoints/  metrics.jsonl  log.txt  t
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import logging
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from seq2seq.config import Config, dump_config, load_config
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
-from seq2seq.runs.checkpoint import Checkpoint, load_checkpoint, rank, whole_checkpoints
+from seq2seq.runs.checkpoint import Checkpoint, first_whole, list_checkpoints, rank
 from seq2seq.runs.files import write_atomic
+
+log = logging.getLogger(__name__)
+
+TOKENIZERS = ("source.model", "target.model")
 
 
 @dataclass(frozen=True)
@@ -23,11 +29,6 @@ class RunDirectory:
     """The paths of a run, and what is read from them."""
 
     path: Path
-
-    @classmethod
-    def at(cls, path: str | Path) -> RunDirectory:
-        """Return the run at a path, which need not exist yet."""
-        return cls(Path(path))
 
     @property
     def config_path(self) -> Path:
@@ -40,13 +41,27 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     @property
+    def average_path(self) -> Path:
+        """The checkpoint that is the mean of several."""
+        return self.checkpoints / "average"
+
+    @property
     def metrics(self) -> Path:
         """One JSON object a line: losses and validations by step."""
         return self.path / "metrics.jsonl"
 
+    @property
+    def log_path(self) -> Path:
+        """What training told."""
+        return self.path / "log.txt"
+
     def checkpoint_path(self, step: int) -> Path:
         """The folder of the checkpoint of a step."""
         return self.checkpoints / f"step-{step:06d}"
+
+    def exists(self) -> bool:
+        """Return whether there is a run, or a part of one that is worth keeping."""
+        return self.config_path.exists() or any(self.checkpoints.glob("step-*"))
 
     def config(self) -> Config:
         """Return the recipe of the run. Raises CheckpointError when this is no run."""
@@ -62,44 +77,65 @@ class RunDirectory:
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Return the tokenizers of source and target."""
-        return Tokenizer.load(self.path / "source.model"), Tokenizer.load(
-            self.path / "target.model"
+        source, target = (Tokenizer.load(self.path / name) for name in TOKENIZERS)
+        return source, target
+
+    def shares_tokenizers(self, other: RunDirectory) -> bool:
+        """Return whether both runs cut text into the same pieces."""
+        return all(
+            (self.path / name).read_bytes() == (other.path / name).read_bytes()
+            for name in TOKENIZERS
         )
 
     def create(self, config: Config, source: Tokenizer, target: Tokenizer) -> None:
         """Write what all checkpoints share; the config last, so that it marks a whole run."""
+        self.clear()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        source.save(self.path / "source.model")
-        target.save(self.path / "target.model")
+        source.save(self.path / TOKENIZERS[0])
+        target.save(self.path / TOKENIZERS[1])
+        self.update(config)
+
+    def update(self, config: Config) -> None:
+        """Write the recipe."""
         write_atomic(self.config_path, dump_config(config))
 
     def clear(self) -> None:
         """Delete the files of a run and nothing else in the directory."""
+        # The config first: what is left after a crash is no run any more.
+        for name in ("config.yaml", *TOKENIZERS, "metrics.jsonl", "log.txt"):
+            (self.path / name).unlink(missing_ok=True)
         for name in ("checkpoints", "tensorboard"):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in ("config.yaml", "source.model", "target.model", "metrics.jsonl", "log.txt"):
-            (self.path / name).unlink(missing_ok=True)
+
+    def newest(self) -> Checkpoint:
+        """Return the newest whole checkpoint. Raises CheckpointError when there is none."""
+        found = first_whole(reversed(list_checkpoints(self.checkpoints)))
+        if found is None:
+            raise CheckpointError(f"{self.checkpoints}: no whole checkpoint; train the run first")
+        return found
 
     def best(self, metric: str) -> Checkpoint:
         """Return the best validated checkpoint (the average included), else the newest."""
-        checkpoints = whole_checkpoints(self.checkpoints)
-        averaged = self.checkpoints / "average"
-        if averaged.is_dir():
-            checkpoints.append(load_checkpoint(averaged))
-        if not checkpoints:
-            raise CheckpointError(f"{self.checkpoints}: no whole checkpoint; train the run first")
-        return (rank(checkpoints, metric) or checkpoints[-1:])[0]
+        candidates = list_checkpoints(self.checkpoints)
+        candidates += list_checkpoints(self.checkpoints, pattern=self.average_path.name)
+        return first_whole(rank(candidates, metric)) or self.newest()
 
-    def lock(self) -> IO[str]:
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
         """Hold the run for this process; the system lets go of it when the process ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = (self.path / ".lock").open("w")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise CheckpointError(
-                f"{self.path}: another training is writing to this run; end it first, or choose "
-                "another run_dir"
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise ConfigError(
+                f"run_dir: {self.path} cannot be written ({error.strerror}); choose another"
             ) from None
-        return file
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise CheckpointError(
+                    f"{self.path}: another training is writing to this run; end it first, or "
+                    "choose another run_dir"
+                ) from None
+            yield

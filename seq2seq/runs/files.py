@@ -37,13 +37,21 @@ def publish_directory(path: Path) -> Iterator[Path]:
         for file in aside.iterdir():
             sync_file(file)
         sync_directory(aside)
-        if path.exists():
-            shutil.rmtree(path)
+        remove_directory(path)
         aside.replace(path)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
     sync_directory(path.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Delete a directory, if it is there; a crash on the way leaves none that looks whole."""
+    if path.exists():
+        aside = path.with_name(f".{path.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        path.replace(aside)
+        shutil.rmtree(aside)
 
 
 def sha256(path: Path) -> str:

@@ -329,6 +329,26 @@ def _add_recipient(d: Draw, clause: Clause, verb: Verb, thing: NounPhrase) -> No
     clause.en_after += [*thing.en, ("to", to), *person.en]
 
 
-def with_subject(request: Request, subject: NounPhrase) -> Request:
-    """Return the request for a given subject."""
-    return replace(request, subject=subject)
+_INFINITIVE_VERBS = tuple(
+    v for v in VERBS
+    if v.subjects[0] == "hum" and not v.stative and not v.tenses and not v.reflexive
+)  # fmt: skip
+_TIMELESS = Weighted.parse("pres 1")
+
+
+def infinitive(d: Draw, subject: NounPhrase, gerund: bool = False, extras: float = 0.3) -> Phrase:
+    """Return a verb with its complements, in the infinitive (or the English gerund)."""
+    request = Request(
+        _TIMELESS, replace(subject, drop=0), extras, negation=0.0, verbs=_INFINITIVE_VERBS
+    )
+    inner = action(d, request)
+    while inner.es_before or inner.verb is None:
+        inner = action(d, request)
+    verb = inner.verb
+    link = inner.group.es[0][1]
+    form = verb.en.gerund if gerund else verb.en.base
+    words = [form, *verb.en.particle]
+    return Phrase(
+        [(verb.es.infinitive, link), *inner.es_after],
+        [*((w, link) for w in words), *inner.en_after],
+    )

@@ -70,9 +70,7 @@ def write_sample(
     return SampleSummary(pairs, source_words, target_words)
 
 
-def _unseen(
-    stream: Iterator[Pair], size: int, seen: tuple[set[str], set[str]]
-) -> Iterator[Pair]:
+def _unseen(stream: Iterator[Pair], size: int, seen: tuple[set[str], set[str]]) -> Iterator[Pair]:
     """Yield pairs whose source and target are both new, and remember them."""
     sources, targets = seen
     found = 0

@@ -21,6 +21,7 @@ from .actions import (
     WISHED,
     Request,
     action,
+    infinitive,
     subject_tag,
 )
 from .clauses import Clause
@@ -37,10 +38,6 @@ _TOLD_NOW = Weighted.parse("pres 30 pret 22 fut 16 modal 16 perf 10 prog 6")
 _SAFE_FOR_YO = frozenset({"pres", "fut", "perf", "prog"})
 SUBJUNCTIVE_VERBS = tuple(v for v in VERBS if "sub" in v.tags)
 _OTHERS = ("animal", "vehicle", "event")
-_INFINITIVE_VERBS = tuple(
-    v for v in VERBS
-    if v.subjects[0] == "hum" and not v.stative and not v.tenses and not v.reflexive
-)  # fmt: skip
 
 
 def comma(d: Draw) -> Phrase:
@@ -73,9 +70,7 @@ def new_subject(d: Draw, before: NounPhrase, tenses: Weighted) -> NounPhrase:
     return subject
 
 
-def next_subject(
-    d: Draw, before: NounPhrase, tenses: Weighted, same: float = 0.55
-) -> NounPhrase:
+def next_subject(d: Draw, before: NounPhrase, tenses: Weighted, same: float = 0.55) -> NounPhrase:
     """Return the subject of a dependent clause."""
     if not before.vague and d.chance(same):
         return again(d, before, tenses)
@@ -232,9 +227,7 @@ def wished(d: Draw) -> tuple[Phrase, NounPhrase]:
     other = person_subject(d, overt_yo=True)
     while other.person == subject.person and (other.drop or other.person < 2):
         other = person_subject(d, overt_yo=True)
-    inner = action(
-        d, Request(WISHED, other, 0.5, negation=0.0, verbs=SUBJUNCTIVE_VERBS)
-    )
+    inner = action(d, Request(WISHED, other, 0.5, negation=0.0, verbs=SUBJUNCTIVE_VERBS))
     que = d.link()
     es = [*wish.statement().es, ("que", que), *inner.statement().es]
     if verb.en.base == "hope":
@@ -247,22 +240,6 @@ def wished(d: Draw) -> tuple[Phrase, NounPhrase]:
     to = [("to", que)]
     en = [*wish.statement().en, *object_words, *to, *inner.en_adverb, *rest, *inner.en_after]
     return Phrase(es, en), other
-
-
-def infinitive(d: Draw, subject: NounPhrase, gerund: bool, extras: float = 0.3) -> Phrase:
-    """Return a verb with its complements, in the infinitive (or the English gerund)."""
-    verb = d.pick(_INFINITIVE_VERBS)
-    request = Request(NOW, replace(subject, drop=0), extras, negation=0.0, verbs=(verb,))
-    inner = action(d, request)
-    while inner.es_before or len(inner.group.es) > 1:
-        inner = action(d, request)
-    link = inner.group.es[0][1]
-    form = verb.en.gerund if gerund else verb.en.base
-    words = [form, *verb.en.particle]
-    return Phrase(
-        [(verb.es.infinitive, link), *inner.es_after],
-        [*((w, link) for w in words), *inner.en_after],
-    )
 
 
 _WITH_INFINITIVE = (
@@ -292,14 +269,18 @@ def relative(d: Draw, head: NounPhrase) -> Phrase:
         inner = _object_relative(d, head, tenses)
         if inner is not None:
             return inner
-    if d.chance(0.25) and head.human:
+    acts = subject_tag(head) in BY_SUBJECT
+    if not acts or (head.human and d.chance(0.25)):
         tenses = NOW
     who = d.link()
-    gap = NounPhrase(
-        [("que", who)], [("who" if head.human else "that", who)], head.person, head.en_person,
-        head.feminine, who, head.noun, head.human,
-    )  # fmt: skip
-    share = 0.45 if tenses is NOW else 0.0
+    gap = replace(
+        head,
+        es=[("que", who)],
+        en=[("who" if head.human else "that", who)],
+        link=who,
+        relative=True,
+    )
+    share = 1.0 if not acts else 0.45 if tenses is NOW else 0.0
     return clause(d, Request(tenses, gap, 0.35, 0.06), share).statement()
 
 
@@ -325,9 +306,7 @@ def _object_relative(d: Draw, head: NounPhrase, tenses: Weighted) -> Phrase | No
     subject = person_subject(d)
     if subject.person == spanish.NOSOTROS and tenses is PAST:
         return None
-    inner = action(
-        d, Request(tenses, subject, 0.2, negation=0.0, gap=True, verbs=(d.pick(verbs),))
-    )
+    inner = action(d, Request(tenses, subject, 0.2, negation=0.0, gap=True, verbs=(d.pick(verbs),)))
     that = d.link()
     es = inner.inverted() if len(inner.es_subject) < 3 else inner.statement().es
     return Phrase([("que", that), *es], [("that", that), *inner.statement().en])
@@ -353,7 +332,7 @@ def with_object_relative(d: Draw) -> tuple[Phrase, NounPhrase]:
         main = action(d, Request(d.pick((MAIN, PAST)), extras=0.0, negation=0.05))
         thing = main.object
         ready = thing is not None and thing.noun is not None and not thing.noun.mass
-        if thing is not None and ready and main.es_after[-len(thing.es):] == thing.es:
+        if thing is not None and ready and main.es_after[-len(thing.es) :] == thing.es:
             inner = relative(d, thing)
             return main.statement() + inner, main.subject
 
@@ -372,9 +351,7 @@ def with_clitic(d: Draw) -> tuple[Phrase, NounPhrase]:
             continue
         second = action(
             d,
-            Request(
-                tenses, elided(first.subject), 0.4, negation=0.0, gap=True, verbs=(verb,)
-            ),
+            Request(tenses, elided(first.subject), 0.4, negation=0.0, gap=True, verbs=(verb,)),
         )
         link = d.link()
         clitic = ("la" if thing.feminine else "lo") + ("s" if thing.plural else "")
@@ -403,5 +380,3 @@ def fronted_object(d: Draw) -> tuple[Phrase, NounPhrase]:
         inner.es_before.append((clitic, thing.link))
         inner.en_after[:0] = thing.en
         return Phrase(thing.es + inner.inverted(), inner.statement().en), subject
-
-

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from . import english, spanish
 from .actions import FUTURE, HABIT, MAIN, PAST, Request, action
 from .clauses import Clause
-from .lexicon import VERBS, Noun, Verb, tagged
+from .lexicon import VERBS, Noun, Verb, paradigm, tagged
 from .linking import WONDERING, clause
 from .people import person_subject
 from .phrases import NounPhrase, noun_phrase
@@ -52,9 +52,7 @@ def _asked_subject(d: Draw) -> NounPhrase:
 
 def _about(d: Draw, verbs: tuple[Verb, ...], gap: bool = False) -> Clause:
     tenses = d.pick((_ASKED, HABIT, PAST, FUTURE))
-    return action(
-        d, Request(tenses, _asked_subject(d), 0.0, negation=0.0, gap=gap, verbs=verbs)
-    )
+    return action(d, Request(tenses, _asked_subject(d), 0.0, negation=0.0, gap=gap, verbs=verbs))
 
 
 def _what(d: Draw) -> Question:
@@ -196,7 +194,7 @@ def _age(d: Draw) -> Phrase:
     )
 
 
-_TENER = spanish.conjugate("tener", "e>ie yo=tengo pret=tuv fut=tendr")
+_TENER = paradigm("tener")
 
 
 def _cost(d: Draw) -> Phrase:
@@ -228,7 +226,7 @@ def embedded(d: Draw) -> Phrase:
     return _frame(d) + inner
 
 
-_SABER = spanish.conjugate("saber", "pres=sé,sabes,sabe,sabemos,sabéis,saben pret=sup fut=sabr")
+_SABER = paradigm("saber")
 _KNOW = english.verb("know")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import linking, questions, spanish
-from .actions import HABIT, MAIN, Request, action
-from .lexicon import ADJECTIVES, NUMBERS, VERBS, WEEKDAYS, Entry, tagged
-from .linking import NOW, clause, comma
+from . import linking, questions
+from .actions import MAIN, Request, action, infinitive
+from .lexicon import NUMBERS, VERBS, WEEKDAYS, Entry, tagged
+from .linking import clause, comma
 from .people import pronoun
 from .phrases import ATTRIBUTIVE, NounPhrase, noun_phrase
 from .tokens import Draw, Phrase, Weighted
@@ -25,9 +25,7 @@ def _close(d: Draw, phrase: Phrase) -> Phrase:
 
 def _enclose(d: Draw, phrase: Phrase, opening: str, closing: str) -> Phrase:
     link = d.link()
-    return Phrase(
-        [(opening, link), *phrase.es, (closing, link)], [*phrase.en, (closing, link)]
-    )
+    return Phrase([(opening, link), *phrase.es, (closing, link)], [*phrase.en, (closing, link)])
 
 
 def _simple(d: Draw) -> Phrase:
@@ -215,7 +213,7 @@ def judged(d: Draw) -> Phrase:
     adjective = d.word(*d.pick(_JUDGED))
     negated = d.chance(0.25)
     someone = NounPhrase([("ellos", to)], [("they", to)], 5, 5, False, to, vague=True)
-    rest = linking.infinitive(d, someone, gerund=False)
+    rest = infinitive(d, someone)
     first = rest.es[0]
     return Phrase(
         [*([("no", no)] if negated else []), ("es", verb), *adjective.es, *rest.es],
@@ -251,9 +249,7 @@ _LINKS: dict[str, Joined] = {
     "relative": linking.with_relative,
     "object relative": linking.with_object_relative,
 }
-_CHAIN = Weighted.parse(
-    "complex 30 coordination 22 reported 18 wished 5 infinitive 10 relative 10"
-)
+_CHAIN = Weighted.parse("complex 30 coordination 22 reported 18 wished 5 infinitive 10 relative 10")
 _CHAIN_LENGTHS = Weighted.parse("2 62 3 25 4 9 5 4")
 _CHAIN_JOINTS = (
     Entry("y", "and"), Entry("y", "and"), Entry("pero", "but"), Entry("así que", "so"),
@@ -304,7 +300,7 @@ _KINDS: dict[str, Callable[[Draw], Phrase]] = {
 _WEIGHTS = Weighted.parse(
     "simple 46 yes/no 6 wh 8 command 4 exclamation 1.5 weather 0.4 calendar 0.2 existence 2.5"
     " judged 1.5 embedded 3 complex 8 coordination 4 reported 4 wished 2 infinitive 3 relative 3"
-    " clitic 1.5 fronted 1.2 chain 4"
+    " clitic 1.5 fronted 1.2 chain 7"
 )
 
 

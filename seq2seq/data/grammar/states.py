@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from . import english, spanish
-from .actions import Request, action
+from .actions import Request, action, infinitive
 from .clauses import Clause
 from .lexicon import (
     ADJECTIVES,
     NOUNS,
     NUMBERS,
-    VERBS,
     Adjective,
     Entry,
     Noun,
@@ -33,8 +32,7 @@ _NOUNS_BY_LETTER = {
     letter: tuple(n for n in _DESCRIBED if n.letter == letter) for letter in _BY_LETTER
 }
 _COMPARABLE = {
-    letter: tuple(a for a in found if a.gradable and a.ser)
-    for letter, found in _BY_LETTER.items()
+    letter: tuple(a for a in found if a.gradable and a.ser) for letter, found in _BY_LETTER.items()
 }
 _JOBS = {
     feminine: tuple(n for n in tagged("job") if n.feminine == feminine)
@@ -72,13 +70,13 @@ _LIKED = tagged(
     "food", "drink", "animal", "read", "cloth", "vehicle", "event", "subject", "language",
     "sport", "instrument", "device",
 )  # fmt: skip
-_LIKED_ACTIONS = tuple(v for v in VERBS if "sub" in v.tags and not v.stative and not v.recipient)
 _DATIVES = ("me", "te", "le", "nos", "os", "les")
 _INTEREST = tagged("subject", "language", "read", "sport", "event")
 _KINDS = Weighted.parse(
     "adjective 34 job 6 location 13 comparison 11 superlative 5 feeling 13 liking 22 pain 4"
     " cost 3 called 2"
 )
+_RELATIVE_KINDS = Weighted.parse("adjective 55 feeling 30 job 15")
 _PERSON_KINDS = Weighted.parse("adjective 40 feeling 22 liking 26 job 5 comparison 7")
 
 
@@ -91,7 +89,10 @@ def state(d: Draw, request: Request) -> Clause:
         if subject.noun is None or subject.noun.letter not in _BY_LETTER:
             return action(d, request)
         return _adjective(d, request, tense)
-    kind = (_KINDS if subject is None else _PERSON_KINDS).draw(d)
+    if subject is None:
+        kind = _KINDS.draw(d)
+    else:
+        kind = (_RELATIVE_KINDS if subject.relative else _PERSON_KINDS).draw(d)
     return _BUILDERS[kind](d, request, tense)
 
 
@@ -116,7 +117,9 @@ def _adjective(d: Draw, request: Request, tense: str) -> Clause:
         else:
             letter = d.pick(tuple(_BY_LETTER))
             subject = noun_phrase(
-                d, d.pick(_NOUNS_BY_LETTER[letter]), "definite" if d.chance(0.5) else "subject",
+                d,
+                d.pick(_NOUNS_BY_LETTER[letter]),
+                "definite" if d.chance(0.5) else "subject",
                 modify=0.05,
             )
     noun = subject.noun
@@ -221,9 +224,7 @@ _PATTERNS = (
 )
 
 
-def _compared(
-    d: Draw, subject: NounPhrase, other: NounPhrase, tense: str, letter: str
-) -> Clause:
+def _compared(d: Draw, subject: NounPhrase, other: NounPhrase, tense: str, letter: str) -> Clause:
     adjective = d.pick(_COMPARABLE[letter])
     clause = _copula(d, subject, tense, adjective)
     degree, en_degree, than, en_than = d.pick(_PATTERNS)
@@ -348,7 +349,7 @@ def _feeling(d: Draw, request: Request, tense: str) -> Clause:
     return _maybe_negate(d, clause, request)
 
 
-def _dative(d: Draw, person: NounPhrase) -> tuple[Tokens, Tokens]:
+def _dative(person: NounPhrase, verb_link: int) -> tuple[Tokens, Tokens]:
     """Return "a María" (or nothing) and the clitic of the one who likes or feels."""
     if person.drop:
         return [], [(_DATIVES[person.person], person.drop)]
@@ -359,18 +360,17 @@ def _dative(d: Draw, person: NounPhrase) -> tuple[Tokens, Tokens]:
         es = [("a", person.link), *person.es]
     else:
         es = []
-    return es, [(_DATIVES[person.person], person.link)]
+    return es, [(_DATIVES[person.person], person.link or verb_link)]
 
 
 def _liking(d: Draw, request: Request, tense: str) -> Clause:
     tense = tense if tense in ("pres", "imp", "subj") else "pres"
     person = _person(d, request, "pres")
     es, en = d.pick(_LIKING)
-    stimulus: Phrase
     interest = en.base == "be"
     by_action = not interest and d.chance(0.3)
     if by_action:
-        thing, plural = _infinitive(d), False
+        thing, plural = infinitive(d, person, extras=0.2), False
     else:
         noun = d.pick(_INTEREST if interest else _LIKED)
         kind = "" if d.chance(0.45) else "def"
@@ -383,7 +383,7 @@ def _liking(d: Draw, request: Request, tense: str) -> Clause:
             thing = Phrase([(thing.es[0][0], thing.en[1][1]), *thing.es[1:]], thing.en[1:])
     subject = NounPhrase([], person.en, 5 if plural else 2, person.en_person, person.feminine)
     group = verb_group(d, es, en, tense, subject, stative=True)
-    es_person, clitic = _dative(d, person)
+    es_person, clitic = _dative(person, group.es[0][1])
     clause = Clause(person, es_person, group, tense, experiencer=True)
     clause.es_before += clitic
     if by_action:
@@ -391,21 +391,6 @@ def _liking(d: Draw, request: Request, tense: str) -> Clause:
         thing = Phrase(thing.es, [("to", link), *thing.en])
     clause.add(thing)
     return _maybe_negate(d, clause, request)
-
-
-def _infinitive(d: Draw) -> Phrase:
-    """Return a verb with its object, both in the infinitive."""
-    verb = d.pick(_LIKED_ACTIONS)
-    request = Request(
-        tenses=Weighted.parse("pres 1"), subject=pronoun(d, "ellos", overt=True),
-        verbs=(verb,), negation=0.0, extras=0.2,
-    )  # fmt: skip
-    clause = action(d, request)
-    base = clause.group.es[-1]
-    return Phrase(
-        [(verb.es.infinitive, base[1]), *clause.es_after],
-        [*clause.group.plain, *clause.en_after],
-    )
 
 
 def _pain(d: Draw, request: Request, tense: str) -> Clause:
@@ -416,7 +401,6 @@ def _pain(d: Draw, request: Request, tense: str) -> Clause:
     part = d.pick(_BODY)
     plural = part.en[0] in ("foot", "tooth", "eye", "leg", "arm", "knee") and d.chance(0.6)
     link, owner = d.link(), d.link()
-    es_person, clitic = _dative(d, person)
     article = (("el", "la"), ("los", "las"))[plural][part.feminine]
     named = bool(person.es) and person.es[0][0][0].isupper()
     owner_en = person.en[0][0] + "'s" if named else person.possessive()
@@ -425,6 +409,7 @@ def _pain(d: Draw, request: Request, tense: str) -> Clause:
         5 if plural else 2, part.feminine, human=False, vague=True,
     )  # fmt: skip
     group = verb_group(d, *_DOLER, tense, subject, stative=True)
+    es_person, clitic = _dative(person, group.es[0][1])
     clause = Clause(subject, es_person, group, tense, experiencer=True)
     clause.es_before += clitic
     clause.es_after += [(article, owner), (part.es[plural], link)]

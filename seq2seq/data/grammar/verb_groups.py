@@ -13,24 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import english, spanish
-from .lexicon import Periphrasis, Verb
+from .lexicon import Periphrasis, Verb, paradigm
 from .phrases import NounPhrase
 from .tokens import Draw, Tokens
 
-SER = spanish.conjugate(
-    "ser",
-    "pres=soy,eres,es,somos,sois,son pret=fui,fuiste,fue,fuimos,fuisteis,fueron"
-    " imp=era,eras,era,éramos,erais,eran subj=sea,seas,sea,seamos,seáis,sean tú=sé",
-)
-ESTAR = spanish.conjugate(
-    "estar",
-    "pres=estoy,estás,está,estamos,estáis,están pret=estuv"
-    " subj=esté,estés,esté,estemos,estéis,estén",
-)
-HABER = spanish.conjugate(
-    "haber", "pres=he,has,ha,hemos,habéis,han pret=hub fut=habr subj=haya,hayas,haya,hayamos,"
-    "hayáis,hayan"
-)  # fmt: skip
+SER = paradigm("ser")
+ESTAR = paradigm("estar")
+HABER = paradigm("haber")
 BE = english.verb("be")
 
 # Tenses whose "yo" and "él" forms are the same: their subject is never dropped.

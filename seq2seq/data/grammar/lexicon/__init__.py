@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
-
 from .. import english, spanish
 from ..tokens import Weighted
-from . import adjectives, closed, nouns, verbs
+from . import adjectives, closed, irregular, nouns, verbs
+from .model import Adjective, Complement, Entry, Noun, Periphrasis, Verb
+
+__all__ = [
+    "ADJECTIVES", "CITIES", "COUNTRIES", "FREQUENCY", "MADE_OF", "MATERIALS", "MEN", "MONTHS",
+    "NOUNS", "NUMBERS", "ORDINALS", "PERIPHRASES", "PERIPHRASIS_WEIGHTS", "SEASONS", "TIMES",
+    "VERBS", "WEEKDAYS", "WOMEN", "Adjective", "Complement", "Entry", "Noun", "Periphrasis",
+    "Verb", "paradigm", "tagged",
+]  # fmt: skip
 
 _LETTERS = (
     ("hum", "P"), ("animal", "A"), ("read", "R"), ("thing", "O"), ("furniture", "O"),
@@ -19,116 +23,21 @@ _LETTERS = (
 _PREPOSITIONS = frozenset({"in", "at", "on"})
 
 
-class Entry(NamedTuple):
-    """A word or fixed expression and its translation."""
-
-    es: str
-    en: str
-
-
-@dataclass(frozen=True, eq=False)
-class Noun:
-    """A common noun in both languages."""
-
-    es: tuple[str, str]  # singular, plural
-    en: tuple[str, str]
-    feminine: bool
-    tags: frozenset[str]
-    letter: str  # the class of things adjectives choose by
-    preposition: str  # the English "in" of a place
-
-    @property
-    def mass(self) -> bool:
-        """Say whether the noun has no plural."""
-        return "mass" in self.tags
-
-    @property
-    def plural_only(self) -> bool:
-        """Say whether the noun has no singular."""
-        return "only" in self.tags
-
-    @cached_property
-    def human(self) -> bool:
-        """Say whether the noun names a person."""
-        return "hum" in self.tags
-
-
-@dataclass(frozen=True, eq=False)
-class Adjective:
-    """An adjective in both languages, with the nouns it suits."""
-
-    forms: tuple[str, ...]  # masculine, feminine, and their plurals
-    en: str
-    grades: tuple[str, str] | None
-    letters: str
-    ser: bool
-    short: str
-    prenominal: bool
-    only_prenominal: bool
-    predicative: bool
-    gradable: bool
-
-    def agree(self, feminine: bool, plural: bool) -> str:
-        """Return the Spanish form that agrees with a noun."""
-        return self.forms[feminine + 2 * plural]
-
-
-class Complement(NamedTuple):
-    """A prepositional complement of a verb."""
-
-    es: str
-    en: str
-    optional: bool
-    human: bool
-    targets: tuple[Noun | Entry, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Verb:
-    """A verb in both languages, with what it stands with."""
-
-    es: spanish.Paradigm
-    en: english.Verb
-    reflexive: bool
-    subjects: tuple[str, ...]
-    objects: tuple[Noun | Entry, ...]
-    object_optional: bool
-    human: bool  # may take a person as its direct object
-    complement: Complement | None
-    recipient: str  # "", "rec" or "recto"
-    recipient_optional: bool
-    where: bool
-    tags: frozenset[str]
-    places: tuple[Noun, ...]
-    manners: tuple[Entry, ...]
-    tenses: tuple[str, ...]
-
-    @cached_property
-    def stative(self) -> bool:
-        """Say whether the imperfect is a plain past and the progressive missing."""
-        return "stat" in self.tags
-
-    @cached_property
-    def past_like_present(self) -> bool:
-        """Say whether the "nosotros" of the preterite is also that of the present."""
-        rows = self.es.rows
-        return rows["pres"][spanish.NOSOTROS] == rows["pret"][spanish.NOSOTROS]
-
-
-class Periphrasis(NamedTuple):
-    """A verb that leads another one, as "tener que" does."""
-
-    es: spanish.Paradigm
-    linker: tuple[str, ...]
-    form: str
-    en: english.Verb
-    en_linker: tuple[str, ...]
-    en_form: str
-    tenses: tuple[str, ...]
-
-
 def _lines(table: str) -> list[str]:
     return [line for line in table.strip().splitlines() if line.strip()]
+
+
+def _marks() -> dict[str, str]:
+    rows = (line.split(":") for line in _lines(irregular.TABLE))
+    return {lemma: marks for lemma, marks in rows}
+
+
+_IRREGULAR = _marks()
+
+
+def paradigm(lemma: str) -> spanish.Paradigm:
+    """Conjugate a verb, looking up what is irregular about it."""
+    return spanish.conjugate(lemma, _IRREGULAR.get(lemma, ""))
 
 
 def _entries(table: str) -> tuple[Entry, ...]:
@@ -258,7 +167,7 @@ def _verb(line: str) -> Verb:
     complements = [field for field in fields if field.startswith("pp")]
     places = [tag.partition(":")[2] for tag in tags if tag.startswith("loc:")]
     return Verb(
-        es=spanish.conjugate(lemma, " ".join(mark for mark in marks if mark != "se")),
+        es=paradigm(lemma),
         en=english.verb(en),
         reflexive="se" in marks,
         subjects=tuple(subjects.split()),
@@ -284,13 +193,11 @@ def _read_periphrases() -> tuple[tuple[Periphrasis, ...], Weighted]:
     weights = []
     for n, line in enumerate(_lines(closed.PERIPHRASES)):
         head, link, en, en_link, tenses, weight = (part.strip() for part in line.split("|"))
-        lemma, *marks = head.split()
         *linker, form = link.split()
         *en_linker, en_form = en_link.split()
-        paradigm = spanish.conjugate(lemma, " ".join(marks))
         found.append(
             Periphrasis(
-                paradigm, tuple(linker), form, english.verb(en), tuple(en_linker), en_form,
+                paradigm(head), tuple(linker), form, english.verb(en), tuple(en_linker), en_form,
                 tuple(tenses.split()),
             )
         )  # fmt: skip

@@ -123,21 +123,21 @@ prog | en este momento | at this moment
 # Spanish verb and marks | linking word, form of the main verb | English operator verb |
 # English link and form | tenses
 PERIPHRASES = """
-querer e>ie pret=quis fut=querr | inf | want | to base | pres imp | 4
-poder o>ue pret=pud fut=podr | inf | can | base | pres imp cond | 4
-tener e>ie yo=tengo pret=tuv fut=tendr | que inf | have | to base | pres pret fut | 4
-ir pres=voy,vas,va,vamos,vais,van pret=fui,fuiste,fue,fuimos,fuisteis,fueron imp=iba,ibas,iba,íbamos,ibais,iban | a inf | be going | to base | pres imp | 5
+querer | inf | want | to base | pres imp | 4
+poder | inf | can | base | pres imp cond | 4
+tener | que inf | have | to base | pres pret fut | 4
+ir | a inf | be going | to base | pres imp | 5
 deber | inf | should | base | pres | 3
 necesitar | inf | need | to base | pres | 2
 acabar | de inf | have just | part | pres | 2
-empezar e>ie | a inf | start | to base | pret perf | 2
-dejar | de inf | stop | ger | pret perf | 2
-intentar | inf | try | to base | pres pret perf | 2
-decidir | inf | decide | to base | pret perf | 2
-soler o>ue | inf | usually | base | pres | 1.5
-seguir e>i | ger | keep | ger | pres pret | 1.5
+empezar | a inf | start | to base | pret | 2
+dejar | de inf | stop | ger | pret | 2
+intentar | inf | try | to base | pres pret | 2
+decidir | inf | decide | to base | pret | 2
+soler | inf | usually | base | pres | 1.5
+seguir | ger | keep | ger | pres pret | 1
 esperar | inf | hope | to base | pres | 1.5
-prometer | inf | promise | to base | pret perf | 1.5
+prometer | inf | promise | to base | pret | 1
 """
 
 # What things are made of: the noun, then what can be made of it.

@@ -18,22 +18,22 @@ caminar | walk | hum | pp?:por>through:walk | m=QH sub
 correr | run | hum animal | pp?:por>through:walk | m=Q
 nadar | swim | hum | pp?:en>in:water | m=WQ
 viajar | travel | hum | pp:a>to:travel | sub
-dormir o>ue | sleep | hum animal | | loc:sleep m=WH sub
+dormir | sleep | hum animal | | loc:sleep m=WH sub
 cantar | sing | hum | | loc:stage m=WH sub cmd
 bailar | dance | hum | pp?:con>with:hum | loc:stage m=WH sub
 llorar | cry | hum | | m=HN
-sonreír pres=sonrío,sonríes,sonríe,sonreímos,sonreís,sonríen pret=sonreí,sonreíste,sonrió,sonreímos,sonreísteis,sonrieron yo=sonrío ger=sonriendo part=sonreído | smile | hum | | m=N
+sonreír | smile | hum | | m=N
 descansar | rest | hum | | loc:rest m=H sub cmd
 llegar | arrive | hum vehicle | pp?:a>at:arrive | m=T sub
-salir yo=salgo fut=saldr tú=sal | go out | hum | pp?:con>with:hum | m=T
-salir yo=salgo fut=saldr tú=sal | leave | hum | pp:de>:leave | m=T
-salir yo=salgo fut=saldr tú=sal | leave | vehicle | | m=T
-volver o>ue part=vuelto | return | hum | pp:a>to:dest | m=T sub
-venir e>ie yo=vengo pret=vin fut=vendr tú=ven | come | hum | pp:a>to:dest | m=T sub
-ir pres=voy,vas,va,vamos,vais,van pret=fui,fuiste,fue,fuimos,fuisteis,fueron imp=iba,ibas,iba,íbamos,ibais,iban subj=vaya,vayas,vaya,vayamos,vayáis,vayan ger=yendo part=ido tú=ve | go | hum | pp:a>to:travel,dest | sub cmd
+salir | go out | hum | pp?:con>with:hum | m=T
+salir | leave | hum | pp:de>:leave | m=T
+salir | leave | vehicle | | m=T
+volver | return | hum | pp:a>to:dest | m=T sub
+venir | come | hum | pp:a>to:dest | m=T sub
+ir | go | hum | pp:a>to:travel,dest | sub cmd
 entrar | enter | hum animal | pp:en>:building,room | sub cmd
 vivir | live | hum | pp:en>in:city,live | stat
-nacer zc | be born | hum | pp:en>in:city | t=pret
+nacer | be born | hum | pp:en>in:city | t=pret
 gritar | shout | hum | | loc:stage
 fumar | smoke | hum | | loc:stage m=H
 funcionar | work | device vehicle | | m=W
@@ -44,54 +44,54 @@ comer | eat | hum animal | obj:food | loc:eat m=Q enc sub cmd
 beber | drink | hum animal | obj:drink | loc:eat cmd
 cocinar | cook | hum | obj:dish | loc:cook m=W enc
 preparar | prepare | hum | obj:dish,meal | loc:cook m=C enc
-probar o>ue | try | hum | obj:food,drink | cmd
-pedir e>i | ask for | hum | obj:food,drink |
+probar | try | hum | obj:food,drink | cmd
+pedir | ask for | hum | obj:food,drink |
 pagar | pay for | hum | obj:meal,cloth,thing |
 leer | read | hum | obj:read | loc:study m=Q enc sub cmd
-escribir part=escrito | write | hum | obj:text rec? | loc:study m=Q enc sub cmd
+escribir | write | hum | obj:text rec? | loc:study m=Q enc sub cmd
 comprar | buy | hum | obj:food,drink,cloth,thing,device,furniture,vehicle,read | loc:shop enc sub cmd
 vender | sell | hum | obj:food,cloth,thing,furniture,vehicle recto? | enc
-ver pres=veo,ves,ve,vemos,veis,ven pret=vi,viste,vio,vimos,visteis,vieron imp=veía,veías,veía,veíamos,veíais,veían yo=veo part=visto ger=viendo | see | hum | obj:animal,vehicle,place,film hum | noprog enc
+ver | see | hum | obj:animal,vehicle,place,film hum | noprog enc
 mirar | look at | hum | obj:photo,animal,outdoor,cloth hum | enc cmd
 buscar | look for | hum | obj:thing,cloth,animal,read hum | loc:search enc cmd
-encontrar o>ue | find | hum | obj:thing,cloth,animal,read hum | loc:search noprog enc
-perder e>ie | lose | hum | obj:thing,cloth,money,race | noprog
-abrir part=abierto | open | hum | obj:opens | m=C enc cmd sub
-cerrar e>ie | close | hum | obj:opens | m=C enc cmd sub
+encontrar | find | hum | obj:thing,cloth,animal,read hum | loc:search noprog enc
+perder | lose | hum | obj:thing,cloth,money,race | noprog
+abrir | open | hum | obj:opens | m=C enc cmd sub
+cerrar | close | hum | obj:opens | m=C enc cmd sub
 limpiar | clean | hum | obj:room,furniture,device,vehicle,fixture | m=C enc cmd sub
 lavar | wash | hum | obj:cloth,vehicle,dishes | m=C enc cmd sub
-romper part=roto | break | hum | obj:fragile | noprog
+romper | break | hum | obj:fragile | noprog
 usar | use | hum | obj:device,thing | sub
 necesitar | need | hum | obj:thing,cloth,device,vehicle,money | stat noclit
-querer e>ie pret=quis fut=querr | want | hum | obj:thing,cloth,animal,food,drink,vehicle | stat noclit
-querer e>ie pret=quis fut=querr | love | hum | hum | stat noclit
-tener e>ie yo=tengo pret=tuv fut=tendr tú=ten | have | hum | obj:animal,thing,cloth,device,vehicle,money,abstract,room | stat noclit sub
+querer | want | hum | obj:thing,cloth,animal,food,drink,vehicle | stat noclit
+querer | love | hum | hum | stat noclit
+tener | have | hum | obj:animal,thing,cloth,device,vehicle,money,abstract,room | stat noclit sub
 recibir | receive | hum | obj:text,gift |
-traer yo=traigo pret=traj | bring | hum | obj:food,drink,thing,cloth rec? | enc cmd
-poner yo=pongo pret=pus fut=pondr part=puesto tú=pon | put | hum | obj:thing,cloth,food,read where | cmd
+traer | bring | hum | obj:food,drink,thing,cloth rec? | enc cmd
+poner | put | hum | obj:thing,cloth,food,read where | cmd
 dejar | leave | hum | obj:thing,cloth,read where | cmd
 guardar | keep | hum | obj:thing,cloth,food,money where |
 esconder | hide | hum | obj:thing,money,gift where |
 llevar | wear | hum | obj:cloth | noclit
 cortar | cut | hum | obj:cuttable | m=C cmd
-elegir e>i | choose | hum | obj:cloth,food,gift,film |
+elegir | choose | hum | obj:cloth,food,gift,film |
 construir | build | hum | obj:building,cross,furniture,boat |
 reparar | repair | hum | obj:device,vehicle,furniture,fixture | loc:garage m=C enc
 pintar | paint | hum | obj:room,furniture,fixture,vehicle,animal |
 dibujar | draw | hum | obj:animal,outdoor,building | m=W cmd
 tocar | play | hum | obj:instrument | m=W
-jugar u>ue | play | hum | pp:a>:sport | loc:play m=W
-jugar u>ue | play | hum animal | pp:con>with:toy,pet | loc:play
+jugar | play | hum | pp:a>:sport | loc:play m=W
+jugar | play | hum animal | pp:con>with:toy,pet | loc:play
 aprender | learn | hum | obj:language,subject | m=Q
 estudiar | study | hum | obj?:language,subject | loc:study m=H sub
 enseñar | teach | hum | obj:language,subject recto? |
-entender e>ie | understand | hum | obj:abstract,text,language | stat m=W
+entender | understand | hum | obj:abstract,text,language | stat m=W
 explicar | explain | hum | obj:abstract recto? | m=C enc
-conocer zc | know | hum | obj:city,place hum | stat
-saber pres=sé,sabes,sabe,sabemos,sabéis,saben pret=sup fut=sabr subj=sepa,sepas,sepa,sepamos,sepáis,sepan | know | hum | obj:fact | stat
-recordar o>ue | remember | hum | obj:abstract,event hum | stat
+conocer | know | hum | obj:city,place hum | stat
+saber | know | hum | obj:fact | stat
+recordar | remember | hum | obj:abstract,event hum | stat
 olvidar | forget | hum | obj:abstract,thing,cloth | noprog
-preferir e>ie | prefer | hum | obj:food,drink,cloth | stat noclit
+preferir | prefer | hum | obj:food,drink,cloth | stat noclit
 odiar | hate | hum | obj:food,animal,sport,city | stat noclit
 ayudar | help | hum | hum | enc sub cmd
 visitar | visit | hum | obj:city,visitable hum | enc sub
@@ -102,61 +102,61 @@ abrazar | hug | hum | hum |
 besar | kiss | hum | hum |
 esperar | wait for | hum | obj:ride hum | loc:wait enc
 escuchar | listen to | hum | obj:music,concert hum | m=C cmd
-oír yo=oigo pres=oigo,oyes,oye,oímos,oís,oyen | hear | hum animal | obj:animal,vehicle hum | noprog
+oír | hear | hum animal | obj:animal,vehicle hum | noprog
 cuidar | take care of | hum | obj:animal,garden hum | m=W enc
 salvar | save | hum | obj:animal hum | noprog
 golpear | hit | hum | obj:ball,fixture,furniture |
 felicitar | congratulate | hum | hum |
 robar | steal | hum | obj:money,vehicle,device,ring |
-enviar i>í | send | hum | obj:text,gift,money rec | enc
+enviar | send | hum | obj:text,gift,money rec | enc
 mandar | send | hum | obj:text,gift,money rec |
-dar pres=doy,das,da,damos,dais,dan pret=di,diste,dio,dimos,disteis,dieron subj=dé,des,dé,demos,deis,den | give | hum | obj:thing,food,cloth,read,money rec | enc cmd
+dar | give | hum | obj:thing,food,cloth,read,money rec | enc cmd
 regalar | give | hum | obj:gift,cloth,animal rec |
 prestar | lend | hum | obj:thing,cloth,vehicle,money rec | cmd
-mostrar o>ue | show | hum | obj:photo,room,cloth,city rec | enc cmd
-contar o>ue | tell | hum | obj:told rec | enc
-ofrecer zc | offer | hum | obj:food,drink,gift rec |
-devolver o>ue part=devuelto | return | hum | obj:thing,read,cloth,money recto? | enc
-servir e>i | serve | hum | obj:dish,drink,meal rec? |
+mostrar | show | hum | obj:photo,room,cloth,city rec | enc cmd
+contar | tell | hum | obj:told rec | enc
+ofrecer | offer | hum | obj:food,drink,gift rec |
+devolver | return | hum | obj:thing,read,cloth,money recto? | enc
+servir | serve | hum | obj:dish,drink,meal rec? |
 organizar | organize | hum | obj:organized |
 celebrar | celebrate | hum | obj:celebrated | loc:eat
 terminar | finish | hum | obj:work,text |
 terminar | end | event | | m=T
-empezar e>ie | start | event | | m=T
-resolver o>ue part=resuelto | solve | hum | obj:problem | m=Q
+empezar | start | event | | m=T
+resolver | solve | hum | obj:problem | m=Q
 ganar | win | hum | obj:race |
 cruzar | cross | hum animal vehicle | obj:cross,street | m=Q enc cmd
 subir | climb | hum | obj:climb,climbed | m=Q
 alquilar | rent | hum | obj:house,vehicle |
 coger | take | hum | obj:ride |
-conducir zc pret=conduj | drive | hum | obj:drive | m=WQ
-repetir e>i | repeat | hum | obj:said | m=Q cmd
-traducir zc pret=traduj | translate | hum | obj:text | m=W enc
+conducir | drive | hum | obj:drive | m=WQ
+repetir | repeat | hum | obj:said | m=Q cmd
+traducir | translate | hum | obj:text | m=W enc
 firmar | sign | hum | obj:signed |
-corregir e>i | correct | hum | obj:mistake,text | m=C
+corregir | correct | hum | obj:mistake,text | m=C
 aceptar | accept | hum | obj:gift,plan |
 tirar | throw | hum | obj:ball,thrown |
-descubrir part=descubierto | discover | hum | obj:fact,island |
+descubrir | discover | hum | obj:fact,island |
 discutir | discuss | hum | obj:plan |
 hablar | speak | hum | obj:language | m=WQ
 hablar | talk | hum | pp:con>to:hum | m=H sub cmd
 hablar | talk | hum | pp:de>about:talk |
-pensar e>ie | think | hum | pp:en>about:talk,kin |
-soñar o>ue | dream | hum | pp:con>about:dreamt,kin |
+pensar | think | hum | pp:en>about:talk,kin |
+soñar | dream | hum | pp:con>about:dreamt,kin |
 creer | believe | hum | pp:en>in:plan,kin | stat
 asistir | attend | hum | pp:a>:attend | sub
 disfrutar | enjoy | hum | pp:de>:event,trip |
 casar se | get married | hum | pp?:con>to:hum |
-acordar se o>ue | remember | hum | pp:de>:talk,kin | stat
+acordar se | remember | hum | pp:de>:talk,kin | stat
 quejar se | complain | hum | pp:de>about:complaint |
 enamorar se | fall in love | hum | pp:de>with:hum | noprog
 levantar se | get up | hum | | m=T encr
-despertar se e>ie | wake up | hum | | m=T
-acostar se o>ue | go to bed | hum | | m=T encr
+despertar se | wake up | hum | | m=T
+acostar se | go to bed | hum | | m=T encr
 duchar se | take a shower | hum | | m=QT encr
-sentar se e>ie | sit down | hum | pp?:en>on:sit | encr
+sentar se | sit down | hum | pp?:en>on:sit | encr
 quedar se | stay | hum | pp:en>in:stay | encr
-vestir se e>i | get dressed | hum | | m=Q
+vestir se | get dressed | hum | | m=Q
 enfadar se | get angry | hum | pp?:con>with:hum |
 mudar se | move | hum | pp:a>to:city | encr
 """

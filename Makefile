@@ -1,0 +1,57 @@
+# make demo    train, score and use the sample translator
+# make test    lint, types and tests
+# make help    the rest
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export MPLBACKEND := Agg
+
+.PHONY: help setup demo test test-fast lint types format docs clean
+
+help:
+	@echo "make demo       train configs/quickstart.yaml, score it, translate, draw (runs/quickstart)"
+	@echo "make test       lint, types and all tests"
+	@echo "make test-fast  tests without the slow ones"
+	@echo "make format     format the code and mend what lint can mend"
+	@echo "make docs       write the reference page of the configuration"
+	@echo "make clean      remove .venv, runs/quickstart and caches"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "Python 3.10 or newer is needed; found $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch setuptools wheel
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--no-build-isolation --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
+
+test: lint types
+	$(BIN)/pytest
+
+test-fast: $(STAMP)
+	$(BIN)/pytest -m 'not slow'
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)
+	$(BIN)/seq2seq reference > docs/configuration.md
+
+clean:
+	rm -rf $(VENV) runs/quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

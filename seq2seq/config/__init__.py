@@ -1,0 +1,37 @@
+"""The schema of a recipe: typed, frozen, strict; YAML files with `section.key=value` overrides."""
+
+from seq2seq.config.data import (
+    BatchingConfig,
+    CleaningConfig,
+    CorpusConfig,
+    DataConfig,
+    TokenizerConfig,
+)
+from seq2seq.config.loading import changed_keys, dump_config, load_config, parse_config
+from seq2seq.config.model import AttentionConfig, ModelConfig, Score, Style
+from seq2seq.config.recipe import Config, InferenceConfig
+from seq2seq.config.section import Section, section_of, type_name
+from seq2seq.config.training import ScheduleConfig, TrainingConfig
+
+__all__ = [
+    "AttentionConfig",
+    "BatchingConfig",
+    "CleaningConfig",
+    "Config",
+    "CorpusConfig",
+    "DataConfig",
+    "InferenceConfig",
+    "ModelConfig",
+    "ScheduleConfig",
+    "Score",
+    "Section",
+    "Style",
+    "TokenizerConfig",
+    "TrainingConfig",
+    "changed_keys",
+    "dump_config",
+    "load_config",
+    "parse_config",
+    "section_of",
+    "type_name",
+]

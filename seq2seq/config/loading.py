@@ -1,0 +1,137 @@
+"""Recipes from YAML files with `section.key=value` overrides, and back to YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import ValidationError
+
+from seq2seq.config.core_yaml import dump_yaml, parse_yaml
+from seq2seq.config.problems import explain
+from seq2seq.config.recipe import Config
+from seq2seq.config.section import section_of
+from seq2seq.errors import ConfigError
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a recipe from YAML and apply `section.key=value` overrides in order.
+
+    Raises ConfigError, which names the file and the key, for whatever does not fit the schema.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; check the path") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not UTF-8 text (byte {error.object[error.start]:#04x} at {error.start}); "
+            "a recipe in YAML is expected"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({reason})") from None
+    return parse_config(text, overrides, origin=str(path))
+
+
+def parse_config(text: str, overrides: Sequence[str] = (), *, origin: str = "config") -> Config:
+    """Parse a recipe from YAML text; see load_config."""
+    try:
+        raw = parse_yaml(text)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: not valid YAML: {error}") from None
+    if not isinstance(raw, dict):
+        found = {type(None): "nothing", list: "a list"}.get(type(raw), f"{str(raw)[:40]!r}")
+        raise ConfigError(f"{origin}: expected keys and values as in configs/, found {found}")
+    try:
+        raw = _frozen(raw)
+        for override in overrides:
+            _override(raw, override)
+        return Config.model_validate(_frozen(raw))
+    except ValidationError as error:
+        keys = [override.partition("=")[0] for override in overrides]
+        raise ConfigError(f"{origin}: {explain(error, keys)}") from None
+    except RecursionError:
+        raise ConfigError(f"{origin}: an alias (*) that holds itself") from None
+
+
+def dump_config(config: Config) -> str:
+    """Return the whole recipe, defaults included, as YAML that load_config reads back."""
+    return dump_yaml(config.model_dump(mode="json"))
+
+
+def changed_keys(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Return the keys in which two recipes differ, with both values; null where one has none."""
+    before, after = (_flat(config.model_dump(mode="json"), "") for config in (old, new))
+    keys = sorted(before.keys() | after.keys())
+    pairs = {key: (before.get(key), after.get(key)) for key in keys}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _flat(value: Any, prefix: str) -> dict[str, Any]:
+    if not isinstance(value, dict | list):
+        return {prefix: value}
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found: dict[str, Any] = {}
+    for key, item in items:
+        found |= _flat(item, f"{prefix}.{key}" if prefix else str(key))
+    return found
+
+
+def _override(raw: dict[str, Any], override: str) -> None:
+    key, equals, value = override.partition("=")
+    if not equals or not all(key.split(".")):
+        raise ConfigError(f"override '{override}': expected section.key=value")
+    try:
+        parsed = _frozen(parse_yaml(value))
+    except ValueError as error:
+        raise ConfigError(f"override '{override}': not valid YAML: {error}") from None
+    _put(raw, Config, key.split("."), parsed, override)
+
+
+def _put(node: dict[str, Any], annotation: Any, names: list[str], value: Any, where: str) -> None:
+    """Set a value below a section; what the recipe leaves out starts from its default."""
+    name, *below = names
+    section = section_of(annotation)
+    field = section.model_fields.get(name) if section else None
+    if not below:
+        node[name] = value
+        return
+    child = node.get(name)
+    if child is None and field is not None and get_origin(field.annotation) is tuple:
+        child = () if field.is_required() else field.default
+    inner = field.annotation if field else None
+    if isinstance(child, tuple):
+        node[name] = _put_item(child, inner, below, value, where)
+        return
+    if child is not None and not isinstance(child, dict):
+        raise ConfigError(f"override '{where}': {name} has the value {child!r}, no keys below it")
+    node[name] = child = dict(child or {})
+    _put(child, inner, below, value, where)
+
+
+def _put_item(
+    items: tuple[Any, ...], annotation: Any, names: list[str], value: Any, where: str
+) -> tuple[Any, ...]:
+    """Return the list with one of its entries set; the number after the last adds an entry."""
+    name, *below = names
+    if not name.isdecimal() or int(name) > len(items):
+        raise ConfigError(
+            f"override '{where}': expected the number of a list entry from 0 to {len(items)}, "
+            f"found '{name}'"
+        )
+    number = int(name)
+    item = dict(items[number]) if number < len(items) and isinstance(items[number], dict) else {}
+    if below:
+        _put(item, get_args(annotation)[0] if annotation else None, below, value, where)
+    return (*items[:number], item if below else value, *items[number + 1 :])
+
+
+def _frozen(value: Any) -> Any:
+    """Turn YAML's lists into the tuples that a frozen schema holds, and keys into text."""
+    if isinstance(value, dict):
+        return {str(key): _frozen(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    return value

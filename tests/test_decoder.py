@@ -1,0 +1,183 @@
+"""Steps against unrolling, beams against separate runs, states that are reordered."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from oracle.cases import (
+    STYLES,
+    TARGET_VOCAB,
+    every_case,
+    one_of_each,
+    tiny_batch,
+    tiny_config,
+    tiny_model,
+)
+from torch import Tensor
+
+from seq2seq.config import ModelConfig, Style
+from seq2seq.model.decoder import DecoderState
+from seq2seq.model.translation import TranslationDecoding, TranslationModel
+
+LENGTHS = (4, 1, 5)
+STEPS = 3
+
+
+def random_targets(count: int) -> Tensor:
+    """Return targets of so many rows [R, T]."""
+    return torch.randint(4, TARGET_VOCAB, (count, STEPS), generator=torch.manual_seed(1))
+
+
+def by_steps(decoding: TranslationDecoding, targets_RT: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return logits [R, T, V] and weights [R, T, S], made one step at a time."""
+    hypotheses = len(targets_RT) // decoding.num_sentences
+    rows_R = torch.arange(decoding.num_sentences).repeat_interleave(hypotheses)
+    state = decoding.start().select(rows_R)
+    steps = []
+    for tokens_R in targets_RT.unbind(1):
+        logits_RV, weights_RS, state = decoding.step(tokens_R, state)
+        steps.append((logits_RV, weights_RS))
+    weights = [w for _, w in steps if w is not None]
+    return torch.stack([logits for logits, _ in steps], 1), torch.stack(
+        weights, 1
+    ) if weights else None
+
+
+def unrolled(model: TranslationModel, targets_BT: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return logits [B, T, V] and weights [B, T, S] of one target a sentence."""
+    batch = tiny_batch(LENGTHS)
+    features, weights = model(batch.source_BS, batch.mask_BS, targets_BT)
+    return model.logits(features), weights
+
+
+def started(model: TranslationModel) -> TranslationDecoding:
+    batch = tiny_batch(LENGTHS)
+    return model.decoding(batch.source_BS, batch.mask_BS)
+
+
+def close(found: Tensor | None, expected: Tensor | None) -> None:
+    if found is None or expected is None:
+        assert found is expected
+    else:
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def all_close(found: DecoderState, expected: DecoderState) -> None:
+    for one, other in zip(found.hidden, expected.hidden, strict=True):
+        close(one, other)
+    close(found.attentional_RO, expected.attentional_RO)
+
+
+@every_case
+@torch.no_grad()
+def test_steps_give_what_unrolling_gives(config: ModelConfig) -> None:
+    model, targets = tiny_model(config), random_targets(len(LENGTHS))
+    logits, weights = by_steps(started(model), targets)
+    expected_logits, expected_weights = unrolled(model, targets)
+    close(logits, expected_logits)
+    close(weights, expected_weights)
+
+
+@every_case
+@torch.no_grad()
+def test_hypotheses_of_a_sentence_give_what_separate_runs_give(config: ModelConfig) -> None:
+    model, beam = tiny_model(config), 3
+    targets = random_targets(len(LENGTHS) * beam)
+    logits, weights = by_steps(started(model), targets)
+    for hypothesis in range(beam):
+        mine = slice(hypothesis, None, beam)
+        expected_logits, expected_weights = unrolled(model, targets[mine])
+        close(logits[mine], expected_logits)
+        close(None if weights is None else weights[mine], expected_weights)
+
+
+@one_of_each
+@torch.no_grad()
+def test_reordered_hypotheses_go_on_from_their_own_past(config: ModelConfig) -> None:
+    """As in a beam: some hypotheses are repeated, others dropped, the past moves with them."""
+    model = tiny_model(config)
+    decoding = started(model)
+    targets = random_targets(len(LENGTHS) * 2)
+    _, _, state = decoding.step(targets[:, 0], decoding.start().select(torch.arange(6) // 2))
+    parents = torch.tensor([1, 0, 2, 2, 5, 5])
+    logits, weights, _ = decoding.step(targets[:, 1], state.select(parents))
+    pasts = torch.stack([targets[parents, 0], targets[:, 1]], 1)
+    for hypothesis in range(2):
+        mine = slice(hypothesis, None, 2)
+        expected_logits, expected_weights = unrolled(model, pasts[mine])
+        close(logits[mine], expected_logits[:, 1])
+        if weights is not None and expected_weights is not None:
+            close(weights[mine], expected_weights[:, 1])
+
+
+@one_of_each
+@torch.no_grad()
+def test_selected_sentences_go_on_as_in_the_whole_batch(config: ModelConfig) -> None:
+    model, chosen = tiny_model(config), torch.tensor([2, 0])
+    decoding = started(model)
+    targets = random_targets(len(LENGTHS))
+    logits, weights, state = decoding.step(targets[:, 0], decoding.start())
+    fewer = decoding.select(chosen)
+    assert fewer.num_sentences == 2
+    assert fewer.source_lengths_B.tolist() == [5, 4]
+    all_close(fewer.start(), decoding.start().select(chosen))
+    logits, weights, after = decoding.step(targets[:, 1], state)
+    few_logits, few_weights, few_after = fewer.step(targets[chosen, 1], state.select(chosen))
+    close(few_logits, logits[chosen])
+    width = 0 if few_weights is None else few_weights.shape[1]
+    close(few_weights, None if weights is None else weights[chosen, :width])
+    all_close(few_after, after.select(chosen))
+
+
+@one_of_each
+@torch.no_grad()
+def test_a_step_leaves_the_state_and_the_memory_that_it_was_given(config: ModelConfig) -> None:
+    model = tiny_model(config)
+    decoding, same = started(model), started(model)
+    tokens = random_targets(len(LENGTHS))[:, 0]
+    _, _, state = decoding.step(tokens, decoding.start())
+    kept = state.select(torch.arange(len(LENGTHS)))
+    first, _, _ = decoding.step(tokens, state)
+    again, _, _ = decoding.step(tokens, state)
+    assert torch.equal(first, again)
+    all_close(state, kept)
+    for name, tensor in vars(decoding.memory).items():
+        assert torch.equal(tensor, getattr(same.memory, name)), name
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("layers", [1, 2])
+@torch.no_grad()
+def test_each_layer_starts_from_a_state_of_its_own(style: Style, layers: int) -> None:
+    model = tiny_model(tiny_config(style=style, decoder_layers=layers))
+    hidden = started(model).start().hidden
+    assert len(hidden) == layers + (style == "pre_attention")
+    assert {tuple(state.shape) for state in hidden} == {(len(LENGTHS), 6)}
+    distinct = {tuple(state[0].tolist()) for state in hidden}
+    assert len(distinct) == len(hidden)
+
+
+@torch.no_grad()
+def test_zeros_and_a_zero_attentional_state_begin_without_a_source() -> None:
+    state = started(tiny_model(tiny_config(style="luong", initial_state="zeros"))).start()
+    assert not state.hidden[0].any()
+    assert state.attentional_RO is not None
+    assert not state.attentional_RO.any()
+
+
+@torch.no_grad()
+def test_the_attentional_state_is_carried_only_where_it_is_fed() -> None:
+    model = tiny_model(tiny_config(style="luong", input_feeding=False))
+    assert started(model).start().attentional_RO is None
+
+
+@pytest.mark.parametrize("feeding", [True, False])
+@pytest.mark.parametrize("style", STYLES)
+@torch.no_grad()
+def test_steps_under_bfloat16_give_what_unrolling_gives(style: Style, feeding: bool) -> None:
+    config = tiny_config(style=style, input_feeding=feeding, decoder_layers=2)
+    model, targets = tiny_model(config, dtype=torch.float32), random_targets(len(LENGTHS))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, _ = by_steps(started(model), targets)
+        expected, _ = unrolled(model, targets)
+    torch.testing.assert_close(logits, expected, rtol=0.05, atol=0.05)

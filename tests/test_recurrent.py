@@ -1,0 +1,186 @@
+"""The GRU against torch.nn.GRU, the NumPy formulas, and its own plain twin.
+
+Legend: T time, B batch, I input size, H hidden size, G = 3H gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from oracle import layers
+from torch import Tensor
+from torch.func import functional_call
+
+from seq2seq.model.recurrent import GRU
+
+INPUT, HIDDEN, TIME = 4, 3, 5
+LENGTHS = (5, 3, 1)
+
+either_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+either_mask = pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+
+
+def random_gru(*, layer_norm: bool = False, dtype: torch.dtype = torch.float64) -> GRU:
+    torch.manual_seed(0)
+    layer = GRU(INPUT, HIDDEN, layer_norm=layer_norm).to(dtype)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.6)
+    return layer
+
+
+def random_inputs(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Return inputs [T, B, I] and first states [B, H]."""
+    torch.manual_seed(1)
+    inputs_TBI = torch.randn(TIME, len(LENGTHS), INPUT, dtype=torch.float64)
+    return inputs_TBI.to(dtype), torch.randn(len(LENGTHS), HIDDEN, dtype=torch.float64).to(dtype)
+
+
+def right_padded(masked: bool) -> Tensor | None:
+    return torch.arange(TIME)[:, None] < torch.tensor(LENGTHS) if masked else None
+
+
+def twin(layer: GRU, gates: Tensor, hidden: Tensor, mask: Tensor | None, reverse: bool) -> Tensor:
+    """Return what the plain, step by step version gives."""
+    mask_TB1 = None if mask is None else mask.unsqueeze(-1).to(hidden.dtype)
+    return layer.unrolled(gates, hidden, mask_TB1, reverse)
+
+
+def states_and_gradients(
+    layer: GRU, run: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype = torch.float64
+) -> list[Tensor]:
+    """Return the states of a run and the gradients of inputs, first states and parameters."""
+    inputs, hidden = (tensor.requires_grad_() for tensor in random_inputs(dtype))
+    states = run(layer.project(inputs), hidden)
+    torch.manual_seed(2)
+    direction = torch.randn(states.shape, dtype=torch.float64).to(states.dtype)
+    wanted = [inputs, hidden, *layer.parameters()]
+    return [states, *torch.autograd.grad((states * direction).sum(), wanted)]
+
+
+@either_direction
+@pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalised"])
+@torch.no_grad()
+def test_states_are_those_of_the_formulas(layer_norm: bool, reverse: bool) -> None:
+    layer, (inputs, hidden) = random_gru(layer_norm=layer_norm), random_inputs()
+    states = layer(layer.project(inputs), hidden, reverse=reverse)
+    weights = {name: p.numpy() for name, p in layer.named_parameters()}
+    order = slice(None, None, -1 if reverse else 1)
+    for row in range(len(LENGTHS)):
+        vectors = list(inputs[:, row].numpy())[order]
+        expected = layers.gru(weights, vectors, hidden[row].numpy(), layer_norm=layer_norm)
+        np.testing.assert_allclose(states[:, row], expected[order], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_states_and_gradients_are_those_of_torch(dtype: torch.dtype) -> None:
+    layer = random_gru(dtype=dtype)
+    theirs = torch.nn.GRU(INPUT, HIDDEN).to(dtype)
+    with torch.no_grad():
+        for mine, other in zip(layer.parameters(), theirs.parameters(), strict=True):
+            other.copy_(mine)
+    found = states_and_gradients(layer, layer, dtype)
+    inputs, hidden = (tensor.requires_grad_() for tensor in random_inputs(dtype))
+    states, _ = theirs(inputs, hidden.unsqueeze(0))
+    torch.manual_seed(2)
+    direction = torch.randn(states.shape, dtype=torch.float64).to(dtype)
+    wanted = [inputs, hidden, *theirs.parameters()]
+    expected = [states, *torch.autograd.grad((states * direction).sum(), wanted)]
+    for mine, other in zip(found, expected, strict=True):
+        tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
+
+
+@either_direction
+@either_mask
+def test_the_written_gradient_is_the_numerical_one(masked: bool, reverse: bool) -> None:
+    layer, (inputs, hidden) = random_gru(), random_inputs()
+    mask = right_padded(masked)
+
+    def sequence(gates: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        weights = {"weight_hidden": weight, "bias_hidden": bias}
+        result: Tensor = functional_call(
+            layer, weights, (gates, hidden, mask), {"reverse": reverse}
+        )
+        return result
+
+    variables = [layer.project(inputs), hidden, layer.weight_hidden, layer.bias_hidden]
+    assert torch.autograd.gradcheck(
+        sequence, tuple(v.detach().clone().requires_grad_() for v in variables)
+    )
+
+
+@either_direction
+@either_mask
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_written_gradient_is_that_of_the_plain_twin(
+    dtype: torch.dtype, masked: bool, reverse: bool
+) -> None:
+    layer, mask = random_gru(dtype=dtype), right_padded(masked)
+    found = states_and_gradients(layer, lambda g, h: layer(g, h, mask, reverse=reverse), dtype)
+    expected = states_and_gradients(layer, lambda g, h: twin(layer, g, h, mask, reverse), dtype)
+    tolerance = 1e-13 if dtype == torch.float64 else 1e-5
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
+
+
+def test_bfloat16_states_and_gradients_are_close_to_full_precision() -> None:
+    layer, mask = random_gru(dtype=torch.float32), right_padded(True)
+    expected = states_and_gradients(layer, lambda g, h: layer(g, h, mask), torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = states_and_gradients(layer, lambda g, h: layer(g, h, mask), torch.float32)
+    assert found[0].dtype == torch.float32
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0.05, atol=0.05)
+
+
+def test_a_step_is_a_sequence_of_one() -> None:
+    layer, (inputs, hidden) = random_gru(), random_inputs()
+    gates = layer.project(inputs[:1])
+    torch.testing.assert_close(layer(gates, hidden)[0], layer.step(gates[0], hidden))
+
+
+@either_direction
+@pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalised"])
+def test_masked_positions_are_zero_and_touch_no_other(layer_norm: bool, reverse: bool) -> None:
+    layer, (inputs, _) = random_gru(layer_norm=layer_norm), random_inputs()
+    mask, zeros = right_padded(True), torch.zeros(len(LENGTHS), HIDDEN).double()
+    inputs.requires_grad_()
+    states = layer(layer.project(inputs), zeros, mask, reverse=reverse)
+    (gradient,) = torch.autograd.grad(states.square().sum(), inputs)
+    for row, length in enumerate(LENGTHS):
+        alone = layer(layer.project(inputs[:length, row : row + 1]), zeros[:1], reverse=reverse)
+        torch.testing.assert_close(states[:length, row], alone[:, 0])
+        assert not states[length:, row].any()
+        assert not gradient[length:, row].any()
+        assert gradient[:length, row].abs().amax(-1).min() > 0
+
+
+def test_running_forwards_and_backwards_leaves_its_arguments_alone() -> None:
+    layer, (inputs, hidden) = random_gru(), random_inputs()
+    gates = layer.project(inputs).detach().requires_grad_()
+    kept = [gates.detach().clone(), hidden.clone()]
+    states = layer(gates, hidden, right_padded(True))
+    first = states.detach().clone()
+    gradient = torch.ones_like(states)
+    one, two = (torch.autograd.grad(states, gates, gradient, retain_graph=True) for _ in range(2))
+    assert torch.equal(one[0], two[0])
+    assert torch.equal(states, first)
+    assert torch.equal(gradient, torch.ones_like(states))
+    assert torch.equal(gates, kept[0])
+    assert torch.equal(hidden, kept[1])
+
+
+def test_huge_inputs_saturate_without_nan() -> None:
+    layer, (inputs, hidden) = random_gru(dtype=torch.float32), random_inputs(torch.float32)
+    inputs = (inputs * 1e4).requires_grad_()
+    states = layer(layer.project(inputs), hidden)
+    states.sum().backward()
+    assert states.isfinite().all()
+    assert states.abs().max() <= max(1.0, float(hidden.abs().max()))
+    for tensor in (inputs, *layer.parameters()):
+        assert tensor.grad is not None
+        assert tensor.grad.isfinite().all()
