@@ -118,42 +118,22 @@ def _energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Score, mask, softmax over the source positions, weighted sum of values, residual."""
 
-    def __init__(
-        self, config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
-    ) -> None:
+    def __init__(self, *, query_size: int, output_size: int, residual: bool) -> None:
         super().__init__()
-        key_size = config.key_size or memory_size
-        value_size = config.value_size or memory_size
-        self.key = _projection(memory_size, config.key_size)
-        self.value = _projection(memory_size, config.value_size)
-        self.score: nn.Module
-        if config.score in ("dot", "scaled_dot"):
-            scaled = config.score == "scaled_dot"
-            self.score = Dot(query_size, key_size, scaled=scaled, project=config.project_query)
-        elif config.score == "general":
-            self.score = General(query_size, key_size)
-        elif config.score == "additive":
-            self.score = Additive(query_size, key_size, config.size)
-        else:
-            self.score = Concat(query_size, key_size, config.size)
-        self.residual = _Residual(query_size, value_size) if residual else None
-        self.output_size = value_size
+        self.output_size = output_size
+        self.residual = Residual(query_size, output_size) if residual else None
 
     def remember(self, encoded: Encoded) -> Memory:
         """Return what every later query of these sentences needs."""
-        states = encoded.states_BSH
-        keys = states if self.key is None else self.key(states)
-        values = states if self.value is None else self.value(states)
-        return encoded.memory(self.score.remember(keys), values)
+        raise NotImplementedError
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
         """Return raw scores [B, K, S], before the mask, scaled where the score says so."""
-        result: Tensor = self.score(query_BKQ, memory.keys)
-        return result
+        raise NotImplementedError
 
-    def weights(self, scores: Tensor, memory: Memory) -> Tensor:
+    def weights(self, scores_BKS: Tensor, memory: Memory) -> Tensor:
         """Return the softmax of the scores over the source positions, exactly zero on padding."""
-        return masked_softmax(scores, memory.mask_BS.unsqueeze(1))
+        return masked_softmax(scores_BKS, memory.mask_BS.unsqueeze(1))
 
     def context(self, weights_BKS: Tensor, memory: Memory) -> Tensor:
         """Return the weighted sum of values [B, K, M]."""
@@ -162,36 +142,53 @@ class Attention(nn.Module):
     def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """Return attention output [B, K, M] and weights [B, K, S] for K queries a sentence."""
         weights_BKS = self.weights(self.scores(query_BKQ, memory), memory)
-        context_BKM = self.context(weights_BKS, memory)
-        if self.residual is not None:
-            context_BKM = self.residual(context_BKM, query_BKQ)
-        return context_BKM, weights_BKS
+        return self.add_query(self.context(weights_BKS, memory), query_BKQ), weights_BKS
+
+    def add_query(self, context: Tensor, query: Tensor) -> Tensor:
+        """Return the attention output: the context, plus the query where there is a residual."""
+        return context if self.residual is None else context + self.residual(query)
 
 
-class MultiHeadAttention(Attention):
-    """Scaled dot products in N subspaces at once (Vaswani et al. 2017, sec. 3.2.2).
-
-    The weights that are returned are the mean of the heads'.
-    """
+class SingleHeadAttention(Attention):
+    """Attention with one score function."""
 
     def __init__(
         self, config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
     ) -> None:
-        nn.Module.__init__(self)
+        value_size = config.value_size or memory_size
+        super().__init__(query_size=query_size, output_size=value_size, residual=residual)
+        self.key = _projection(memory_size, config.key_size)
+        self.value = _projection(memory_size, config.value_size)
+        self.score = _score(config, query_size, config.key_size or memory_size)
+
+    def remember(self, encoded: Encoded) -> Memory:
+        keys = encoded.states_BSH if self.key is None else self.key(encoded.states_BSH)
+        values = encoded.states_BSH if self.value is None else self.value(encoded.states_BSH)
+        return encoded.memory(self.score.remember(keys), values)
+
+    def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
+        result: Tensor = self.score(query_BKQ, memory.keys)
+        return result
+
+
+class MultiHeadAttention(Attention):
+    """Scaled dot products in N subspaces at once (Vaswani et al. 2017, sec. 3.2.2)."""
+
+    def __init__(
+        self, config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
+    ) -> None:
         key_size = config.key_size or memory_size
         value_size = config.value_size or memory_size
+        super().__init__(query_size=query_size, output_size=value_size, residual=residual)
         self.heads = config.heads
         self.scale = 1 / math.sqrt(key_size // config.heads)
         self.query = nn.Linear(query_size, key_size)
         self.key = nn.Linear(memory_size, key_size)
         self.value = nn.Linear(memory_size, value_size)
         self.output = nn.Linear(value_size, value_size)
-        self.residual = _Residual(query_size, value_size) if residual else None
-        self.output_size = value_size
 
     def remember(self, encoded: Encoded) -> Memory:
-        keys_BSD, values_BSM = self.key(encoded.states_BSH), self.value(encoded.states_BSH)
-        return encoded.memory(keys_BSD, values_BSM)
+        return encoded.memory(self.key(encoded.states_BSH), self.value(encoded.states_BSH))
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
         """Return raw scores of each head [B, N, K, S]."""
@@ -199,9 +196,9 @@ class MultiHeadAttention(Attention):
         keys_BNSd = self._split(memory.keys)
         return query_BNKd.to(keys_BNSd.dtype) @ keys_BNSd.transpose(2, 3) * self.scale
 
-    def weights(self, scores: Tensor, memory: Memory) -> Tensor:
+    def weights(self, scores_BNKS: Tensor, memory: Memory) -> Tensor:
         """Return each head's softmax over the source positions [B, N, K, S]."""
-        return masked_softmax(scores, memory.mask_BS[:, None, None])
+        return masked_softmax(scores_BNKS, memory.mask_BS[:, None, None])
 
     def context(self, weights_BNKS: Tensor, memory: Memory) -> Tensor:
         """Return the heads' contexts, side by side and projected [B, K, M]."""
@@ -210,21 +207,19 @@ class MultiHeadAttention(Attention):
         return result
 
     def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        context_BKM, weights_BNKS = super().forward(query_BKQ, memory)
-        assert weights_BNKS is not None
-        return context_BKM, weights_BNKS.mean(1)
+        """Return attention output [B, K, M] and the mean of the heads' weights [B, K, S]."""
+        output_BKM, weights_BNKS = super().forward(query_BKQ, memory)
+        return output_BKM, None if weights_BNKS is None else weights_BNKS.mean(1)
 
     def _split(self, sides_BXD: Tensor) -> Tensor:
-        return sides_BXD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return sides_BXD.reshape(*sides_BXD.shape[:2], self.heads, -1).transpose(1, 2)
 
 
-class FixedContext(nn.Module):
+class FixedContext(Attention):
     """No attention: every step sees the same summary of the source (Cho et al. 2014, fig. 1)."""
 
     def __init__(self, *, query_size: int, memory_size: int, residual: bool) -> None:
-        super().__init__()
-        self.residual = _Residual(query_size, memory_size) if residual else None
-        self.output_size = memory_size
+        super().__init__(query_size=query_size, output_size=memory_size, residual=residual)
 
     def remember(self, encoded: Encoded) -> Memory:
         nothing = encoded.states_BSH[:, :, :0]
@@ -232,10 +227,8 @@ class FixedContext(nn.Module):
 
     def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """Return the summary for each query [B, K, H], and no weights."""
-        context_BKM = memory.summary_BH.unsqueeze(1).expand(-1, query_BKQ.shape[1], -1)
-        if self.residual is not None:
-            context_BKM = self.residual(context_BKM, query_BKQ)
-        return context_BKM, None
+        summary_BKH = memory.summary_BH.unsqueeze(1).expand(-1, query_BKQ.shape[1], -1)
+        return self.add_query(summary_BKH, query_BKQ), None
 
 
 @dataclass(frozen=True)
@@ -253,16 +246,17 @@ class Encoded:
         return Memory(keys, values_BSM, self.mask_BS, self.summary_BH, mean_BH)
 
 
-class _Residual(nn.Module):
-    """Add the query to the attention output, projected where the sizes differ."""
+class Residual(nn.Module):
+    """The query as it is added to the attention output: projected where the sizes differ."""
 
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
         same = query_size == output_size
         self.query = None if same else nn.Linear(query_size, output_size, bias=False)
 
-    def forward(self, context: Tensor, query: Tensor) -> Tensor:
-        return context + (query if self.query is None else self.query(query))
+    def forward(self, query: Tensor) -> Tensor:
+        """Return the query in the size of the output."""
+        return query if self.query is None else self.query(query)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -273,12 +267,25 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 def build_attention(
     config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
-) -> Attention | FixedContext:
+) -> Attention:
     """Return the attention that the config names."""
     if config.score == "none":
         return FixedContext(query_size=query_size, memory_size=memory_size, residual=residual)
-    kind = MultiHeadAttention if config.score == "multi_head" else Attention
+    kind = MultiHeadAttention if config.score == "multi_head" else SingleHeadAttention
     return kind(config, query_size=query_size, memory_size=memory_size, residual=residual)
+
+
+def _score(
+    config: AttentionConfig, query_size: int, key_size: int
+) -> Dot | General | Additive | Concat:
+    if config.score == "general":
+        return General(query_size, key_size)
+    if config.score == "additive":
+        return Additive(query_size, key_size, config.size)
+    if config.score == "concat":
+        return Concat(query_size, key_size, config.size)
+    scaled = config.score == "scaled_dot"
+    return Dot(query_size, key_size, scaled=scaled, project=config.project_query)
 
 
 def _projection(size: int, wanted: int | None) -> nn.Linear | None:

@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
 from seq2seq.model.dropout import Dropout
-from seq2seq.model.recurrent import GRU
+from seq2seq.model.recurrent import Layers
+
+
+Masks = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,7 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig, input_sizes: list[int]) -> None:
         super().__init__()
         memory_size = 2 * config.encoder_size
-        self.layers = nn.ModuleList(
-            GRU(size, config.decoder_size, layer_norm=config.layer_norm) for size in input_sizes
-        )
+        self.layers = Layers(input_sizes, config.decoder_size, layer_norm=config.layer_norm)
         self.attention = build_attention(
             config.attention,
             query_size=config.decoder_size,
@@ -83,17 +84,35 @@ class Decoder(nn.Module):
         The rows of a sentence share its keys and values by view; nothing is copied for a beam.
         """
         batch = len(memory.mask_BS)
-        output_BKM, weights_BKS = self.attention(query_RD.unflatten(0, (batch, -1)), memory)
+        output_BKM, weights_BKS = self.attention(
+            query_RD.view(batch, -1, query_RD.shape[-1]), memory
+        )
         weights_RS = None if weights_BKS is None else weights_BKS.flatten(0, 1)
         return output_BKM.flatten(0, 1), weights_RS
 
-    def upper(self, hidden: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Advance the layers above the first by one step and return their states."""
-        advanced: list[Tensor] = []
-        for layer, state in zip(list(self.layers)[-len(states) :], states, strict=True):
-            hidden = layer.step(layer.project(hidden), state)
-            advanced.append(hidden)
-        return tuple(advanced)
+    def advance(
+        self, inputs_RX: Tensor, hidden: tuple[Tensor, ...], *, first: int, masks: Masks = ()
+    ) -> tuple[Tensor, ...]:
+        """Advance the layers from `first` on by one step; return their states.
+
+        The first of them gets its inputs as they are, each other one the state of the layer below,
+        times its dropout mask where there are masks.
+        """
+        states: list[Tensor] = []
+        for number, state in enumerate(hidden[first:], first):
+            layer = self.layers[number]
+            if states:
+                inputs_RX = states[-1] * masks[number - 1] if masks else states[-1]
+            gates_RG = inputs_RX if number == 0 else layer.project(inputs_RX)
+            states.append(layer.step(gates_RG, state))
+        return tuple(states)
+
+    def masks(self, steps: int, state: DecoderState) -> list[Masks]:
+        """Return for each step the dropout masks between the layers; none outside training."""
+        below = [layer_RD.expand(steps, -1, -1) for layer_RD in state.hidden[:-1]]
+        drawn = [self.dropout.mask(layer_TRD, time_axis=0) for layer_TRD in below]
+        masks = [mask.expand(steps, -1, -1).unbind() for mask in drawn if mask is not None]
+        return list(zip(*masks, strict=True)) or [()] * steps
 
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
@@ -148,8 +167,8 @@ class BahdanauDecoder(Decoder):
         state = self.start(memory)
         gates_TBG = self.layers[0].project(embedded_TBE)
         states, outputs, weights = [], [], []
-        for gates_BG in gates_TBG.unbind():
-            output_BM, weights_BS, state = self._advance(gates_BG, state, memory)
+        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
+            output_BM, weights_BS, state = self._advance(gates_BG, state, memory, masks)
             states.append(state.hidden[-1])
             outputs.append(output_BM)
             weights.append(weights_BS)
@@ -158,20 +177,17 @@ class BahdanauDecoder(Decoder):
         return features_TBO, _stack(weights)
 
     def _advance(
-        self, gates_RG: Tensor, state: DecoderState, memory: Memory
+        self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         output_RM, weights_RS = self.attend(state.hidden[-1], memory)
         gates_RG = gates_RG + self.context(output_RM)
-        first_RD = self.layers[0].step(gates_RG, state.hidden[0])
-        hidden = (
-            (first_RD, *self.upper(first_RD, state.hidden[1:])) if state.hidden[1:] else (first_RD,)
-        )
+        hidden = self.advance(gates_RG, state.hidden, first=0, masks=masks)
         return output_RM, weights_RS, DecoderState(hidden)
 
     def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
-        deep = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
+        deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
         if self.maxout:
-            return deep.unflatten(-1, (-1, 2)).amax(-1)
+            return deep.view(*deep.shape[:-1], -1, 2).amax(-1)
         return torch.tanh(deep)
 
 
@@ -221,24 +237,22 @@ class LuongDecoder(Decoder):
         self, embedded_TBE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, Tensor | None]:
         features, weights = [], []
-        for gates_BG in self.layers[0].project(embedded_TBE).unbind():
-            features_BO, weights_BS, state = self._advance(gates_BG, state, memory)
+        gates_TBG = self.layers[0].project(embedded_TBE)
+        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
+            features_BO, weights_BS, state = self._advance(gates_BG, state, memory, masks)
             features.append(features_BO)
             weights.append(weights_BS)
         return torch.stack(features), _stack(weights)
 
     def _advance(
-        self, gates_RG: Tensor, state: DecoderState, memory: Memory
+        self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         if self.feed is not None:
             gates_RG = gates_RG + self.feed(state.attentional_RO)
-        first_RD = self.layers[0].step(gates_RG, state.hidden[0])
-        hidden = (
-            (first_RD, *self.upper(first_RD, state.hidden[1:])) if state.hidden[1:] else (first_RD,)
-        )
+        hidden = self.advance(gates_RG, state.hidden, first=0, masks=masks)
         output_RM, weights_RS = self.attend(hidden[-1], memory)
         features_RO = self._attentional(output_RM, hidden[-1])
-        fed = None if self.feed is None else features_RO.to(first_RD.dtype)
+        fed = None if self.feed is None else features_RO.to(hidden[-1].dtype)
         return features_RO, weights_RS, DecoderState(hidden, fed)
 
     def _attentional(self, output: Tensor, state: Tensor) -> Tensor:
@@ -254,12 +268,10 @@ class PreAttentionDecoder(Decoder):
 
     def __init__(self, config: ModelConfig) -> None:
         size = config.decoder_size
+        output_size = config.attention_output_size
         super().__init__(
-            config, [config.embedding_size, size] + [size] * (config.decoder_layers - 1)
+            config, [config.embedding_size, output_size] + [size] * (config.decoder_layers - 1)
         )
-        output_size = self.attention.output_size
-        if output_size != size:
-            self.layers[1] = GRU(output_size, size, layer_norm=config.layer_norm)
         same = size == config.features_size
         self.readout = None if same else nn.Linear(size, config.features_size)
 
@@ -268,7 +280,7 @@ class PreAttentionDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         query_RD = self.layers[0].step(self.layers[0].project(embedded_RE), state.hidden[0])
         output_RM, weights_RS = self.attend(query_RD, memory)
-        hidden = (query_RD, *self.upper(output_RM, state.hidden[1:]))
+        hidden = (query_RD, *self.advance(output_RM, state.hidden, first=1))
         return self._features(hidden[-1]), weights_RS, DecoderState(hidden)
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:

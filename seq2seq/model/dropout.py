@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 
@@ -14,13 +13,16 @@ class Dropout(nn.Module):
         self.rate = rate
         self.variational = variational
 
+    def mask(self, inputs: Tensor, *, time_axis: int) -> Tensor | None:
+        """Return what inputs are multiplied with: 0 or 1 / (1 - rate), or None outside training."""
+        if not self.training or self.rate == 0:
+            return None
+        shape = list(inputs.shape)
+        if self.variational:
+            shape[time_axis] = 1
+        return inputs.new_empty(shape).bernoulli_(1 - self.rate).div_(1 - self.rate)
+
     def forward(self, inputs: Tensor, *, time_axis: int) -> Tensor:
         """Return inputs with features dropped in training; time_axis is the axis of positions."""
-        if not self.training or self.rate == 0:
-            return inputs
-        if not self.variational:
-            return nn.functional.dropout(inputs, self.rate)
-        shape = list(inputs.shape)
-        shape[time_axis] = 1
-        kept = torch.empty(shape, dtype=inputs.dtype, device=inputs.device)
-        return inputs * kept.bernoulli_(1 - self.rate).div_(1 - self.rate)
+        mask = self.mask(inputs, time_axis=time_axis)
+        return inputs if mask is None else inputs * mask

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Encoded
 from seq2seq.model.dropout import Dropout
-from seq2seq.model.recurrent import GRU
+from seq2seq.model.recurrent import Layers
 
 
 class Encoder(nn.Module):
@@ -21,8 +21,8 @@ class Encoder(nn.Module):
         super().__init__()
         size = config.encoder_size
         sizes = [config.embedding_size] + [2 * size] * (config.encoder_layers - 1)
-        self.forwards = nn.ModuleList(GRU(i, size, layer_norm=config.layer_norm) for i in sizes)
-        self.backwards = nn.ModuleList(GRU(i, size, layer_norm=config.layer_norm) for i in sizes)
+        self.forwards = Layers(sizes, size, layer_norm=config.layer_norm)
+        self.backwards = Layers(sizes, size, layer_norm=config.layer_norm)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:

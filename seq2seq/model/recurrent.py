@@ -11,7 +11,8 @@ Legend: T time, B batch, I input size, H hidden size, G = 3H gates in the order 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -90,6 +91,19 @@ class GRU(nn.Module):
         return torch.stack(states)
 
 
+class Layers(nn.ModuleList):
+    """GRU layers in a row."""
+
+    def __init__(self, sizes: Sequence[int], hidden_size: int, *, layer_norm: bool) -> None:
+        super().__init__(GRU(size, hidden_size, layer_norm=layer_norm) for size in sizes)
+
+    def __getitem__(self, number: int) -> GRU:  # type: ignore[override]
+        return cast(GRU, super().__getitem__(number))
+
+    def __iter__(self) -> Iterator[GRU]:
+        return cast("Iterator[GRU]", super().__iter__())
+
+
 def gate_step(
     gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor, kept_B4H: Tensor
 ) -> Tensor:
@@ -132,7 +146,7 @@ class _GRUSequence(torch.autograd.Function):
     """The recurrence alone; weight gradients are one product after the loop, not one a step."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         gates_input_TBG: Tensor,
         hidden_BH: Tensor,
