@@ -1,0 +1,36 @@
+"""Attentional sequence-to-sequence translation: train, translate, evaluate.
+
+The names below are imported when they are first used, so that `import seq2seq` takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seq2seq.config import load_config
+    from seq2seq.evaluation.evaluate import evaluate
+    from seq2seq.inference.translator import Translator
+    from seq2seq.pipeline import train
+
+__version__ = "0.1.0"
+__all__ = ["Translator", "__version__", "evaluate", "load_config", "train"]
+
+_HOMES = {
+    "Translator": "seq2seq.inference.translator",
+    "evaluate": "seq2seq.evaluation.evaluate",
+    "load_config": "seq2seq.config",
+    "train": "seq2seq.pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'seq2seq' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

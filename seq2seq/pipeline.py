@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import logging.handlers
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import torch
 from tqdm import tqdm
@@ -17,7 +20,7 @@ from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.translation import TranslationModel
-from seq2seq.runs.checkpoint import whole_checkpoints
+from seq2seq.runs.changes import check_changes
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.device import choose_device, choose_dtype
 from seq2seq.training.trainer import Trainer
@@ -28,63 +31,96 @@ log = logging.getLogger(__name__)
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
     """Train a recipe into its run directory; return why training ended (see Trainer.train).
 
-    Raises UserError for what the user can mend; the run directory is then as it was.
+    With `resume` it goes on from the newest checkpoint with the tokenizers of the run; a recipe
+    that would make another run is refused (seq2seq.runs.changes). With `overwrite` a run that is
+    there is deleted, once the new one is ready to be trained.
+
+    Raises UserError for what the user can mend; a run that was there is then as it was.
     """
-    run = _prepare_directory(config, resume=resume, overwrite=overwrite)
+    run = RunDirectory(Path(config.run_dir))
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
-    store, valid = load_pairs(config)
-    with run.lock():
-        if resume:
-            source, target = run.tokenizers()
-        else:
-            if overwrite:
-                run.clear()
-            source, target = train_tokenizers(store, config)
-            run.create(config, source, target)
-        trainer = _build_trainer(config, run, store, valid, (source, target))
-        if resume:
-            checkpoint = whole_checkpoints(run.checkpoints)[-1]
-            log.info("going on from %s", checkpoint.path)
-            trainer.restore(checkpoint)
-        return trainer.train()
+    _check_directory(run, config, resume=resume, overwrite=overwrite)
+    with _log_file(run) as start_log_file:
+        store, valid = load_pairs(config)
+        with run.lock():
+            if not resume:  # again, for another training may have come and gone
+                _check_directory(run, config, resume=False, overwrite=overwrite)
+            tokenizers = run.tokenizers() if resume else train_tokenizers(store, config)
+            trainer = _build_trainer(config, run, store, valid, tokenizers)
+            if resume:
+                checkpoint = run.newest()
+                log.info("going on from %s", checkpoint.path)
+                trainer.restore(checkpoint)
+                run.update(config)
+            else:
+                run.create(config, *tokenizers)
+            start_log_file()
+            return trainer.train()
 
 
-def _prepare_directory(config: Config, *, resume: bool, overwrite: bool) -> RunDirectory:
-    run = RunDirectory.at(config.run_dir)
+def _check_directory(run: RunDirectory, config: Config, *, resume: bool, overwrite: bool) -> None:
     if resume:
-        run.config()
-        if not whole_checkpoints(run.checkpoints):
-            raise CheckpointError(
-                f"{run.checkpoints}: no checkpoint to resume from; use --overwrite"
-            )
-    elif run.config_path.exists() and not overwrite:
+        check_changes(run.config(), config)
+        run.newest()
+    elif run.exists() and not overwrite:
         raise CheckpointError(
             f"{run.path}: there is a run already; go on with --resume, replace it with "
             "--overwrite, or choose another run_dir"
         )
-    return run
+
+
+@contextlib.contextmanager
+def _log_file(run: RunDirectory) -> Iterator[Callable[[], None]]:
+    """Collect what is logged until the returned function is called, then write it to log.txt."""
+    handler = logging.handlers.MemoryHandler(10_000, logging.CRITICAL + 1, flushOnClose=False)
+    package = logging.getLogger("seq2seq")
+    package.addHandler(handler)
+    files = []
+
+    def start() -> None:
+        file = logging.FileHandler(run.log_path, encoding="utf-8")
+        file.setFormatter(logging.Formatter("%(asctime)s  %(message)s"))
+        files.append(file)
+        package.addHandler(file)
+        package.removeHandler(handler)
+        handler.setTarget(file)
+        handler.flush()
+
+    try:
+        yield start
+    finally:
+        for each in (handler, *files):
+            package.removeHandler(each)
+            each.close()
 
 
 def load_pairs(config: Config) -> tuple[PairStore, list[Pair]]:
-    """Read and clean the corpora of a recipe; log what was dropped and why."""
+    """Read and clean the corpora of a recipe; log what was dropped and why.
+
+    Raises DataError for a corpus that cannot be read and for one that has no pairs.
+    """
     data = config.data
-    valid = [pair for pair in map(normalize_pair, read_corpus(data.valid)) if pair.source]
+    pairs = map(normalize_pair, read_corpus(data.valid))
+    valid = [pair for pair in pairs if pair.source and pair.target]
     if not valid:
-        raise DataError("data.valid: no pairs; validation needs some")
+        raise DataError("data.valid: no pairs with text on both sides; validation needs some")
     held_out = HeldOut()
     held_out.add("valid", valid)
     if data.test is not None:
         held_out.add("test", read_corpus(data.test))
     report = CleaningReport()
-    pairs = (pair for corpus in data.train for pair in read_corpus(corpus))
+    raw = (pair for corpus in data.train for pair in read_corpus(corpus))
     began = time.monotonic()
-    store = PairStore(clean(_shown(pairs), data.cleaning, held_out, report=report))
+    store = PairStore(clean(_shown(raw), data.cleaning, held_out, report=report))
     log.info("training data, %.1f s:", time.monotonic() - began)
     for line in report.lines():
         log.info("    %s", line)
     if not len(store):
-        raise DataError(f"data.train: none of {report.read} pairs is left after cleaning")
+        raise DataError(
+            f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or look at "
+            "the data"
+        )
     return store, valid
 
 
@@ -102,7 +138,7 @@ def train_tokenizers(store: PairStore, config: Config) -> tuple[Tokenizer, Token
 
     if settings.joint:
         both = (text for side in (0, 1) for text in texts(side))
-        source = target = trained(both, settings.source_vocab_size, "source")
+        source = target = trained(both, settings.source_vocab_size, "joint")
     else:
         source = trained(texts(0), settings.source_vocab_size, "source")
         target = trained(texts(1), settings.target_vocab_size, "target")
@@ -126,11 +162,6 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(store, *tokenizers, config.data, seed=training.seed)
-    if stream.num_skipped:
-        log.info(
-            "%d of %d pairs are longer than data.batching.max_length (%d pieces): not used",
-            stream.num_skipped, len(store), config.data.batching.max_length,
-        )  # fmt: skip
     log.info(
         "model: %.1f million weights, %s, %s, %d threads",
         sum(p.numel() for p in model.parameters()) / 1e6, device, dtype, torch.get_num_threads(),

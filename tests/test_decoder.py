@@ -37,10 +37,9 @@ def by_steps(decoding: TranslationDecoding, targets_RT: Tensor) -> tuple[Tensor,
     for tokens_R in targets_RT.unbind(1):
         logits_RV, weights_RS, state = decoding.step(tokens_R, state)
         steps.append((logits_RV, weights_RS))
+    logits_RTV = torch.stack([logits for logits, _ in steps], 1)
     weights = [w for _, w in steps if w is not None]
-    return torch.stack([logits for logits, _ in steps], 1), torch.stack(
-        weights, 1
-    ) if weights else None
+    return logits_RTV, torch.stack(weights, 1) if weights else None
 
 
 def unrolled(model: TranslationModel, targets_BT: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -116,7 +115,7 @@ def test_selected_sentences_go_on_as_in_the_whole_batch(config: ModelConfig) -> 
     model, chosen = tiny_model(config), torch.tensor([2, 0])
     decoding = started(model)
     targets = random_targets(len(LENGTHS))
-    logits, weights, state = decoding.step(targets[:, 0], decoding.start())
+    _, _, state = decoding.step(targets[:, 0], decoding.start())
     fewer = decoding.select(chosen)
     assert fewer.num_sentences == 2
     assert fewer.source_lengths_B.tolist() == [5, 4]

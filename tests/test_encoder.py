@@ -57,9 +57,7 @@ def test_states_are_those_of_the_formulas(encoder_layers: int, layer_norm: bool)
     encoded = encode(model, batch.source_BS, batch.mask_BS)
     for row, source in enumerate(batch.sources):
         expected = OracleModel.of(model).encode(source)
-        states, padding = encoded.states_BSH[row].split(
-            [len(source), len(batch.mask_BS[row]) - len(source)]
-        )
+        states, padding = encoded.states_BSH[row].tensor_split([len(source)])
         np.testing.assert_allclose(states, expected.states, rtol=0, atol=1e-12)
         np.testing.assert_allclose(encoded.summary_BH[row], expected.summary, rtol=0, atol=1e-12)
         assert not padding.any()

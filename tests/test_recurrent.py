@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from oracle import layers
+from oracle.cases import tiny_config
 from torch import Tensor
 from torch.func import functional_call
 
 from seq2seq.model.recurrent import GRU
+from seq2seq.model.translation import TranslationModel
 
 INPUT, HIDDEN, TIME = 4, 3, 5
 LENGTHS = (5, 3, 1)
@@ -80,8 +82,8 @@ def test_states_and_gradients_are_those_of_torch(dtype: torch.dtype) -> None:
     layer = random_gru(dtype=dtype)
     theirs = torch.nn.GRU(INPUT, HIDDEN).to(dtype)
     with torch.no_grad():
-        for mine, other in zip(layer.parameters(), theirs.parameters(), strict=True):
-            other.copy_(mine)
+        for parameter, other in zip(layer.parameters(), theirs.parameters(), strict=True):
+            other.copy_(parameter)
     found = states_and_gradients(layer, layer, dtype)
     inputs, hidden = (tensor.requires_grad_() for tensor in random_inputs(dtype))
     states, _ = theirs(inputs, hidden.unsqueeze(0))
@@ -89,9 +91,9 @@ def test_states_and_gradients_are_those_of_torch(dtype: torch.dtype) -> None:
     direction = torch.randn(states.shape, dtype=torch.float64).to(dtype)
     wanted = [inputs, hidden, *theirs.parameters()]
     expected = [states, *torch.autograd.grad((states * direction).sum(), wanted)]
-    for mine, other in zip(found, expected, strict=True):
-        tolerance = 1e-12 if dtype == torch.float64 else 1e-5
-        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    for mine, theirs_too in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs_too, rtol=tolerance, atol=tolerance)
 
 
 @either_direction
@@ -178,9 +180,20 @@ def test_huge_inputs_saturate_without_nan() -> None:
     layer, (inputs, hidden) = random_gru(dtype=torch.float32), random_inputs(torch.float32)
     inputs = (inputs * 1e4).requires_grad_()
     states = layer(layer.project(inputs), hidden)
-    states.sum().backward()
     assert states.isfinite().all()
     assert states.abs().max() <= max(1.0, float(hidden.abs().max()))
-    for tensor in (inputs, *layer.parameters()):
-        assert tensor.grad is not None
-        assert tensor.grad.isfinite().all()
+    for gradient in torch.autograd.grad(states.sum(), [inputs, *layer.parameters()]):
+        assert gradient.isfinite().all()
+
+
+def test_normalising_the_gates_of_a_zero_state_does_not_magnify_the_gradient() -> None:
+    """Fresh biases are zero: were they below the norm, it would divide by the root of its eps."""
+    torch.manual_seed(0)
+    model = TranslationModel(tiny_config(layer_norm=True, init="scaled"), 11, 9)
+    layer, inputs = model.encoder.forwards[0], torch.randn(TIME, len(LENGTHS), INPUT)
+    states = layer(layer.project(inputs), torch.zeros(len(LENGTHS), HIDDEN))
+    gradients = torch.autograd.grad(states.sum(), list(layer.parameters()))
+    names = [name for name, _ in layer.named_parameters()]
+    norms = {name: float(g.norm()) for name, g in zip(names, gradients, strict=True)}
+    for name, norm in norms.items():
+        assert norm < 10 * norms["norm_hidden.bias"], name

@@ -23,6 +23,7 @@ from oracle.cases import (
     tiny_config,
     tiny_model,
 )
+from oracle.learning import exact_match, small_config, train
 from oracle.model import OracleModel
 from torch import Tensor
 
@@ -72,9 +73,7 @@ def test_logits_and_weights_are_those_of_the_formulas(config: ModelConfig) -> No
         np.testing.assert_allclose(logits[row], expected, rtol=0, atol=1e-10)
         assert (weights is None) == (shares is None) == (config.attention.score == "none")
         if weights is not None and shares is not None:
-            np.testing.assert_allclose(
-                weights[row, :, : len(source)], shares, rtol=0, atol=1e-10
-            )
+            np.testing.assert_allclose(weights[row, :, : len(source)], shares, rtol=0, atol=1e-10)
 
 
 def test_the_cases_hold_each_legal_pair_of_switches() -> None:
@@ -270,3 +269,21 @@ def test_an_illegal_combination_is_refused_by_the_names_of_its_keys(
 def test_the_ways_out_that_a_refusal_names_are_legal(overrides: str) -> None:
     joint = "data.tokenizer.joint=true"
     parse_config(RECIPE, [joint, *(f"model.{override}" for override in overrides.split())])
+
+
+@pytest.mark.parametrize(
+    ("score", "style", "input_feeding", "reverse"),
+    [
+        ("additive", "bahdanau", True, True),
+        ("general", "luong", True, True),
+        ("multi_head", "pre_attention", True, True),
+        ("concat", "luong", False, False),
+        ("general", "pre_attention", True, False),
+    ],
+)
+def test_a_tiny_model_learns_to_copy_and_to_reverse(
+    score: Score, style: Style, input_feeding: bool, reverse: bool
+) -> None:
+    config = small_config(score, style, input_feeding=input_feeding)
+    model, seen = train(config, reverse=reverse, steps=200)
+    assert exact_match(model, seen, reverse=reverse) >= 0.95

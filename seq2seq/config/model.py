@@ -64,8 +64,9 @@ class ModelConfig(Section):
     joint_embeddings: bool = Field(
         False, description="share source and target embeddings (joint vocabulary only)"
     )
-    init: Literal["default", "uniform"] = Field(
-        "default", description="default: scaled to each matrix; uniform: all within +-0.1"
+    init: Literal["uniform", "scaled"] = Field(
+        "uniform",
+        description="uniform: all weights within 0.1 of zero; scaled: to the size of each matrix",
     )
 
     @model_validator(mode="after")
@@ -80,6 +81,12 @@ class ModelConfig(Section):
                 f"{self.decoder_size} with keys of size {key_size}: make them equal, set "
                 f"attention.key_size={self.decoder_size}, or attention.project_query=true"
             )
+        if attention.project_query and not is_dot:
+            raise ValueError(
+                "attention.project_query is for attention.score dot and scaled_dot only"
+            )
+        if attention.score == "none" and (attention.key_size or attention.value_size):
+            raise ValueError("attention.key_size and value_size need an attention.score, not none")
         if self.style == "pre_attention" and attention.score == "none" and not self.residual:
             raise ValueError(
                 "style pre_attention with attention.score none and attention.residual false would "
@@ -107,6 +114,14 @@ class ModelConfig(Section):
     def features_size(self) -> int:
         """Size of what the vocabulary projection sees."""
         return self.readout_size or (self.embedding_size if self.tie_target else self.decoder_size)
+
+    @property
+    def attention_output_size(self) -> int:
+        """Size of what the attention gives to the decoder."""
+        memory_size = 2 * self.encoder_size
+        if self.attention.score == "none":
+            return memory_size
+        return self.attention.value_size or memory_size
 
     @property
     def residual(self) -> bool:

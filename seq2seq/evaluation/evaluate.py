@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
 from seq2seq.config import CorpusConfig, DataConfig
@@ -19,6 +17,8 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.files import write_atomic
 
+_LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -26,17 +26,35 @@ class Evaluation:
 
     hypotheses: list[str]
     metrics: dict[str, Metric]
+    beam: int
+
+    def as_text(self, path: Path) -> str:
+        """Return a line a metric, with its signature, and one that says of what."""
+        lines = [f"{_LABELS[n]} = {m.score:.1f}   {m.signature}" for n, m in self.metrics.items()]
+        of = f"{len(self.hypotheses)} sentences, beam {self.beam}; hypotheses: {path}"
+        return "\n".join([*lines, of])
+
+    def as_json(self, path: Path) -> str:
+        """Return the same as one JSON object."""
+        metrics = {n: {"score": m.score, "signature": m.signature} for n, m in self.metrics.items()}
+        counts = {"sentences": len(self.hypotheses), "beam": self.beam}
+        return json.dumps({**counts, **metrics, "hypotheses": str(path)}, indent=1)
 
 
 def evaluate(
-    translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, window: int = 500
+    translator: Translator,
+    pairs: Sequence[Pair],
+    options: SearchOptions | None = None,
+    *,
+    window: int = 500,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
 
     Raises DataError for an empty test set.
     """
     if not pairs:
-        raise DataError("the test set is empty")
+        raise DataError("the test set is empty: no pairs to score")
+    options = options or translator.options()
     hypotheses: list[str] = []
     with tqdm(total=len(pairs), unit=" sentences", disable=None, leave=False) as bar:
         for start in range(0, len(pairs), window):
@@ -44,63 +62,35 @@ def evaluate(
             hypotheses += [best[0].text for best in translator.translate(lines, options)]
             bar.update(len(lines))
     references = [(pair.target, *pair.references) for pair in pairs]
-    return Evaluation(hypotheses, score(hypotheses, references))
+    return Evaluation(hypotheses, score(hypotheses, references), options.beam_size)
 
 
-def evaluate_run(arguments: argparse.Namespace) -> str:
-    """Do what `seq2seq evaluate` says; return what it prints."""
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    translator = Translator.load(
-        arguments.run, device=arguments.device, precision=arguments.precision
-    )
-    pairs = _read_test(arguments, translator.config.data)
-    options = translator.options(
-        beam_size=arguments.beam,
-        length_penalty=arguments.length_penalty,
-        coverage_penalty=arguments.coverage_penalty,
-        no_repeat_ngram=arguments.no_repeat_ngram,
-    )
-    result = evaluate(translator, pairs, options)
-    output = Path(
-        arguments.output or Path(arguments.run) / f"{Path(arguments.test).stem}.hypotheses.txt"
-    )
-    try:
-        write_atomic(output, "".join(f"{line}\n" for line in result.hypotheses))
-    except OSError as error:
-        raise DataError(f"{output}: cannot be written ({error.strerror})") from None
-    scores = {
-        name: {"score": m.score, "signature": m.signature} for name, m in result.metrics.items()
-    }
-    if arguments.json:
-        found = {
-            "sentences": len(pairs),
-            "beam": options.beam_size,
-            **scores,
-            "hypotheses": str(output),
-        }
-        return json.dumps(found, indent=1)
-    labels = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
-    lines = [
-        f"{labels[name]} = {m.score:.1f}   {m.signature}" for name, m in result.metrics.items()
-    ]
-    return "\n".join(
-        [*lines, f"{len(pairs)} sentences, beam {options.beam_size}; hypotheses: {output}"]
-    )
+def read_test(
+    path: str, data: DataConfig, *, target: str | None = None, single_reference: bool = False
+) -> list[Pair]:
+    """Read a test set in the layout of a run's data.test, or data.valid where it has none.
 
-
-def _read_test(arguments: argparse.Namespace, data: DataConfig) -> list[Pair]:
-    """Read the test set in the layout of the run's own, or as two aligned files."""
-    if arguments.target:
-        config = CorpusConfig(
-            format="aligned", source_path=arguments.test, target_path=arguments.target
+    With `target`, or where that layout is two files, the sides are read line by line from two
+    files. Raises DataError for what cannot be read so.
+    """
+    layout = data.test or data.valid
+    if target is not None:
+        layout = CorpusConfig(format="aligned", source_path=path, target_path=target)
+    elif layout.format == "aligned":
+        raise DataError(
+            f"{path}: the run's own test set is two files; name the other side with --target"
         )
+    elif layout.format == "huggingface":
+        layout = CorpusConfig(format="tsv", path=path, references=True)
     else:
-        layout = data.test or data.valid
-        if layout.format in ("aligned", "huggingface"):
-            layout = CorpusConfig(format="tsv", path=arguments.test, references=True)
-        config = layout.model_copy(update={"path": arguments.test})
-    pairs = list(read_corpus(config))
-    if arguments.single_reference:
-        return [Pair(pair.source, pair.target) for pair in pairs]
-    return pairs
+        layout = layout.model_copy(update={"path": path})
+    pairs = list(read_corpus(layout))
+    return [Pair(pair.source, pair.target) for pair in pairs] if single_reference else pairs
+
+
+def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
+    """Write a line a sentence. Raises DataError where that cannot be."""
+    try:
+        write_atomic(path, "".join(f"{line}\n" for line in hypotheses))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None

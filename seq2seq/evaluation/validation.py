@@ -8,9 +8,10 @@ from seq2seq.config import Config
 from seq2seq.data.batching import Batch, evaluation_batches
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
+from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.search import beam_search
+from seq2seq.inference.search import beam_search, greedy
 from seq2seq.model.translation import TranslationModel
 from seq2seq.training.loss import projection_loss
 from seq2seq.training.trainer import Validation
@@ -42,15 +43,20 @@ class Validator:
         """Return metrics, and the first few translations as samples."""
         model.eval()
         loss, tokens = 0.0, 0
+        search = greedy if self.options.beam_size == 1 else beam_search
         translations = [""] * len(self.pairs)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             for batch in (batch.to(self.device) for batch in self.batches):
                 loss += self._loss(model, batch)
                 tokens += batch.num_target_tokens
                 decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-                for index, found in zip(
-                    batch.indices, beam_search(decoding, self.options), strict=True
-                ):
+                try:
+                    results = search(decoding, self.options)
+                except FloatingPointError as error:
+                    raise ConfigError(
+                        f"validation: {error}; lower training.learning_rate, and start again"
+                    ) from None
+                for index, found in zip(batch.indices, results, strict=True):
                     translations[index] = self.tokenizer.decode(found[0].tokens)
         references = [(pair.target, *pair.references) for pair in self.pairs]
         scores = score(translations, references, metrics=("bleu", "chrf"))

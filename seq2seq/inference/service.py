@@ -2,122 +2,132 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, Literal, TextIO
 
-import torch
 from tqdm import tqdm
 
 from seq2seq.errors import DataError
-from seq2seq.inference.translator import Part, Sampling, Translation, Translator
+from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.translation import Sampling, Translation
+from seq2seq.inference.translator import Translator, Utility
 
 WINDOW = 1000  # lines that are sorted by length and translated together
 
 
-def translate_files(arguments: argparse.Namespace) -> None:
-    """Translate as the command line says; see `seq2seq translate --help`."""
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    translator = Translator.load(
-        *arguments.runs, device=arguments.device, precision=arguments.precision
-    )
+@dataclass(frozen=True)
+class Request:
+    """How lines are translated and what is written of them."""
+
+    options: SearchOptions
+    sampling: Sampling | None = None
+    mbr: Utility | None = None
+    refuse_long: bool = False
+    format: Literal["text", "jsonl"] = "text"
+    attention: bool = False  # in JSON
+
+    @property
+    def shown(self) -> int:
+        """Translations of a line that are written."""
+        if self.mbr:
+            return 1
+        return self.sampling.num_samples if self.sampling else self.options.nbest
+
+
+Links = Callable[[Translation], str]
+
+
+def translate_files(
+    translator: Translator,
+    request: Request,
+    *,
+    source: str | None = None,
+    output: str | None = None,
+    alignments: str | None = None,
+    links: Links | None = None,
+) -> None:
+    """Translate a file, or standard input, line by line into a file or standard output.
+
+    `links` makes the lines of the file `alignments`. On terminals it prompts for sentences. Raises
+    DataError for a file that cannot be read or written, for a line that is not UTF-8, and where
+    an output would overwrite the input or the other output.
+    """
+    _refuse_same(source, output, alignments)
     with contextlib.ExitStack() as stack:
-        source = _open_input(arguments.input, stack)
-        target = _open_output(arguments.output, stack) if arguments.output else sys.stdout
-        links = _open_output(arguments.alignments, stack) if arguments.alignments else None
-        talking = arguments.input is None and sys.stdin.isatty() and sys.stdout.isatty()
+        reading = _open_input(source, stack)
+        target = _open_output(output, stack) if output else sys.stdout
+        linked = _open_output(alignments, stack) if alignments else None
+        talking = source is None and sys.stdin.isatty() and target.isatty()
         # A person waits for each line; a file is sorted by length in windows.
         window = 1 if talking else WINDOW
-        lines = _prompted(source) if talking else _lines(source)
-        bar = tqdm(lines, unit=" lines", disable=True if talking or target is sys.stdout else None)
+        lines = _prompted(reading) if talking else _lines(reading)
+        quiet = True if talking or target is sys.stdout else None
+        waiting = iter(tqdm(lines, unit=" lines", disable=quiet))
         number = 1
-        waiting = iter(bar)
         while chunk := list(islice(waiting, window)):
-            for found in _translate(translator, chunk, arguments, number):
-                _write(found, arguments, target)
-                if links is not None:
-                    print(_links(found[0]), file=links)
+            for found in _translate(translator, chunk, request, number):
+                target.writelines(f"{line}\n" for line in _written(found, request))
+                if linked is not None and links is not None:
+                    print(links(found[0]), file=linked)
             target.flush()
             number += len(chunk)
 
 
 def _translate(
-    translator: Translator, lines: list[str], arguments: argparse.Namespace, number: int
+    translator: Translator, lines: list[str], request: Request, number: int
 ) -> list[list[Translation]]:
-    options = translator.options(
-        beam_size=max(arguments.beam, arguments.nbest) if arguments.beam else None,
-        nbest=arguments.nbest,
-        length_penalty=arguments.length_penalty,
-        coverage_penalty=arguments.coverage_penalty,
-        no_repeat_ngram=arguments.no_repeat_ngram,
-        keep_weights=bool(arguments.alignments or arguments.attention),
-    )
-    sampling = None
-    if arguments.samples:
-        sampling = Sampling(
-            arguments.samples,
-            arguments.temperature,
-            arguments.top_k,
-            arguments.top_p,
-            arguments.seed,
-        )
-    elif arguments.mbr:
-        options = translator.options(**(vars(options) | {"nbest": options.beam_size}))
+    options = request.options
+    if request.mbr and not request.sampling:
+        options = translator.options(**{**vars(options), "nbest": options.beam_size})
     return translator.translate(
         lines,
         options,
-        sampling=sampling,
-        mbr=arguments.mbr,
-        refuse_long=arguments.long == "refuse",
+        sampling=request.sampling,
+        mbr=request.mbr,
+        refuse_long=request.refuse_long,
         first_number=number,
     )
 
 
-def _write(found: list[Translation], arguments: argparse.Namespace, file: TextIO) -> None:
-    shown = found[: 1 if arguments.mbr else max(arguments.nbest, arguments.samples or 1)]
-    if arguments.format == "jsonl":
-        alternatives = [_as_json(t, attention=arguments.attention) for t in shown]
-        rest = {"nbest": alternatives} if len(shown) > 1 else {}
-        print(json.dumps(alternatives[0] | rest, ensure_ascii=False), file=file)
-        return
-    # Of several translations a line each; an empty line gives as many empty ones.
-    for translation in shown:
-        print(translation.text, file=file)
+def _written(found: Sequence[Translation], request: Request) -> list[str]:
+    """Return what is written for a line: `shown` lines of text, or one of JSON."""
+    shown = found[: request.shown]
+    if request.format == "text":
+        # Always the same number of lines, so that line n of the input can be found.
+        return [translation.text for translation in shown] + [""] * (request.shown - len(shown))
+    alternatives = [translation.as_json(attention=request.attention) for translation in shown]
+    rest = {"nbest": alternatives} if request.shown > 1 else {}
+    return [json.dumps(alternatives[0] | rest, ensure_ascii=False)]
 
 
-def _as_json(translation: Translation, *, attention: bool) -> dict[str, Any]:
-    return {
-        "text": translation.text,
-        "score": translation.score,
-        "parts": [_part_as_json(part, attention=attention) for part in translation.parts],
-    }
+def _refuse_same(source: str | None, *outputs: str | None) -> None:
+    """Raise DataError where two of the files are one: opening it to write would empty it."""
+    seen: dict[tuple[int, int] | str, str] = {}
+    for path, name in [(source, source or "standard input"), *((o, o) for o in outputs)]:
+        if name is None:
+            continue
+        if path is None and sys.stdin.isatty():
+            continue
+        key: tuple[int, int] | str
+        try:
+            found = os.stat(path) if path is not None else os.fstat(sys.stdin.fileno())
+            key = (found.st_dev, found.st_ino)
+        except (OSError, ValueError):
+            key = os.path.realpath(path or "")
+        if key in seen and not _is_device(path):
+            raise DataError(f"{name}: it is {seen[key]} as well; choose another file to write to")
+        seen[key] = name
 
 
-def _part_as_json(part: Part, *, attention: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "source": part.source,
-        "source_tokens": part.source_pieces,
-        "tokens": part.target_pieces,
-        "score": part.score,
-        "log_prob": part.log_prob,
-        "finished": part.finished,
-    }
-    if attention:
-        found["attention"] = None if part.weights is None else part.weights.tolist()
-    return found
-
-
-def _links(translation: Translation) -> str:
-    from seq2seq.evaluation.alignment import pharaoh
-
-    if any(part.weights is None for part in translation.parts):
-        raise DataError("--alignments: the model has no attention (attention.score none)")
-    return pharaoh(translation.parts)
+def _is_device(path: str | None) -> bool:
+    """Return whether a path is something like /dev/null, which can be written to twice."""
+    return path is not None and os.path.exists(path) and not os.path.isfile(path)
 
 
 def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:
@@ -140,7 +150,7 @@ def _lines(file: BinaryIO) -> Iterator[str]:
     """Yield lines without their ends; a line ends at LF only, so that none is ever added."""
     for number, raw in enumerate(file, start=1):
         try:
-            yield raw.rstrip(b"\n").rstrip(b"\r").decode("utf-8")
+            yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
                 f"line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start}); "

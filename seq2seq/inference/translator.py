@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,59 +13,24 @@ from torch import Tensor
 from seq2seq.config import Config
 from seq2seq.data.batching import evaluation_batches
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.lines import split_line
+from seq2seq.inference.lines import first_words, normalize_line, split_line
 from seq2seq.inference.mbr import minimum_bayes_risk
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 from seq2seq.inference.sampling import sample
 from seq2seq.inference.search import beam_search, greedy
+from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
 from seq2seq.model.translation import TranslationModel
-from seq2seq.runs.checkpoint import Checkpoint, load_checkpoint, load_weights
+from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.device import choose_device, choose_dtype
 
+__all__ = ["Part", "Sampling", "Translation", "Translator"]
 
-@dataclass(frozen=True)
-class Part:
-    """A sentence that was translated at once, with one of its hypotheses."""
+log = logging.getLogger(__name__)
 
-    source: str
-    source_pieces: list[str]  # with the end of sentence
-    target_pieces: list[str]  # with the end of sentence
-    text: str
-    score: float
-    log_prob: float
-    finished: bool  # false: closed at the length limit
-    weights: Tensor | None = None  # [target pieces, source pieces]
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One of the translations of a line; an empty line has no parts."""
-
-    parts: list[Part] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The whole line; a line break that a model makes up becomes a space."""
-        return " ".join(" ".join(part.text for part in self.parts).split())
-
-    @property
-    def score(self) -> float:
-        """The mean score of the parts."""
-        return sum(part.score for part in self.parts) / max(1, len(self.parts))
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Draw translations instead of searching for the best; see seq2seq.inference.sampling."""
-
-    num_samples: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
+Utility = Literal["chrf", "bleu"]
 
 
 class Translator:
@@ -92,38 +57,43 @@ class Translator:
     def load(cls, *runs: str | Path, device: str = "auto", precision: str = "fp32") -> Translator:
         """Load the best checkpoint of each run, or the very checkpoint that a path names.
 
-        Raises CheckpointError when one is missing, damaged, or of other tokenizers than the first.
+        Raises CheckpointError when one is missing, damaged, or of other tokenizers than the first,
+        and ConfigError for a device that is not there.
         """
+        if not runs:
+            raise ConfigError("a translator needs a run directory or a checkpoint")
+        where = choose_device(device)
         chosen = [_find(Path(run)) for run in runs]
         first = chosen[0][0]
         source, target = first.tokenizers()
-        where = choose_device(device)
         models = []
         for run, checkpoint in chosen:
-            pair = run.tokenizers()
-            if (
-                pair[0].model_proto != source.model_proto
-                or pair[1].model_proto != target.model_proto
-            ):
+            if not run.shares_tokenizers(first):
                 raise CheckpointError(
                     f"{run.path}: its tokenizers are not those of {first.path}; an ensemble needs "
                     "runs that share them"
                 )
             model = TranslationModel(run.config().model, source.vocab_size, target.vocab_size)
             load_weights(model, checkpoint.weights(), origin=checkpoint.path)
+            log.debug("translating with %s", checkpoint.path)
             models.append(model)
         dtype = choose_dtype(precision, where)
         return cls(models, source, target, first.config(), device=where, dtype=dtype)
 
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
-        """Return the run's search options with some of them changed; None changes nothing."""
+        """Return the run's search options with some of them changed; None changes nothing.
+
+        The beam is as wide as `nbest` at least. Raises ConfigError for values out of range.
+        """
         defaults = self.config.inference
         names = (
             "beam_size", "length_penalty", "coverage_penalty", "max_length_factor",
             "max_length_offset", "no_repeat_ngram",
         )  # fmt: skip
-        values = {name: getattr(defaults, name) for name in names}
+        values: dict[str, Any] = {name: getattr(defaults, name) for name in names}
         values |= {name: value for name, value in changes.items() if value is not None}
+        if values["beam_size"] >= 1:
+            values["beam_size"] = max(values["beam_size"], values.get("nbest", 1))
         return SearchOptions(**values)
 
     def translate(
@@ -132,7 +102,7 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         sampling: Sampling | None = None,
-        mbr: Literal["chrf", "bleu"] | None = None,
+        mbr: Utility | None = None,
         refuse_long: bool = False,
         first_number: int = 1,
     ) -> list[list[Translation]]:
@@ -144,23 +114,35 @@ class Translator:
         DataError with `refuse_long`; `first_number` is the number of the first line, for that
         error and for what is drawn.
         """
-        options = options or self.options()
         limit = self.config.inference.max_source_length
-        parts = [
-            split_line(line, self.source, limit, number=number, refuse=refuse_long)
-            for number, line in enumerate(lines, first_number)
+        texts = [normalize_line(line) for line in lines]
+        split = [
+            split_line(text, self.source, limit, number=number, refuse=refuse_long)
+            for number, text in enumerate(texts, first_number)
         ]
+        sentences = [part for parts in split for part in parts]
+        # What is drawn for a part depends on its place in the input only.
         keys = [
-            number * 1000 + place
-            for number, line in enumerate(parts, first_number)
-            for place in range(len(line))
+            (number << 32) + place
+            for number, parts in enumerate(split, first_number)
+            for place in range(len(parts))
         ]
-        sentences = [part for line in parts for part in line]
-        hypotheses = self._search(sentences, keys, options, sampling)
+        results = self._search(sentences, keys, options or self.options(), sampling)
         if mbr:
-            hypotheses = [self._agreed_first(found, mbr) for found in hypotheses]
-        found = iter(zip(sentences, hypotheses, strict=True))
-        return [_join([self._parts(*next(found)) for _ in line]) for line in parts]
+            results = [self._agreed_first(hypotheses, mbr) for hypotheses in results]
+        waiting = iter(results)
+        found = []
+        for text, parts in zip(texts, split, strict=True):
+            words = first_words(text, parts)
+            found.append(
+                join_parts(
+                    [
+                        [self._part(part, word, hypothesis) for hypothesis in next(waiting)]
+                        for part, word in zip(parts, words, strict=True)
+                    ]
+                )
+            )
+        return found
 
     def decoding(self, source_BS: Tensor, mask_BS: Tensor) -> Decoding[Any]:
         """Return the models bound to a batch of sources."""
@@ -176,61 +158,57 @@ class Translator:
         sampling: Sampling | None,
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sentences]
+        if not sentences:
+            return found
         ids = self.source.encode_batch(sentences)
         rows = sampling.num_samples if sampling else options.beam_size
-        budget = max(1, self.config.inference.batch_tokens // rows)
+        budget = max(1, self.config.inference.batch_tokens // max(1, rows))
+        search = greedy if options.beam_size == 1 else beam_search
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             for batch in evaluation_batches(ids, None, budget):
                 batch = batch.to(self.device)
                 decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
-                if sampling:
-                    here = [keys[index] for index in batch.indices]
-                    results = sample(decoding, options, keys=here, **vars(sampling))
-                else:
-                    search = greedy if options.beam_size == 1 else beam_search
-                    results = search(decoding, options)
+                try:
+                    if sampling:
+                        here = [keys[index] for index in batch.indices]
+                        results = sample(decoding, options, keys=here, **vars(sampling))
+                    else:
+                        results = search(decoding, options)
+                except FloatingPointError as error:
+                    raise CheckpointError(f"{error}; translate with another checkpoint") from None
                 for index, hypotheses in zip(batch.indices, results, strict=True):
                     found[index] = hypotheses
         return found
 
-    def _agreed_first(
-        self, hypotheses: list[Hypothesis], utility: Literal["chrf", "bleu"]
-    ) -> list[Hypothesis]:
+    def _agreed_first(self, hypotheses: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
         texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
         chosen = minimum_bayes_risk(texts, utility=utility)
         return [hypotheses[chosen], *hypotheses[:chosen], *hypotheses[chosen + 1 :]]
 
-    def _parts(self, source: str, hypotheses: list[Hypothesis]) -> list[Part]:
-        return [self._part(source, hypothesis) for hypothesis in hypotheses]
-
-    def _part(self, source: str, hypothesis: Hypothesis) -> Part:
+    def _part(self, source: str, first_word: int, hypothesis: Hypothesis) -> Part:
         return Part(
-            source,
-            [*self.source.pieces(self.source.encode(source)), "</s>"],
-            [*self.target.pieces(hypothesis.tokens), "</s>"],
-            self.target.decode(hypothesis.tokens),
-            hypothesis.score,
-            hypothesis.log_prob,
-            hypothesis.finished,
-            hypothesis.weights,
+            source=source,
+            source_pieces=[*self.source.pieces(self.source.encode(source)), "</s>"],
+            target_pieces=[*self.target.pieces(hypothesis.tokens), "</s>"],
+            text=self.target.decode(hypothesis.tokens),
+            score=hypothesis.score,
+            log_prob=hypothesis.log_prob,
+            finished=hypothesis.finished,
+            weights=hypothesis.weights,
+            first_word=first_word,
         )
-
-
-def _join(parts: list[list[Part]]) -> list[Translation]:
-    """Combine the parts of a line: the n-th best line has the n-th best of each part."""
-    if not parts:
-        return [Translation()]
-    ranks = max(len(hypotheses) for hypotheses in parts)
-    return [
-        Translation([hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in parts])
-        for rank in range(ranks)
-    ]
 
 
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
     """Return the run and the checkpoint that a path to either names."""
-    if (path / "model.safetensors").is_file():
-        run = RunDirectory(path.resolve().parent.parent)
-        return run, load_checkpoint(path)
+    if (path / MODEL).is_file():
+        return run_of(path), load_checkpoint(path)
     run = RunDirectory(path)
     return run, run.best(run.config().training.metric)
+
+
+def run_of(path: Path) -> RunDirectory:
+    """Return the run of a path to it or to one of its checkpoints."""
+    if (path / MODEL).is_file():
+        return RunDirectory(path.resolve().parent.parent)
+    return RunDirectory(path)

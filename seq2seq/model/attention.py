@@ -183,7 +183,8 @@ class MultiHeadAttention(Attention):
         self.heads = config.heads
         self.scale = 1 / math.sqrt(key_size // config.heads)
         self.query = nn.Linear(query_size, key_size)
-        self.key = nn.Linear(memory_size, key_size)
+        # A bias of the keys would add the same to all scores of a query; the softmax cancels it.
+        self.key = nn.Linear(memory_size, key_size, bias=False)
         self.value = nn.Linear(memory_size, value_size)
         self.output = nn.Linear(value_size, value_size)
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 class GRU(nn.Module):
@@ -26,8 +27,11 @@ class GRU(nn.Module):
         self.hidden_size = hidden_size
         self.weight_input = nn.Parameter(torch.empty(3 * hidden_size, input_size))
         self.weight_hidden = nn.Parameter(torch.empty(3 * hidden_size, hidden_size))
-        self.bias_input = nn.Parameter(torch.zeros(3 * hidden_size))
-        self.bias_hidden = nn.Parameter(torch.zeros(3 * hidden_size))
+        # The norms have biases of their own. Before a norm a bias would also be harmful: at a zero
+        # state it is all that the norm sees, and its gradient is magnified by 1 / sqrt(eps).
+        biased = not layer_norm
+        self.bias_input = nn.Parameter(torch.zeros(3 * hidden_size)) if biased else None
+        self.bias_hidden = nn.Parameter(torch.zeros(3 * hidden_size)) if biased else None
         self.norm_input = nn.LayerNorm(3 * hidden_size) if layer_norm else None
         self.norm_hidden = nn.LayerNorm(3 * hidden_size) if layer_norm else None
 
@@ -175,6 +179,7 @@ class _GRUSequence(torch.autograd.Function):
         return states_TBH
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden_BH, weight_GH, mask_TB1, states_TBH, kept_TB4H = ctx.saved_tensors
         (grad_TBH,) = grads

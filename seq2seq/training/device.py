@@ -8,17 +8,20 @@ from seq2seq.errors import ConfigError
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device that a config names. Raises ConfigError when it is not there."""
+    """Return the device of a name. Raises ConfigError when it is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(
-            f"training.device: '{name}' is none; use auto, cpu, cuda or cuda:N"
-        ) from None
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device '{name}' is none; use auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"training.device: {name} was asked for, but torch finds no GPU; use cpu")
+        raise ConfigError(f"device {name} was asked for, but torch finds no GPU; use cpu")
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise ConfigError(f"device {name} was asked for, but the last GPU is cuda:{count - 1}")
     return device
 
 
@@ -32,5 +35,5 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 def multiplies_bf16(device: torch.device) -> bool:
     """Return whether the device has instructions for bf16 products."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

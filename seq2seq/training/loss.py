@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 SLICE_ROWS = 512
 
@@ -37,7 +38,7 @@ def projection_loss(
 
 class _ProjectionLoss(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         features_NO: Tensor,
         weight_VO: Tensor,
@@ -76,6 +77,7 @@ class _ProjectionLoss(torch.autograd.Function):
         return totals[0].to(wide), plain_total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_features, grad_weight, grad_bias = ctx.saved_tensors
         scale = grads[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from seq2seq.config import TrainingConfig
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.files import write_atomic
 
@@ -22,15 +24,19 @@ log = logging.getLogger(__name__)
 class Monitor:
     """Writes one record at a time to every place that wants it."""
 
-    def __init__(self, run: RunDirectory, *, start: int, max_steps: int, tensorboard: bool) -> None:
+    def __init__(self, run: RunDirectory, config: TrainingConfig, *, start: int) -> None:
+        """Open the places; what was recorded after step `start` is forgotten."""
         _truncate(run.metrics, start)
         self._file = run.metrics.open("a", encoding="utf-8")
-        self._board = _board(run.path / "tensorboard", start) if tensorboard else None
-        shown = sys.stderr.isatty()
+        self._board = _board(run.path / "tensorboard", start) if config.tensorboard else None
         self._bar = tqdm(
-            total=max_steps, initial=start, unit="step", disable=not shown, dynamic_ncols=True
+            total=config.max_steps,
+            initial=start,
+            unit="step",
+            disable=not sys.stderr.isatty(),
+            dynamic_ncols=True,
         )
-        self._max_steps, self._start = max_steps, start
+        self._config, self._start = config, start
         self._began = time.monotonic()
 
     def __enter__(self) -> Monitor:
@@ -54,38 +60,56 @@ class Monitor:
     def train(self, record: dict[str, Any]) -> None:
         """Tell losses and speed."""
         self._write("train", record)
-        step, speed = record["step"], record["tokens_per_second"]
+        speed = record["tokens_per_second"]
         self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {speed:.0f} tokens/s")
         if self._bar.disable:
-            left = (time.monotonic() - self._began) / max(1, step - self._start)
-            minutes = left * (self._max_steps - step) / 60
             log.info(
                 "step %d/%d  loss %.3f  perplexity %.1f  rate %.2g  %.0f tokens/s  %.1f min left",
-                step, self._max_steps, record["loss"], record["perplexity"],
-                record["learning_rate"], speed, minutes,
+                record["step"], self._config.max_steps, record["loss"], record["perplexity"],
+                record["learning_rate"], speed, self._minutes_left(record),
             )  # fmt: skip
 
-    def validation(self, record: dict[str, Any], samples: list[tuple[str, str, str]]) -> None:
+    def validation(
+        self,
+        record: dict[str, Any],
+        samples: list[tuple[str, str, str]],
+        *,
+        kind: str = "validation",
+    ) -> None:
         """Tell the metrics of a validation and show some translations."""
-        self._write("validation", record)
+        self._write(kind, record)
         metrics = "  ".join(
             f"{key} {value:.3g}" if key == "loss" else f"{key} {value:.2f}"
             for key, value in record.items()
-            if isinstance(value, float) and key not in ("minutes",)
+            if isinstance(value, float) and key != "minutes"
         )
-        self.say(f"validation at step {record['step']}: {metrics}")
+        self._say(f"{kind} at step {record['step']}: {metrics}")
         for source, reference, translation in samples:
-            self.say(f"    source       {source}")
-            self.say(f"    reference    {reference}")
-            self.say(f"    translation  {translation}")
+            self._say(f"    source       {source}")
+            self._say(f"    reference    {reference}")
+            self._say(f"    translation  {translation}")
 
-    def say(self, message: str) -> None:
+    def _say(self, message: str) -> None:
         """Log a message without tearing the bar."""
         with self._bar.external_write_mode(file=sys.stderr):
             log.info("%s", message)
 
+    def _minutes_left(self, record: dict[str, Any]) -> float:
+        """Return what is left by the steps or by the clock, whichever ends first."""
+        step = int(record["step"])
+        each = (time.monotonic() - self._began) / max(1, step - self._start)
+        left = each * (self._config.max_steps - step) / 60
+        if self._config.max_minutes is None:
+            return left
+        return max(0.0, min(left, self._config.max_minutes - float(record["minutes"])))
+
     def _write(self, kind: str, record: Mapping[str, Any]) -> None:
-        print(json.dumps({"kind": kind, **record}), file=self._file, flush=True)
+        # JSON has no word for what is not finite.
+        plain = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in record.items()
+        }
+        print(json.dumps({"kind": kind, **plain}), file=self._file, flush=True)
         if self._board is not None:
             for key, value in record.items():
                 if isinstance(value, float):
@@ -101,12 +125,12 @@ def _truncate(path: Path, step: int) -> None:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + "\n")
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             continue
     write_atomic(path, "".join(kept))
 
 
 def _board(path: Path, start: int) -> Any:
-    from torch.utils.tensorboard import SummaryWriter  # type: ignore[attr-defined]
+    from torch.utils.tensorboard import SummaryWriter  # seconds, and not all runs want it
 
-    return SummaryWriter(str(path), purge_step=start + 1)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(path), purge_step=start + 1)

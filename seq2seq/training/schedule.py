@@ -12,15 +12,17 @@ from seq2seq.config import ScheduleConfig
 class Schedule:
     """Factors of the highest learning rate; only the plateau has a state of its own.
 
-    inverse_sqrt is sqrt(warmup / step) (Vaswani et al. 2017, eq. 3, up to its constant).
+    inverse_sqrt is sqrt(warmup / step) (Vaswani et al. 2017, eq. 3, up to its constant). cosine
+    and linear fall over the steps, or over the clock where `max_minutes` ends training sooner.
     """
 
     config: ScheduleConfig
     max_steps: int
+    max_minutes: float | None = None
     plateau: float = 1.0
     waited: int = 0
 
-    def factor(self, step: int) -> float:
+    def factor(self, step: int, minutes: float = 0.0) -> float:
         """Return the share of the highest rate for an update; steps count from 1."""
         config = self.config
         if step <= config.warmup_steps:
@@ -32,7 +34,9 @@ class Schedule:
         if config.kind == "inverse_sqrt":
             return max(config.min_factor, math.sqrt(config.warmup_steps / step))
         last = config.decay_steps or self.max_steps
-        done = min(1.0, (step - config.warmup_steps) / max(1, last - config.warmup_steps))
+        by_steps = (step - config.warmup_steps) / max(1, last - config.warmup_steps)
+        by_clock = minutes / self.max_minutes if self.max_minutes else 0.0
+        done = min(1.0, max(by_steps, by_clock))
         left = (1 + math.cos(math.pi * done)) / 2 if config.kind == "cosine" else 1 - done
         return config.min_factor + (1 - config.min_factor) * left
 

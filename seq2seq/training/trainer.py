@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from types import FrameType
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,15 +14,16 @@ from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch, BatchStream
+from seq2seq.errors import ConfigError
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import (
     Checkpoint,
     average,
+    list_checkpoints,
     load_weights,
     prune,
     rank,
     save_checkpoint,
-    whole_checkpoints,
 )
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.device import choose_device, choose_dtype
@@ -33,8 +31,12 @@ from seq2seq.training.loss import projection_loss
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.sampling import mix_predictions
 from seq2seq.training.schedule import Schedule
+from seq2seq.training.signals import StopRequest
+from seq2seq.training.state import TrainingState, make_optimizer
 
 log = logging.getLogger(__name__)
+
+MOST_SKIPPED = 100  # updates in a row that are not finite
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,6 @@ class Validation:
 
 
 Validate = Callable[[TranslationModel], Validation]
-
-
-@dataclass
-class Progress:
-    """Where training stands; all of it is in every checkpoint."""
-
-    step: int = 0
-    tokens: int = 0
-    minutes: float = 0.0
-    best: float | None = None
-    waited: int = 0  # validations without a better metric
-    window: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("loss", "plain", "tokens"), 0.0)
-    )
 
 
 class Trainer:
@@ -76,110 +64,99 @@ class Trainer:
         self.device = choose_device(config.device)
         self.dtype = choose_dtype(config.precision, self.device)
         self.model = model.to(self.device)
-        self.parameters = dict(model.named_parameters())
         self.stream, self.config, self.run, self.validate = stream, config, run, validate
-        self.optimizer = _optimizer(model, config)
-        self.schedule = Schedule(config.schedule, config.max_steps)
-        self.averaged = (
-            {name: p.detach().clone() for name, p in self.parameters.items()} if config.ema else {}
+        self.state = TrainingState(
+            self.model,
+            make_optimizer(model, config),
+            Schedule(config.schedule, config.max_steps, config.max_minutes),
+            stream,
+            config.ema,
+            self.device,
         )
-        self.progress = Progress()
-        self._stop = ""
+        self._saved_step = self._validated_step = -1
+        self._mark = (0.0, 0)  # time and tokens from which the speed is measured
 
     def train(self) -> str:
         """Train to the end; return why training ended: finished, early, interrupted, terminated.
 
         The first interrupt (Ctrl-C, SIGTERM) lets the update finish and saves; so does every end.
         """
-        config, progress = self.config, self.progress
-        monitor = Monitor(
-            self.run,
-            start=progress.step,
-            max_steps=config.max_steps,
-            tensorboard=config.tensorboard,
-        )
-        with monitor, self._signals():
+        config, progress = self.config, self.state.progress
+        first = progress.step
+        monitor = Monitor(self.run, config, start=first)
+        with monitor, StopRequest() as stop:
             batches = iter(self.stream)
-            began, minutes = time.monotonic(), progress.minutes
-            marked, window_began = progress.step, time.monotonic()
-            while not self._ended():
-                self._update([next(batches) for _ in range(config.accumulate)])
-                progress.minutes = minutes + (time.monotonic() - began) / 60
+            began = time.monotonic() - 60 * progress.minutes
+            self._restart_speed()
+            while not (reason := stop.reason or self._end()):
+                self.update([next(batches) for _ in range(config.accumulate)])
+                progress.minutes = (time.monotonic() - began) / 60
                 monitor.advance()
-                step = progress.step
-                if step % config.log_every == 0:
-                    elapsed = time.monotonic() - window_began
-                    monitor.train(self._record(elapsed, steps=step - marked))
-                    marked, window_began = step, time.monotonic()
-                if step % config.validate_every == 0 or step == config.max_steps:
+                if progress.step % config.log_every == 0 and progress.loss_tokens:
+                    monitor.train(self._record())
+                if progress.step % config.validate_every == 0:
                     self._validate(monitor)
-                    marked, window_began = step, time.monotonic()
-                elif step % config.checkpoint_every == 0:
+                elif progress.step % config.checkpoint_every == 0:
                     self._save()
-            if self._stop in ("interrupted", "terminated"):
-                self._save()
-            elif config.average != "none":
-                self._average(monitor)
-        return self._stop or "finished"
+                progress.minutes = (time.monotonic() - began) / 60
+            if reason in ("interrupted", "terminated"):
+                if self._saved_step != progress.step:
+                    self._save()
+                return reason
+            if self._validated_step != progress.step:
+                self._validate(monitor)
+            if config.average != "none":
+                self._average(monitor, trained=progress.step > first)
+            return reason
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on exactly where a checkpoint was made."""
-        tensors, state = checkpoint.training(), checkpoint.state
-        weights = checkpoint.weights()
-        if self.averaged:
-            self.averaged = {name: tensor.to(self.device) for name, tensor in weights.items()}
-            weights = {name: tensors[f"raw.{name}"] for name in weights}
-        load_weights(self.model, weights, origin=checkpoint.path)
-        for name, parameter in self.parameters.items():
-            if f"exp_avg.{name}" in tensors:
-                self.optimizer.state[parameter] = {
-                    key: tensors[f"{key}.{name}"].to(self.device)
-                    for key in ("exp_avg", "exp_avg_sq")
-                } | {"step": tensors[f"step.{name}"]}
-        torch.set_rng_state(tensors["generator.cpu"])
-        if self.device.type == "cuda" and "generator.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["generator.cuda"], self.device)
-        self.progress = Progress(**state["progress"])
-        self.schedule.restore(state["schedule"])
-        self.stream.load_state_dict(state["stream"])
+        self.state.restore(checkpoint)
+        self._saved_step = checkpoint.step
+        self._validated_step = checkpoint.step if "validation" in checkpoint.state else -1
 
-    def _update(self, batches: list[Batch]) -> None:
-        """Make one update from the sum of the batches' losses over the sum of their tokens."""
-        config, progress = self.config, self.progress
+    def update(self, batches: list[Batch]) -> None:
+        """Make one update from the sum of the batches' losses over the sum of their tokens.
+
+        A loss or a gradient that is not finite is reported and not applied; raises ConfigError
+        where that goes on for many updates.
+        """
+        config, progress = self.config, self.state.progress
         self.model.train()
         tokens = sum(batch.num_target_tokens for batch in batches)
-        loss_sum = plain_sum = 0.0
+        losses = []
         for batch in batches:
             loss, plain = self._loss(batch.to(self.device))
             (loss / tokens).backward()  # type: ignore[no-untyped-call]
-            loss_sum, plain_sum = loss_sum + loss.item(), plain_sum + plain.item()
-        limit = config.clip_norm or math.inf
-        norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), limit, foreach=True))
+            losses.append(torch.stack((loss.detach(), plain)))
+        norm = nn.utils.clip_grad_norm_(
+            self.model.parameters(), config.clip_norm or math.inf, foreach=True
+        )
+        loss_sum, plain_sum, norm_value = (*torch.stack(losses).sum(0).tolist(), float(norm))
         progress.step += 1
-        rate = config.learning_rate * self.schedule.factor(progress.step)
-        for group in self.optimizer.param_groups:
+        rate = config.learning_rate * self.state.schedule.factor(progress.step, progress.minutes)
+        for group in self.state.optimizer.param_groups:
             group["lr"] = rate
-        if math.isfinite(norm) and math.isfinite(loss_sum):
-            self.optimizer.step()
-            self._average_weights()
+        if math.isfinite(norm_value) and math.isfinite(loss_sum):
+            self.state.optimizer.step()
+            self.state.average_weights()
+            progress.skipped = 0
             progress.tokens += tokens
-            for key, value in (("loss", loss_sum), ("plain", plain_sum), ("tokens", tokens)):
-                progress.window[key] += value
+            progress.loss_sum += loss_sum
+            progress.plain_sum += plain_sum
+            progress.loss_tokens += tokens
         else:
-            log.warning(
-                "step %d: loss %g, gradient norm %g: not applied", progress.step, loss_sum, norm
-            )
-        self.optimizer.zero_grad(set_to_none=True)
+            self._skip(loss_sum, norm_value)
+        self.state.optimizer.zero_grad(set_to_none=True)
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return sums over the batch's target pieces: smoothed loss, plain loss."""
+        config = self.config
         inputs_BT = batch.inputs_BT
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            if self.config.scheduled_sampling:
-                share = self.config.scheduled_sampling * min(
-                    1.0, self.progress.step / self.config.scheduled_sampling_steps
-                )
-                inputs_BT = mix_predictions(self.model, batch, share)
+            if config.scheduled_sampling:
+                risen = min(1.0, self.state.progress.step / config.scheduled_sampling_steps)
+                inputs_BT = mix_predictions(self.model, batch, config.scheduled_sampling * risen)
             features_BTO, _ = self.model(batch.source_BS, batch.source_mask_BS, inputs_BT)
             mask_BT = batch.label_mask_BT
             return projection_loss(
@@ -187,150 +164,104 @@ class Trainer:
                 self.model.output_weight,
                 self.model.output_bias,
                 batch.labels_BT[mask_BT],
-                label_smoothing=self.config.label_smoothing,
+                label_smoothing=config.label_smoothing,
             )
 
-    @torch.no_grad()
-    def _average_weights(self) -> None:
-        if not self.averaged:
-            return
-        # A young average follows quickly, so that it does not remember the random start.
-        decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))
-        for name, parameter in self.parameters.items():
-            self.averaged[name].lerp_(parameter, 1 - decay)
+    def _skip(self, loss: float, norm: float) -> None:
+        progress = self.state.progress
+        progress.skipped += 1
+        log.warning("step %d: loss %g, gradient norm %g: not applied", progress.step, loss, norm)
+        if progress.skipped >= MOST_SKIPPED:
+            raise ConfigError(
+                f"training: {MOST_SKIPPED} updates in a row were not finite; lower "
+                "training.learning_rate or training.clip_norm, and go on with --resume"
+            )
 
-    def _record(self, elapsed: float, *, steps: int) -> dict[str, Any]:
-        progress = self.progress
-        window = progress.window
-        tokens = max(1.0, window["tokens"])
+    def _record(self) -> dict[str, Any]:
+        """Return losses and speed since the last record, and start anew."""
+        progress = self.state.progress
+        since, tokens_before = self._mark
+        elapsed = max(time.monotonic() - since, 1e-9)
+        tokens = progress.loss_tokens
         record = {
             "step": progress.step,
-            "loss": window["loss"] / tokens,
-            "perplexity": math.exp(min(700.0, window["plain"] / tokens)),
-            "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
+            "loss": progress.loss_sum / tokens,
+            "perplexity": math.exp(min(700.0, progress.plain_sum / tokens)),
+            "learning_rate": float(self.state.optimizer.param_groups[0]["lr"]),
             "tokens": progress.tokens,
             "epoch": self.stream.epoch,
-            "tokens_per_second": tokens / self.config.log_every * steps / max(elapsed, 1e-9),
+            "tokens_per_second": (progress.tokens - tokens_before) / elapsed,
             "minutes": progress.minutes,
         }
-        progress.window = Progress().window
+        progress.loss_sum, progress.plain_sum, progress.loss_tokens = 0.0, 0.0, 0
+        self._restart_speed()
         return record
+
+    def _restart_speed(self) -> None:
+        self._mark = (time.monotonic(), self.state.progress.tokens)
 
     def _validate(self, monitor: Monitor) -> None:
         """Validate, tell, adapt the schedule, save with the metrics."""
-        progress = self.progress
-        with self._translating_weights():
+        progress = self.state.progress
+        with self.state.translating():
             validation = self.validate(self.model)
         metric = validation.metrics[self.config.metric]
-        better = (
-            (lambda new, old: new < old)
-            if self.config.metric == "loss"
-            else (lambda new, old: new > old)
-        )
-        improved = progress.best is None or better(metric, progress.best)
+        sign = -1 if self.config.metric == "loss" else 1
+        known = progress.best is None or sign * metric > sign * progress.best
+        improved = math.isfinite(metric) and known
         if improved:
             progress.best = metric
         progress.waited = 0 if improved else progress.waited + 1
-        self.schedule.observe(improved=improved)
+        self.state.schedule.observe(improved=improved)
         record = {"step": progress.step, **validation.metrics, "minutes": progress.minutes}
         monitor.validation(record, validation.samples)
         self._save(validation.metrics)
+        self._restart_speed()
 
     def _save(self, metrics: dict[str, float] | None = None) -> None:
-        raw = {name: p.detach() for name, p in self.parameters.items()}
-        training: dict[str, Tensor] = {"generator.cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            training["generator.cuda"] = torch.cuda.get_rng_state(self.device)
-        for name, parameter in self.parameters.items():
-            for key, value in self.optimizer.state.get(parameter, {}).items():
-                training[f"{key}.{name}"] = torch.as_tensor(value)
-        if self.averaged:
-            training |= {f"raw.{name}": tensor for name, tensor in raw.items()}
-        state = {
-            "step": self.progress.step,
-            "progress": vars(self.progress),
-            "schedule": self.schedule.state(),
-            "stream": self.stream.state_dict(),
-            **({"validation": metrics} if metrics else {}),
-        }
-        path = self.run.checkpoint_path(self.progress.step)
-        save_checkpoint(path, self.averaged or raw, training, state)
+        step = self.state.progress.step
+        self.state.save(self.run.checkpoint_path(step), metrics)
+        self._saved_step = step
+        if metrics is not None:
+            self._validated_step = step
+        config = self.config
         prune(
             self.run.checkpoints,
-            metric=self.config.metric,
-            keep_last=self.config.keep_last,
-            keep_best=self.config.keep_best,
+            metric=config.metric,
+            keep_last=config.keep_last,
+            keep_best=config.keep_best,
         )
 
-    def _average(self, monitor: Monitor) -> None:
-        """Write and validate the mean of the last or best checkpoints."""
-        config = self.config
-        checkpoints = whole_checkpoints(self.run.checkpoints)
+    def _average(self, monitor: Monitor, *, trained: bool) -> None:
+        """Write and validate the mean of the last or best checkpoints, unless it is there."""
+        config, run = self.config, self.run
+        if run.average_path.exists() and not trained:
+            return
+        checkpoints = list_checkpoints(run.checkpoints)
         if config.average == "last":
             chosen = checkpoints[-config.keep_last :]
         else:
             chosen = rank(checkpoints, config.metric)[: config.keep_best]
+        if not chosen:
+            return  # no validation had a finite metric
         weights = average(chosen)
-        load_weights(self.model, weights, origin=self.run.checkpoints)
-        validation = self.validate(self.model)
-        monitor.say(f"average of steps {', '.join(str(c.step) for c in chosen)}:")
-        monitor.validation({"step": self.progress.step, **validation.metrics}, [])
-        state = {"step": self.progress.step, "validation": validation.metrics}
-        save_checkpoint(self.run.checkpoints / "average", weights, {}, state)
-
-    @contextlib.contextmanager
-    def _translating_weights(self) -> Iterator[None]:
-        """Put the moving average into the model for a while, where there is one."""
-        raw = (
-            {name: p.detach().clone() for name, p in self.parameters.items()}
-            if self.averaged
-            else {}
-        )
-        for name, tensor in self.averaged.items():
-            self.parameters[name].data.copy_(tensor)
+        load_weights(self.model, weights, origin=run.checkpoints)
         self.model.eval()
-        try:
-            yield
-        finally:
-            for name, tensor in raw.items():
-                self.parameters[name].data.copy_(tensor)
+        validation = self.validate(self.model)
+        steps = [checkpoint.step for checkpoint in chosen]
+        record = {"step": self.state.progress.step, "steps": steps, **validation.metrics}
+        monitor.validation(record, [], kind="average")
+        state = {"step": steps[-1], "steps": steps, "validation": validation.metrics}
+        save_checkpoint(run.average_path, weights, {}, state)
 
-    def _ended(self) -> bool:
-        config, progress = self.config, self.progress
-        if self._stop:
-            return True
+    def _end(self) -> str:
+        """Return why training is over, or nothing."""
+        config, progress = self.config, self.state.progress
         if config.patience and progress.waited >= config.patience:
-            self._stop = "early"
-        last_epoch = math.inf if config.max_epochs is None else config.max_epochs
-        if progress.step >= config.max_steps or self.stream.epoch >= last_epoch:
-            self._stop = "finished"
-        return bool(self._stop)
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Turn the first Ctrl-C or SIGTERM into an orderly end; a second one acts as ever."""
-        reasons = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-        before = {number: signal.getsignal(number) for number in reasons}
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            self._stop = reasons[signal.Signals(number)]
-            signal.signal(number, before[signal.Signals(number)])
-
-        for number in reasons:
-            signal.signal(number, stop)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Return Adam or AdamW; vectors (biases, norms) are not decayed."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+            return "early"
+        limits = (
+            (progress.step, config.max_steps),
+            (self.stream.epoch, config.max_epochs),
+            (progress.minutes, config.max_minutes),
+        )
+        return "finished" if any(m is not None and n >= m for n, m in limits) else ""

@@ -69,13 +69,14 @@ def bases() -> list[Choice]:
 
 def _applies(switch: str, base: Choice) -> bool:
     score = base["attention.score"]
-    return {
+    applies: dict[str, bool] = {
         "readout": base["style"] == "bahdanau",
         "attention.key_size": score != "none",
         "attention.value_size": score != "none",
         "attention.heads": score == "multi_head",
         "attention.project_query": score in ("dot", "scaled_dot"),
-    }.get(switch, True)
+    }
+    return applies.get(switch, True)
 
 
 def legal_choice(base: Choice, initial_state: str, generator: random.Random) -> Choice:
@@ -188,7 +189,5 @@ def tiny_batch(
     source_BS = torch.zeros(len(lengths), width, dtype=torch.long)
     for row, length in enumerate(lengths):
         source_BS[row, :length] = torch.randint(4, SOURCE_VOCAB, (length,), generator=generator)
-    inputs_BT = torch.randint(
-        4, TARGET_VOCAB, (len(lengths), target_length), generator=generator
-    )
+    inputs_BT = torch.randint(4, TARGET_VOCAB, (len(lengths), target_length), generator=generator)
     return TinyBatch(source_BS, mask_BS, inputs_BT)

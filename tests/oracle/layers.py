@@ -44,7 +44,7 @@ def normalise(weights: Weights, name: str, vector: Array) -> Array:
 
 def gru_gates(weights: Weights, gates_input: Array, hidden: Array, *, layer_norm: bool) -> Array:
     """Return the next state (Cho et al. 2014, eqs. 5-8; the reset after the product, as cuDNN)."""
-    gates_hidden = weights["weight_hidden"] @ hidden + weights["bias_hidden"]
+    gates_hidden = weights["weight_hidden"] @ hidden + weights.get("bias_hidden", 0.0)
     if layer_norm:
         gates_input = normalise(weights, "norm_input", gates_input)
         gates_hidden = normalise(weights, "norm_hidden", gates_hidden)
@@ -58,7 +58,7 @@ def gru_gates(weights: Weights, gates_input: Array, hidden: Array, *, layer_norm
 
 def gru_step(weights: Weights, vector: Array, hidden: Array, *, layer_norm: bool) -> Array:
     """Return the next state from an input that is not projected yet."""
-    gates_input = weights["weight_input"] @ vector + weights["bias_input"]
+    gates_input = weights["weight_input"] @ vector + weights.get("bias_input", 0.0)
     return gru_gates(weights, gates_input, hidden, layer_norm=layer_norm)
 
 

@@ -46,9 +46,7 @@ class OracleModel:
         self.decoder = under(weights, "decoder")
         self.source_embedding = weights["source_embedding.weight"]
         self.target_embedding = (
-            self.source_embedding
-            if config.joint_embeddings
-            else weights["target_embedding.weight"]
+            self.source_embedding if config.joint_embeddings else weights["target_embedding.weight"]
         )
         self.output_weight = (
             self.target_embedding if config.tie_target else weights["output_weight"]
@@ -105,7 +103,7 @@ class OracleModel:
         gates = (
             weights["weight_input"] @ embedded
             + affine(self.decoder, name, fed)
-            + weights["bias_input"]
+            + weights.get("bias_input", 0.0)
         )
         return gru_gates(weights, gates, hidden, layer_norm=self.config.layer_norm)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from . import spanish
 from .lexicon import (
+    CITIES,
+    COUNTRIES,
     FREQUENCY,
     MONTHS,
     NUMBERS,
@@ -15,13 +17,16 @@ from .lexicon import (
     Noun,
     Verb,
 )
-from .phrases import NounPhrase, noun_phrase, proper
+from .noun_phrase import NounPhrase
+from .phrases import noun_phrase, proper
 from .tokens import Draw, Phrase
 
 _HOURS = tuple(n for n in NUMBERS if n.es in (
     "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"
 ))  # fmt: skip
-_YEARS = tuple(str(year) for year in range(2000, 2021))
+_YEARS = tuple(str(year) for year in range(2010, 2021))
+_PARTS_OF_YEAR = SEASONS * 3 + MONTHS
+_DAYS = ("1", "5", "10", "12", "15", "20", "25", "30")
 _FEW = NUMBERS[:9]
 
 
@@ -69,7 +74,7 @@ def _weekday(d: Draw, kind: str) -> Phrase:
 
 def _date(d: Draw) -> Phrase:
     month = d.pick(MONTHS)
-    day = str(1 + int(d.random() * 28))
+    day = d.pick(_DAYS)
     on, number, link = d.link(), d.link(), d.link()
     return Phrase(
         [("el", on), (day, number), ("de", link), (month.es, link)],
@@ -99,35 +104,33 @@ _UNITS = (
 def _special_time(d: Draw, key: str) -> Phrase:
     """Return an adverbial of time that is composed, not listed."""
     choice = d.random()
-    if choice < 0.3:
+    if choice < 0.22:
         return _hour(d)
     if key in ("pres", "imp"):
-        if choice < 0.75:
+        if choice < 0.66:
             return _weekday(d, "habit")
-        return d.word("en", "in") + d.word(*d.pick(SEASONS))
-    if choice < 0.4:
+        return d.word("en", "in") + d.word(*d.pick(_PARTS_OF_YEAR))
+    if choice < 0.38:
         return _weekday(d, "on")
-    if choice < 0.52:
+    if choice < 0.47:
         return _weekday(d, "last" if key == "pret" else "next")
-    if choice < 0.64:
+    if choice < 0.6:
         return d.word("en", "in") + d.word(*d.pick(MONTHS))
-    if choice < 0.76:
+    if choice < 0.78:
         return _date(d)
     if key == "pret":
         if choice < 0.88:
             return _counted(d, "hace", "ago", es_first=True)
         year = d.pick(_YEARS)
         return d.word("en", "in") + d.word(year, year)
-    if choice < 0.88:
-        return _counted(d, "dentro de", "in", es_first=False)
-    return _weekday(d, "next")
+    return _counted(d, "dentro de", "in", es_first=False)
 
 
 def time(d: Draw, key: str) -> Phrase | None:
     """Return when, for a tense; None for a tense that takes no time."""
     if key not in TIMES:
         return None
-    if key in ("pres", "imp", "pret", "fut", "modal") and d.chance(0.5):
+    if key in ("pres", "imp", "pret", "fut", "modal") and d.chance(0.62):
         return _special_time(d, key)
     return d.word(*d.pick(TIMES[key]))
 
@@ -146,38 +149,42 @@ def frequency(d: Draw, key: str) -> Phrase | None:
     return d.word(*d.pick(FREQUENCY[key])) if key in FREQUENCY else None
 
 
+_REGIONS = COUNTRIES + COUNTRIES + CITIES
+
+
 def place(d: Draw, noun: Noun, owner: NounPhrase | None = None) -> Phrase:
     """Return "en" and a place, with the English preposition the place takes."""
     if noun.es[0] == "casa" and d.chance(0.5):
         return d.word("en casa", "at home")
+    if d.chance(0.3):
+        return d.word("en", "in") + d.word(*d.pick(_REGIONS))
     return (
         d.word("en", noun.preposition)
         + noun_phrase(d, noun, "place", owner=owner, modify=0.12).phrase()
     )
 
 
-def manner(d: Draw, verb: Verb) -> Phrase:
-    """Return how."""
-    return d.word(*d.pick(verb.manners))
+def manner(d: Draw, verb: Verb) -> Phrase | None:
+    """Return how; None for a verb that takes no manner."""
+    return d.word(*d.pick(verb.manners)) if verb.manners else None
 
 
 def complement(d: Draw, c: Complement, owner: NounPhrase | None, person: NounPhrase) -> Phrase:
     """Return a verb's prepositional complement; `person` fills a human one."""
+    en = c.en
     if c.human and (not c.targets or d.chance(0.5)):
         noun_part = person
-        en = c.en
     else:
         target = d.pick(c.targets)
-        en = c.en
         if isinstance(target, Entry):
             noun_part = proper(d, target)
         else:
             use = "place" if target.letter == "L" else "definite"
-            if target.mass and "sport" not in target.tags:
-                use = "object"
             kind = "def" if "sport" in target.tags else ""
+            if target.mass and not kind:
+                kind = d.pick(("bare", "def"))
             noun_part = noun_phrase(d, target, use, owner=owner, kind=kind, modify=0.15)
-            if en in ("in", "at") and target.letter == "L":
+            if en == "in" and target.letter == "L":
                 en = target.preposition
             if "sport" in target.tags:
                 return Phrase(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .lexicon import Verb
-from .phrases import NounPhrase
+from .noun_phrase import NounPhrase
 from .tokens import NOTHING, Draw, Phrase, Token, Tokens
 from .verb_groups import VerbGroup
 
@@ -30,6 +30,7 @@ class Clause:
     verb: Verb | None = None
     object: NounPhrase | None = None
     experiencer: bool = False  # the Spanish subject is not the English one
+    compact: bool = False  # verb and complement stay together when the subject moves behind
 
     def add(self, phrase: Phrase) -> None:
         """Append a complement or an adverbial."""
@@ -61,7 +62,10 @@ class Clause:
 
     def inverted(self) -> Tokens:
         """Return the Spanish side with its subject behind the verb."""
-        return [*self.es_before, *self.group.es, *self.es_subject, *self.es_after]
+        verb = [*self.es_before, *self.group.es]
+        if self.compact:
+            return [*verb, *self.es_after, *self.es_subject]
+        return [*verb, *self.es_subject, *self.es_after]
 
     def asked(self) -> Tokens:
         """Return the English side with its auxiliary before the subject."""
@@ -71,7 +75,7 @@ class Clause:
 
     def question(self) -> Phrase:
         """Return the order of a yes/no question."""
-        if self.experiencer or len(self.es_subject) > 3:
+        if self.experiencer or (len(self.es_subject) > 3 and not self.compact):
             es = [*self.es_subject, *self.es_before, *self.group.es, *self.es_after]
         else:
             es = self.inverted()

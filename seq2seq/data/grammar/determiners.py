@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import spanish
+from . import english, spanish
 from .lexicon import NUMBERS, Noun
 from .noun_phrase import POSSESSIVES, NounPhrase
 from .tokens import NOTHING, Draw, Phrase, Weighted
@@ -12,11 +12,12 @@ _DETERMINERS = {
     "object": Weighted.parse(
         "def 31 indef 22 poss 14 dem 10 num 7 bare 6 many 4 other 3 several 2 few 1"
     ),
+    "food": Weighted.parse("def 36 indef 24 dem 12 num 10 bare 9 many 5 other 2 poss 2"),
     "person": Weighted.parse("def 58 dem 16 indef 8 num 7 all 4 every 3 many 4"),
     "kin": Weighted.parse("poss 84 name 16"),
     "place": Weighted.parse("def 76 dem 14 indef 6 other 4"),
     "mass": Weighted.parse("def 60 poss 12 dem 28"),
-    "mass object": Weighted.parse("def 34 bare 38 poss 8 dem 8 many 8 little 4"),
+    "mass object": Weighted.parse("def 34 bare 42 poss 4 dem 8 many 8 little 4"),
     "plural": Weighted.parse("def 40 poss 35 dem 25"),
     "definite": Weighted.parse("def 68 dem 32"),
 }
@@ -24,19 +25,22 @@ _COUNT = NUMBERS[:11]
 
 
 def determiner_kind(d: Draw, noun: Noun, use: str) -> str:
+    """Choose the kind of determiner of a noun that is a subject, an object or a place."""
     if noun.mass:
         key = "mass object" if use == "object" else "mass"
     elif noun.plural_only:
         key = "plural"
-    elif use in ("place", "definite"):
-        key = use
     elif "kin" in noun.tags:
         key = "kin"
+    elif use in ("place", "definite") or "one" in noun.tags:
+        key = "place" if use == "place" else "definite"
     elif noun.human:
         key = "person"
     else:
-        key = use
-    return _DETERMINERS[key].draw(d)
+        key = "food" if use == "object" and noun.letter == "F" else use
+    kind = _DETERMINERS[key].draw(d)
+    wild = "animal" in noun.tags and "tame" not in noun.tags
+    return "def" if wild and kind == "poss" else kind
 
 
 _ARTICLES = {"def": ("el", "la", "los", "las"), "indef": ("un", "una", "unos", "unas")}
@@ -58,6 +62,7 @@ _QUANTIFIERS = {
 def determiner(
     d: Draw, noun: Noun, kind: str, plural: bool, owner: NounPhrase | None, elide: bool
 ) -> Phrase:
+    """Return the determiner of a kind; `elide` where the noun comes right after it."""
     at = noun.feminine + 2 * plural
     takes_el = elide and "el" in noun.tags and not plural
     if kind in ("def", "name"):
@@ -85,11 +90,8 @@ def determiner(
 
 def _demonstrative(d: Draw, at: int, plural: bool) -> Phrase:
     which = d.pick(("this", "this", "that", "that there"))
-    if which == "this":
-        en = "these" if plural else "this"
-    else:
-        en = "those" if plural else "that"
-    return d.word(_DEMONSTRATIVES[which][at], en)
+    near, far = ("these", "those") if plural else ("this", "that")
+    return d.word(_DEMONSTRATIVES[which][at], near if which == "this" else far)
 
 
 def possessive(d: Draw, noun: Noun, plural: bool, owner: NounPhrase | None) -> Phrase:
@@ -98,6 +100,8 @@ def possessive(d: Draw, noun: Noun, plural: bool, owner: NounPhrase | None) -> P
         person = owner.person
     else:
         person = d.pick((0, 0, 0, 1, 1, 3))
+        if person == spanish.TU and owner is not None and owner.en_person == english.SECOND:
+            person = owner.person  # usted does not go with tu
     if person in (spanish.EL, spanish.ELLOS) and owner is not None:
         return d.word("sus" if plural else "su", owner.possessive())
     if person >= spanish.NOSOTROS:

@@ -22,6 +22,13 @@ class SampleSummary:
     source_words: dict[str, int]
     target_words: dict[str, int]
 
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{split}: {count} pairs, {self.source_words[split]} Spanish and"
+            f" {self.target_words[split]} English words"
+            for split, count in self.pairs.items()
+        )
+
 
 def generate(seed: int) -> Iterator[Pair]:
     """Yield sentence pairs without end, the same ones for the same seed."""
@@ -30,7 +37,7 @@ def generate(seed: int) -> Iterator[Pair]:
         draw.restart()
         phrase = sentence(draw)
         lengths = len(phrase.es), len(phrase.en)
-        if MIN_WORDS <= min(lengths) and max(lengths) <= MAX_WORDS:
+        if min(lengths) >= MIN_WORDS and max(lengths) <= MAX_WORDS:
             yield finish(phrase)
 
 

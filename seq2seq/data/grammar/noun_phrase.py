@@ -32,6 +32,7 @@ class NounPhrase:
     drop: int = 0
     vague: bool = False  # nobody, everyone: no pronoun refers back to it
     relative: bool = False
+    owned: bool = False  # by a possessive
 
     @property
     def plural(self) -> bool:
@@ -40,7 +41,7 @@ class NounPhrase:
 
     def pronoun(self, table: tuple[str, ...], he: str, she: str, it: str) -> str:
         """Return the English pronoun for the phrase."""
-        if self.en_person != english.HE:
+        if self.en_person != english.THIRD:
             return table[self.en_person]
         if not self.human:
             return it
@@ -57,6 +58,11 @@ class NounPhrase:
     def possessive(self) -> str:
         """Return my, your, his, ..."""
         return self.pronoun(POSSESSIVES, "his", "her", "its")
+
+    def say_yo(self) -> None:
+        """Say a dropped yo, for verb forms that could as well be those of él."""
+        if self.drop and self.person == spanish.YO:
+            self.es, self.drop = [("yo", self.link)], 0
 
     def phrase(self) -> Phrase:
         """Return the words of both sides."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from . import spanish
 from .lexicon import tagged
-from .phrases import NounPhrase, name, noun_phrase
+from .noun_phrase import NounPhrase
+from .phrases import name, noun_phrase
 from .tokens import Draw, Token, Weighted
 
 _SUBJECTS = Weighted.parse(
@@ -82,9 +83,7 @@ def _vague(d: Draw) -> NounPhrase:
     return NounPhrase([(es, link)], [(en, link)], person, 2, False, link, vague=True)
 
 
-def person_subject(
-    d: Draw, *, overt_yo: bool = False, vosotros: bool = False, vague: bool = False
-) -> NounPhrase:
+def person_subject(d: Draw, *, vosotros: bool = False, vague: bool = False) -> NounPhrase:
     """Return someone who does something."""
     if vosotros and d.chance(0.04):
         return pronoun(d, "vosotros", overt=False)
@@ -97,10 +96,10 @@ def person_subject(
         return _pair(d)
     if kind == "vague":
         return _vague(d)
-    return pronoun(d, kind, overt=overt_yo and kind == "yo")
+    return pronoun(d, kind, overt=False)
 
 
-def someone(d: Draw, owner: NounPhrase | None = None) -> NounPhrase:
+def someone(d: Draw, owner: NounPhrase | None = None, kin: bool = True) -> NounPhrase:
     """Return a person after a preposition: a name, a noun phrase, or él or ella."""
     kind = _PEOPLE.draw(d)
     if kind == "name":

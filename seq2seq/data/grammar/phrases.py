@@ -19,6 +19,7 @@ from .noun_phrase import NounPhrase
 from .tokens import Draw, Tokens
 
 _PLURAL_CHANCE = {"def": 0.3, "poss": 0.22, "dem": 0.3, "name": 0.15, "other": 0.3}
+_WITH_ORDINAL = frozenset({"def", "dem", "poss"})
 _ALWAYS_PLURAL = frozenset({"num", "bare", "many", "several", "few", "all", "none"})
 
 
@@ -56,15 +57,16 @@ ATTRIBUTIVE = _attributive()
 _PRENOMINAL = {
     letter: tuple(a for a in found if a.prenominal) for letter, found in ATTRIBUTIVE.items()
 }
+# Only a colour or an origin goes well with a second adjective.
 _POSTNOMINAL = {
-    letter: tuple(a for a in found if not a.prenominal) for letter, found in ATTRIBUTIVE.items()
+    letter: tuple(a for a in found if a.relational) for letter, found in ATTRIBUTIVE.items()
 }
 
 
 class _Modifiers:
     """The adjectives and complements around a noun."""
 
-    __slots__ = ("es_before", "es_after", "en_before")
+    __slots__ = ("en_before", "es_after", "es_before")
 
     def __init__(self) -> None:
         self.es_before: Tokens = []
@@ -82,17 +84,17 @@ class _Modifiers:
         self.en_before.append((adjective.en, link))
 
 
-def _modify(d: Draw, noun: Noun, plural: bool, amount: float) -> _Modifiers:
+def _modify(d: Draw, noun: Noun, kind: str, plural: bool, amount: float) -> _Modifiers:
     """Choose adjectives and a complement for a noun."""
     found = _Modifiers()
     if not noun.letter or not d.chance(amount):
         return found
     letter = noun.letter
-    if noun.es[0] in MADE_OF and d.chance(0.3):
+    if noun.es[0] in MADE_OF and d.chance(0.5):
         _add_complement(d, found, d.pick(MADE_OF[noun.es[0]]))
     elif noun in _TAUGHT and d.chance(0.6):
         _add_complement(d, found, d.pick(_SCHOOL_SUBJECTS))
-    elif letter in "RXE" and not plural and d.chance(0.12):
+    elif letter in "RXE" and not plural and kind in _WITH_ORDINAL and d.chance(0.45):
         ordinal = d.pick(ORDINALS)
         link = d.link()
         found.es_before.append((_ordinal_form(ordinal.es, noun.feminine), link))
@@ -134,7 +136,7 @@ def noun_phrase(
     owner: NounPhrase | None = None,
     negated: bool = False,
     kind: str = "",
-    modify: float = 0.3,
+    modify: float = 0.34,
 ) -> NounPhrase:
     """Build a phrase around a noun.
 
@@ -145,9 +147,9 @@ def noun_phrase(
     if negated and kind in ("indef", "num", "many", "several", "few", "other"):
         kind = "bare" if noun.mass else "none"
     plural = not noun.mass and (
-        noun.plural_only or kind in _ALWAYS_PLURAL or d.chance(_PLURAL_CHANCE.get(kind, 0.0))
+        noun.plural_only or kind in _ALWAYS_PLURAL or d.chance(_plural_chance(noun, use, kind))
     )
-    mods = _modify(d, noun, plural, 0.05 if kind in ("name", "num") else modify)
+    mods = _modify(d, noun, kind, plural, 0.05 if kind in ("name", "num") else modify)
     es_plural = plural and kind != "none"
     if kind == "none":
         mods = _Modifiers()
@@ -158,7 +160,15 @@ def noun_phrase(
     if kind == "name":
         es, en = _possessed(d, es, en)
     person = spanish.ELLOS if plural else spanish.EL
-    return NounPhrase(es, en, person, person, noun.feminine, link, noun, noun.human)
+    return NounPhrase(
+        es, en, person, person, noun.feminine, link, noun, noun.human, owned=kind == "poss"
+    )
+
+
+def _plural_chance(noun: Noun, use: str, kind: str) -> float:
+    if "one" in noun.tags:
+        return 0.0
+    return 0.06 if use == "place" else _PLURAL_CHANCE.get(kind, 0.0)
 
 
 def _possessed(d: Draw, es: Tokens, en: Tokens) -> tuple[Tokens, Tokens]:

@@ -8,9 +8,10 @@ from . import english, spanish
 from .actions import FUTURE, HABIT, MAIN, PAST, Request, action
 from .clauses import Clause
 from .lexicon import VERBS, Noun, Verb, paradigm, tagged
-from .linking import WONDERING, clause
-from .people import person_subject
-from .phrases import NounPhrase, noun_phrase
+from .linking import ASKING, clause
+from .noun_phrase import NounPhrase
+from .people import person_subject, pronoun
+from .phrases import noun_phrase
 from .tokens import Draw, Phrase, Tokens, Weighted
 from .verb_groups import BE, ESTAR, SER, verb_group
 
@@ -22,7 +23,7 @@ _KINDS = Weighted.parse(
 _EMBEDDED = Weighted.parse("what 16 where 18 when 12 why 18 place 10 if 26")
 _TRANSITIVE = tuple(
     v for v in VERBS
-    if v.objects and not v.recipient and not v.stative and len(v.objects) > 2
+    if len(v.objects) > 2 and not v.recipient and not v.stative and "noclit" not in v.tags
     and "instrument" not in getattr(v.objects[0], "tags", ())
 )  # fmt: skip
 _WITH_PEOPLE = tuple(v for v in VERBS if v.human and "noclit" not in v.tags)
@@ -32,7 +33,10 @@ _NOT_BORN = tuple(v for v in VERBS if not v.tenses)
 
 def yes_no(d: Draw) -> Phrase:
     """Return a yes/no question without its marks."""
-    return clause(d, Request(MAIN, extras=0.6, negation=0.07), 0.33).question()
+    found = clause(d, Request(MAIN, extras=0.6, negation=0.07), 0.33)
+    while found.subject.person == spanish.YO:
+        found = clause(d, Request(MAIN, extras=0.6, negation=0.07), 0.33)
+    return found.question()
 
 
 class Question(NamedTuple):
@@ -42,37 +46,41 @@ class Question(NamedTuple):
     clause: Clause
 
 
-def _asked_subject(d: Draw) -> NounPhrase:
-    """Return a subject whose tense shows in its verb: not nosotros."""
+def _asked_subject(d: Draw, third: bool) -> NounPhrase:
+    """Return a subject one asks about whose tense shows in its verb: not yo or nosotros."""
     subject = person_subject(d)
-    while subject.person == spanish.NOSOTROS:
+    while subject.person in (spanish.YO, spanish.NOSOTROS) or (
+        third and subject.en_person == english.SECOND
+    ):
         subject = person_subject(d)
     return subject
 
 
-def _about(d: Draw, verbs: tuple[Verb, ...], gap: bool = False) -> Clause:
+def _about(d: Draw, verbs: tuple[Verb, ...], gap: bool = False, third: bool = False) -> Clause:
     tenses = d.pick((_ASKED, HABIT, PAST, FUTURE))
-    return action(d, Request(tenses, _asked_subject(d), 0.0, negation=0.0, gap=gap, verbs=verbs))
+    return action(
+        d, Request(tenses, _asked_subject(d, third), 0.0, negation=0.0, gap=gap, verbs=verbs)
+    )
 
 
-def _what(d: Draw) -> Question:
-    return Question(d.word("qué", "what"), _about(d, _TRANSITIVE, gap=True))
+def _what(d: Draw, third: bool) -> Question:
+    return Question(d.word("qué", "what"), _about(d, _TRANSITIVE, gap=True, third=third))
 
 
-def _where(d: Draw) -> Question:
-    return Question(d.word("dónde", "where"), _about(d, _SOMEWHERE))
+def _where(d: Draw, third: bool) -> Question:
+    return Question(d.word("dónde", "where"), _about(d, _SOMEWHERE, third=third))
 
 
-def _when(d: Draw) -> Question:
-    return Question(d.word("cuándo", "when"), _about(d, _NOT_BORN))
+def _when(d: Draw, third: bool) -> Question:
+    return Question(d.word("cuándo", "when"), _about(d, _NOT_BORN, third=third))
 
 
-def _why(d: Draw) -> Question:
-    found = clause(d, Request(_ASKED, _asked_subject(d), 0.15, negation=0.2), 0.4)
+def _why(d: Draw, third: bool) -> Question:
+    found = clause(d, Request(_ASKED, _asked_subject(d, third), 0.15, negation=0.2), 0.4)
     return Question(d.word("por qué", "why"), found)
 
 
-def _place(d: Draw) -> Question:
+def _place(d: Draw, third: bool) -> Question:
     noun = d.pick(tagged("thing", "cloth", "animal", "building", "kin"))
     subject = noun_phrase(d, noun, "definite", kind="def" if noun.letter == "L" else "",
                           modify=0.15)  # fmt: skip
@@ -88,7 +96,7 @@ def wh(d: Draw) -> Phrase:
     """Return a wh-question without its marks."""
     kind = _KINDS.draw(d)
     if kind in _ASKABLE:
-        word, asked = _ASKABLE[kind](d)
+        word, asked = _ASKABLE[kind](d, False)
         return Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.asked()])
     return _OTHER_KINDS[kind](d)
 
@@ -184,7 +192,7 @@ def _color(d: Draw) -> Phrase:
 
 
 def _age(d: Draw) -> Phrase:
-    subject = _asked_subject(d)
+    subject = _asked_subject(d, False)
     how, years = d.link(), d.link()
     group = verb_group(d, _TENER, BE, "pres", subject, stative=True)
     asked = Clause(subject, subject.es, group, "pres")
@@ -215,15 +223,25 @@ _OTHER_KINDS = {
 
 def embedded(d: Draw) -> Phrase:
     """Return a question inside a statement: "no sé dónde vive Ana"."""
+    return _frame(d) + _embedded_question(d)
+
+
+def embedded_in_question(d: Draw) -> Phrase:
+    """Return a question inside another: "sabes dónde vive Ana"."""
+    subject = pronoun(d, d.pick(("tú", "usted")), overt=False)
+    group = verb_group(d, _SABER, _KNOW, "pres", subject, stative=True)
+    return Clause(subject, subject.es, group, "pres").question() + _embedded_question(d)
+
+
+def _embedded_question(d: Draw) -> Phrase:
+    """Return the inner question."""
     kind = _EMBEDDED.draw(d)
     if kind == "if":
         word = d.word("si", "if")
-        asked = clause(d, Request(_ASKED, _asked_subject(d), 0.3, negation=0.0), 0.3)
-        inner = Phrase([*word.es, *asked.statement().es], [*word.en, *asked.statement().en])
-    else:
-        word, asked = _ASKABLE[kind](d)
-        inner = Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.statement().en])
-    return _frame(d) + inner
+        asked = clause(d, Request(_ASKED, _asked_subject(d, True), 0.3, negation=0.0), 0.3)
+        return word + asked.statement()
+    word, asked = _ASKABLE[kind](d, True)
+    return Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.statement().en])
 
 
 _SABER = paradigm("saber")
@@ -246,7 +264,7 @@ def _frame(d: Draw) -> Phrase:
     subject = person_subject(d)
     while subject.en_person in (0, 3):
         subject = person_subject(d)
-    group = verb_group(d, *WONDERING[0], "pret", subject, stative=True)
+    group = verb_group(d, *ASKING, "pret", subject, stative=True)
     asking = Clause(subject, subject.es, group, "pret")
     link = d.link()
     asking.es_before.append(("me", link))

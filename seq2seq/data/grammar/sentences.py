@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import linking, questions
+from . import linking, questions, relatives
 from .actions import MAIN, Request, action, infinitive
-from .lexicon import NUMBERS, VERBS, WEEKDAYS, Entry, tagged
+from .lexicon import NUMBERS, VERBS, WEEKDAYS, Entry, Noun, tagged
 from .linking import clause, comma
+from .noun_phrase import NounPhrase
 from .people import pronoun
-from .phrases import ATTRIBUTIVE, NounPhrase, noun_phrase
+from .phrases import ATTRIBUTIVE, noun_phrase
 from .tokens import Draw, Phrase, Weighted
 from .verb_groups import SER
 
 _COMMANDS = tuple(v for v in VERBS if "cmd" in v.tags)
+_FORBIDDEN_VERBS = tuple(v for v in linking.SUBJUNCTIVE_VERBS if not v.stative)
 _IMPERATIVE = Weighted.parse("pres 1")
 _FORBIDDEN = Weighted.parse("subj 1")
 
@@ -45,12 +47,12 @@ def _command(d: Draw) -> Phrase:
     forbid = d.chance(0.3)
     subject = pronoun(d, "tú", overt=False)
     subject.es, subject.drop = [], 0
-    verbs = linking.SUBJUNCTIVE_VERBS if forbid else _COMMANDS
+    verbs = _FORBIDDEN_VERBS if forbid else _COMMANDS
     request = Request(
         _FORBIDDEN if forbid else _IMPERATIVE, subject, 0.35, negation=0.0, verbs=verbs
     )
     told = action(d, request)
-    while not forbid and told.es_before or told.en_adverb:
+    while (told.es_before and not forbid) or told.en_adverb:
         told = action(d, request)
     verb = told.verb
     form, link = told.group.es[0]
@@ -126,10 +128,6 @@ def weather(d: Draw) -> Phrase:
     return found
 
 
-def _weather(d: Draw) -> Phrase:
-    return _close(d, weather(d))
-
-
 def _calendar(d: Draw) -> Phrase:
     """Say what day or what time it is."""
     a, b, c = d.link(), d.link(), d.link()
@@ -153,6 +151,8 @@ def _calendar(d: Draw) -> Phrase:
 
 _FOUND = tagged("thing", "cloth", "food", "drink", "animal", "read")
 _SPOTS = tagged("surface", "inside")
+_LARDER = tagged("larder")
+_OUTDOORS = tagged("outdoor")
 _PLACES = tagged("building", "room", "outdoor")
 
 
@@ -167,10 +167,10 @@ def existence(d: Draw, asked: bool = False) -> Phrase:
     thing = noun_phrase(d, noun, kind=kind, modify=0.2)
     past = d.chance(0.2)
     link = d.link()
-    one = not thing.plural or kind == "many" and noun.mass
+    one = not thing.plural
     be = ("was" if past else "is") if one else ("were" if past else "are")
     verb = "había" if past else "hay"
-    at = _spot(d, people)
+    at = _spot(d, noun)
     if asked:
         some = [("any", thing.link)] if kind == "bare" else []
         return Phrase(
@@ -184,14 +184,20 @@ def existence(d: Draw, asked: bool = False) -> Phrase:
     )
 
 
-def _spot(d: Draw, people: bool) -> Phrase:
-    if people or d.chance(0.3):
-        noun = d.pick(_PLACES)
-        preposition = noun.preposition
+def _spot(d: Draw, noun: Noun) -> Phrase:
+    """Return where something may be found."""
+    if noun.letter in "FD":
+        spot = d.pick(_LARDER)
+        preposition = "in" if "inside" in spot.tags else "on"
+        return d.word("en", preposition) + noun_phrase(d, spot, "place", modify=0).phrase()
+    wild = "animal" in noun.tags and "pet" not in noun.tags
+    if noun.human or wild or d.chance(0.3):
+        spot = d.pick(_OUTDOORS if wild else _PLACES)
+        preposition = spot.preposition
     else:
-        noun = d.pick(_SPOTS)
-        preposition = "in" if "inside" in noun.tags else "on"
-    return d.word("en", preposition) + noun_phrase(d, noun, "place", modify=0.1).phrase()
+        spot = d.pick(_SPOTS)
+        preposition = "in" if "inside" in spot.tags else "on"
+    return d.word("en", preposition) + noun_phrase(d, spot, "place", modify=0.1).phrase()
 
 
 def _existence(d: Draw) -> Phrase:
@@ -222,56 +228,52 @@ def judged(d: Draw) -> Phrase:
     )  # fmt: skip
 
 
-def _judged(d: Draw) -> Phrase:
-    return _close(d, judged(d))
+def _asked_embedded(d: Draw) -> Phrase:
+    return _enclose(d, questions.embedded_in_question(d), "¿", "?")
 
 
-def _embedded(d: Draw) -> Phrase:
-    return _close(d, questions.embedded(d))
+def _closed(build: Callable[[Draw], Phrase]) -> Callable[[Draw], Phrase]:
+    def closed(d: Draw) -> Phrase:
+        return _close(d, build(d))
+
+    return closed
 
 
-Joined = Callable[[Draw], tuple[Phrase, NounPhrase]]
-
-
-def _joined(build: Joined) -> Callable[[Draw], Phrase]:
-    def sentence(d: Draw) -> Phrase:
-        return _close(d, build(d)[0])
-
-    return sentence
-
-
-_LINKS: dict[str, Joined] = {
+_LINKS: dict[str, Callable[[Draw], Phrase]] = {
     "complex": linking.complex_clause,
     "coordination": linking.coordination,
     "reported": linking.reported,
     "wished": linking.wished,
     "infinitive": linking.with_infinitive,
-    "relative": linking.with_relative,
-    "object relative": linking.with_object_relative,
+    "relative": relatives.with_relative,
+    "object_relative": relatives.with_object_relative,
 }
 _CHAIN = Weighted.parse("complex 30 coordination 22 reported 18 wished 5 infinitive 10 relative 10")
 _CHAIN_LENGTHS = Weighted.parse("2 62 3 25 4 9 5 4")
 _CHAIN_JOINTS = (
-    Entry("y", "and"), Entry("y", "and"), Entry("pero", "but"), Entry("así que", "so"),
+    Entry("y", "and"),
+    Entry("pero", "but"),
+    Entry("así que", "so"),
     Entry("mientras que", "whereas"),
-)  # fmt: skip
+)
 
 
 def _chain(d: Draw) -> Phrase:
     """Join several complex clauses into one long sentence."""
-    found, _ = _LINKS[_CHAIN.draw(d)](d)
+    found = _LINKS[_CHAIN.draw(d)](d)
+    before: Entry | None = None
     for _ in range(int(_CHAIN_LENGTHS.draw(d)) - 1):
-        joint = comma(d) + d.word(*d.pick(_CHAIN_JOINTS))
-        found = found + joint + _independent(d)
+        joint = d.pick([j for j in _CHAIN_JOINTS if j is not before])
+        before = joint
+        found = found + comma(d) + d.word(*joint) + _independent(d)
     return _close(d, found)
 
 
 def _independent(d: Draw) -> Phrase:
     """Return a complex clause that opens with a subject of its own."""
     while True:
-        phrase, _ = _LINKS[_CHAIN.draw(d)](d)
-        opening = phrase.en[0][0]
-        if opening not in ("you", "they", "we", "I", "he", "she", "it"):
+        phrase = _LINKS[_CHAIN.draw(d)](d)
+        if phrase.en[0][0] not in ("you", "they", "we", "I", "he", "she", "it"):
             return phrase
 
 
@@ -281,26 +283,27 @@ _KINDS: dict[str, Callable[[Draw], Phrase]] = {
     "wh": _wh,
     "command": _command,
     "exclamation": _exclamation,
-    "weather": _weather,
+    "weather": _closed(weather),
     "calendar": _calendar,
     "existence": _existence,
-    "judged": _judged,
-    "embedded": _embedded,
-    "complex": _joined(linking.complex_clause),
-    "coordination": _joined(linking.coordination),
-    "reported": _joined(linking.reported),
-    "wished": _joined(linking.wished),
-    "infinitive": _joined(linking.with_infinitive),
-    "relative": _joined(linking.with_relative),
-    "object relative": _joined(linking.with_object_relative),
-    "clitic": _joined(linking.with_clitic),
-    "fronted": _joined(linking.fronted_object),
+    "judged": _closed(judged),
+    "embedded": _closed(questions.embedded),
+    "asked_embedded": _asked_embedded,
+    "complex": _closed(linking.complex_clause),
+    "coordination": _closed(linking.coordination),
+    "reported": _closed(linking.reported),
+    "wished": _closed(linking.wished),
+    "infinitive": _closed(linking.with_infinitive),
+    "relative": _closed(relatives.with_relative),
+    "object_relative": _closed(relatives.with_object_relative),
+    "clitic": _closed(relatives.with_clitic),
+    "fronted": _closed(relatives.fronted_object),
     "chain": _chain,
 }
 _WEIGHTS = Weighted.parse(
     "simple 46 yes/no 6 wh 8 command 4 exclamation 1.5 weather 0.4 calendar 0.2 existence 2.5"
-    " judged 1.5 embedded 3 complex 8 coordination 4 reported 4 wished 2 infinitive 3 relative 3"
-    " clitic 1.5 fronted 1.2 chain 7"
+    " judged 1.5 embedded 2.4 asked_embedded 0.8 complex 8 coordination 4 reported 4 wished 2"
+    " infinitive 3 relative 3 object_relative 1.5 clitic 1.5 fronted 1.2 chain 7"
 )
 
 

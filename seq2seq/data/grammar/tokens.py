@@ -101,7 +101,7 @@ class Weighted(NamedTuple):
     def draw(self, d: Draw) -> str:
         """Return a name, as often as its weight says."""
         at = d.random()
-        for name, bound in zip(self.names, self.bounds):
+        for name, bound in zip(self.names, self.bounds, strict=True):
             if at < bound:
                 return name
         return self.names[-1]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from . import english, spanish
 from .lexicon import Periphrasis, Verb, paradigm
-from .phrases import NounPhrase
+from .noun_phrase import NounPhrase
 from .tokens import Draw, Tokens
 
 SER = paradigm("ser")
@@ -22,7 +22,7 @@ ESTAR = paradigm("estar")
 HABER = paradigm("haber")
 BE = english.verb("be")
 
-# Tenses whose "yo" and "él" forms are the same: their subject is never dropped.
+# Tenses whose "yo" and "él" forms are the same: their "yo" is never dropped.
 AMBIGUOUS = frozenset({"imp", "was", "pprog", "plup", "subj", "cond"})
 _HELPERS = {
     "perf": (HABER, "pres"),
@@ -50,7 +50,7 @@ class VerbGroup:
 def _lexical(en: english.Verb, past: bool, person: int) -> tuple[list[str], list[str]]:
     if past:
         return [en.past], ["did", en.base]
-    third = person == english.HE
+    third = person == english.THIRD
     return [en.third if third else en.base], ["does" if third else "do", en.base]
 
 
@@ -67,7 +67,7 @@ def _english(
     elif tense == "cond":
         row = ["would", en.base]
     elif tense in ("perf", "plup"):
-        have = "had" if tense == "plup" else "has" if person == english.HE else "have"
+        have = "had" if tense == "plup" else "has" if person == english.THIRD else "have"
         row = [have, en.participle]
     elif tense in ("prog", "pprog", "was"):
         row = [_be(tense != "prog", person), en.gerund]
@@ -84,6 +84,8 @@ def verb_group(
     d: Draw, es: spanish.Paradigm, en: english.Verb, tense: str, subject: NounPhrase, stative: bool
 ) -> VerbGroup:
     """Conjugate a verb for its subject."""
+    if tense in AMBIGUOUS:
+        subject.say_yo()
     link = d.link()
     plain, marked = _english(en, tense, subject.en_person, stative)
     particle = [(word, link) for word in en.particle]
@@ -113,9 +115,9 @@ def _leading(p: Periphrasis, tense: str, person: int) -> tuple[list[str], list[s
     elif base == "be":
         row = [_be(tense == "imp", person)]
     elif base == "have" and particle:
-        row = ["has" if person == english.HE else "have"]
+        row = ["has" if person == english.THIRD else "have"]
     elif base == "usually":
-        third = person == english.HE
+        third = person == english.THIRD
         return ["usually"], ["does" if third else "do", "usually"], False
     else:
         plain, marked = _english(p.en, tense, person, stative=True)
@@ -125,6 +127,8 @@ def _leading(p: Periphrasis, tense: str, person: int) -> tuple[list[str], list[s
 
 def led_group(d: Draw, p: Periphrasis, verb: Verb, tense: str, subject: NounPhrase) -> VerbGroup:
     """Conjugate a leading verb and add the verb it leads."""
+    if tense in AMBIGUOUS:
+        subject.say_yo()
     first, link = d.link(), d.link()
     plain, marked, auxiliary = _leading(p, tense, subject.en_person)
     es_main = verb.es.gerund if p.form == "ger" else verb.es.infinitive
@@ -144,7 +148,7 @@ def led_group(d: Draw, p: Periphrasis, verb: Verb, tense: str, subject: NounPhra
         *((word, link) for word in verb.en.particle),
     ]
     stated = [(word, first) for word in plain] + rest
-    if p.en.base == "usually" and subject.en_person == english.HE:
+    if p.en.base == "usually" and subject.en_person == english.THIRD:
         stated[1] = (verb.en.third, link)
     asked = stated if marked is plain else [(word, first) for word in marked] + rest
     return VerbGroup(tokens, stated, asked, auxiliary, infinitive_last=p.form == "inf")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from .. import english, spanish
 from ..tokens import Weighted
 from . import adjectives, closed, irregular, nouns, verbs
@@ -28,8 +30,8 @@ def _lines(table: str) -> list[str]:
 
 
 def _marks() -> dict[str, str]:
-    rows = (line.split(":") for line in _lines(irregular.TABLE))
-    return {lemma: marks for lemma, marks in rows}
+    rows = (line.partition(":") for line in _lines(irregular.TABLE))
+    return {lemma: marks for lemma, _, marks in rows}
 
 
 _IRREGULAR = _marks()
@@ -90,7 +92,8 @@ def _read_adjectives() -> tuple[Adjective, ...]:
                 prenominal="pre" in tags or "only" in tags,
                 only_prenominal="only" in tags,
                 predicative="pred" in tags,
-                gradable="abs" not in tags and "only" not in tags,
+                gradable="abs" not in tags and "only" not in tags and "rel" not in tags,
+                relational="rel" in tags,
             )
         )
     return tuple(found)
@@ -98,8 +101,8 @@ def _read_adjectives() -> tuple[Adjective, ...]:
 
 NOUNS = _read_nouns()
 ADJECTIVES = _read_adjectives()
-MEN = tuple(closed.MEN)
-WOMEN = tuple(closed.WOMEN)
+MEN = tuple(closed.MEN.split())
+WOMEN = tuple(closed.WOMEN.split())
 CITIES = _entries(closed.CITIES)
 COUNTRIES = _entries(closed.COUNTRIES)
 NUMBERS = _entries(closed.NUMBERS)
@@ -122,13 +125,18 @@ def _index_nouns() -> dict[str, tuple[Noun | Entry, ...]]:
     by_name = {noun.es[0]: noun for noun in NOUNS}
     for line in _lines(verbs.GROUPS):
         tag, members = line.split(":")
-        index[tag] = [by_name[name] for name in members.split()]
+        index[tag] = [
+            item
+            for name in members.split()
+            for item in (index[name[1:]] if name.startswith("+") else [by_name[name]])
+        ]
     return {tag: tuple(found) for tag, found in index.items()}
 
 
 TARGETS = _index_nouns()
 
 
+@cache
 def tagged(*tags: str) -> tuple[Noun, ...]:
     """Return the nouns with any of the tags, each once, in the order of the table."""
     found = dict.fromkeys(item for tag in tags for item in TARGETS[tag])
@@ -136,14 +144,17 @@ def tagged(*tags: str) -> tuple[Noun, ...]:
 
 
 def _targets(tags: str) -> tuple[Noun | Entry, ...]:
-    names = [tag for tag in tags.split(",") if tag != "hum"]
+    names = [tag for tag in tags.split(",") if tag not in ("hum", "stranger")]
     return tuple(dict.fromkeys(item for tag in names for item in TARGETS[tag]))
 
 
 def _complement(field: str) -> Complement:
     head, _, tags = field.partition(":")[2].partition(":")
     es, _, en = head.partition(">")
-    return Complement(es, en, field.startswith("pp?"), "hum" in tags.split(","), _targets(tags))
+    names = tags.split(",")
+    kin = "hum" in names
+    human = kin or "stranger" in names
+    return Complement(es, en, field.startswith("pp?"), human, kin, _targets(tags))
 
 
 def _read_manners() -> dict[str, tuple[Entry, ...]]:

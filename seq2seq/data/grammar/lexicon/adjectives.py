@@ -3,7 +3,8 @@
 Nouns are named by letter: P people, A animals, O objects, C clothes, V vehicles, R reading
 matter, F food, D drinks, L places and rooms, X ideas, E events, B parts of the body.
 The copula is `ser` or `estar`. Tags: `pre` may stand before the noun, `only` stands only
-there, `pred` never stands next to a noun; `fem=`/`pl=` are irregular forms; `short=` is the
+there, `pred` never stands next to a noun; `abs` is not compared,
+nor is `rel`, a colour or an origin; `fem=`/`pl=` are irregular forms; `short=` is the
 form before a masculine singular noun.
 """
 
@@ -47,49 +48,49 @@ ocupado busy P estar pred
 sorprendido surprised P estar pred
 borracho drunk P estar pred
 asustado scared PA estar pred
-dormido asleep PA estar pred
-despierto awake PA estar pred
-solo alone P estar pred
-rojo red OCV ser abs
-azul blue OCV ser abs
-verde green OCV ser abs
-amarillo yellow OCV ser abs
-blanco white OCVA ser abs
-negro black OCVA ser abs
-gris gray OCVA ser abs
-marrón brown OCVA ser fem=marrón abs
-rosa pink OC ser pl=rosas abs
+dormido asleep PA estar pred abs
+despierto awake PA estar pred abs
+solo alone P estar pred abs
+rojo red OCV ser rel
+azul blue OCV ser rel
+verde green OCV ser rel
+amarillo yellow OCV ser rel
+blanco white OCVA ser rel
+negro black OCVA ser rel
+gris gray OCVA ser rel
+marrón brown OCVA ser fem=marrón rel
+rosa pink OCV ser pl=rosas rel
 nuevo new OCVRLX ser pre abs
 caro expensive OCVFDL ser
 barato cheap OCVFD ser
-grande big OCVLAFB ser
+grande big OCVLAB ser
 gran great XELR ser only fem=gran pl=grandes
-pequeño small OCVLAFB ser pre
+pequeño small OCVLAB ser pre
 bonito pretty OCLA ser
 hermoso beautiful LCRA ser pre
 feo ugly OCVA ser
-pesado heavy O ser
+pesado heavy OR ser
 ligero light O ser
 limpio clean OCVL estar
 sucio dirty OCVLB estar
 roto broken OV estar abs
 vacío empty VL estar abs
-moderno modern OVL ser abs
+moderno modern OVL ser rel
 útil useful OXR ser
-redondo round O ser abs
+redondo round OF ser abs
 largo long CRE ser
 corto short CRE ser
 duro hard F estar
-rápido fast V ser
-lento slow V ser
+rápido fast VA ser
+lento slow VA ser
 mojado wet OCA estar
-seco dry C estar
+seco dry CF estar
 caliente hot FDB estar
 frío cold FDB estar
 dulce sweet FD ser
 fresco fresh FD estar
 delicioso delicious FD ser
-amargo bitter D ser
+amargo bitter FD ser
 malo bad REXFD ser pre short=mal
 bueno good REXFDPV ser pre short=buen
 tranquilo quiet LP ser
@@ -97,7 +98,7 @@ ruidoso noisy LV ser
 oscuro dark L ser
 seguro safe LV ser
 peligroso dangerous LVA ser
-antiguo ancient L ser abs
+antiguo ancient LO ser abs
 interesante interesting REXL ser
 aburrido boring RE ser
 importante important RXEP ser
@@ -105,18 +106,18 @@ difícil difficult X ser
 fácil easy X ser
 divertido fun ERP ser
 extraño strange XEOA ser pre
-simple simple X ser
-claro clear X ser
+simple simple XR ser
+claro clear XR ser
 perfecto perfect XE ser abs
 terrible terrible XE ser pre abs
 excelente excellent XEFRP ser pre abs
 maravilloso wonderful XELPR ser pre abs
 especial special XEOC ser
-español Spanish PRFD ser abs
-inglés English PRV ser abs
-francés French PRFDC ser abs
-alemán German PVR ser abs
-italiano Italian PFCV ser abs
-japonés Japanese PVOF ser abs
-mexicano Mexican PF ser abs
+español Spanish PRFD ser rel
+inglés English PRV ser rel
+francés French PRFDC ser rel
+alemán German PVR ser rel
+italiano Italian PFCV ser rel
+japonés Japanese PVOF ser rel
+mexicano Mexican PF ser rel
 """

@@ -3,12 +3,12 @@
 MEN = """
 Juan Pedro Luis Carlos Miguel Antonio José Javier Pablo Diego Andrés Manuel Fernando Alberto
 Sergio Tomás Rafael Raúl Jorge Daniel
-""".split()
+"""
 
 WOMEN = """
 María Ana Carmen Lucía Laura Marta Elena Sofía Paula Isabel Raquel Carla Julia Teresa Pilar
 Irene Sara Beatriz Silvia Alicia
-""".split()
+"""
 
 CITIES = """
 Madrid=Madrid Barcelona=Barcelona Sevilla=Seville Valencia=Valencia Granada=Granada
@@ -55,12 +55,12 @@ pres imp modal | siempre | always
 pres imp | casi siempre | almost always
 pres imp | a menudo | often
 pres imp | a veces | sometimes
-pres imp | normalmente | usually
+pres | normalmente | usually
 pres imp | raramente | rarely
 perf pret | por fin | finally
 perf plup | ya | already
 pres imp pret fut perf modal | también | also
-pres prog imp | todavía | still
+pres prog | todavía | still
 """
 
 # Manner adverbs, by the letter verbs name them with.
@@ -143,9 +143,9 @@ prometer | inf | promise | to base | pret | 1
 # What things are made of: the noun, then what can be made of it.
 MADE_OF = """
 madera: mesa silla puerta caja cama escritorio estante juguete cuchara armario muñeca
-oro: reloj anillo moneda
-plata: anillo cuchillo cuchara tenedor plato moneda
+oro: reloj anillo moneda taza plato
+plata: reloj anillo cuchillo cuchara tenedor plato moneda
 cuero: bolsa zapato bota guante chaqueta maleta sofá
-cristal: vaso plato mesa botella lámpara puerta
+cristal: vaso taza anillo plato mesa botella lámpara puerta
 plástico: caja plato vaso juguete silla bolsa botella cuchara
 """

@@ -57,6 +57,7 @@ class Adjective:
     only_prenominal: bool
     predicative: bool
     gradable: bool
+    relational: bool  # a colour or an origin: goes well with a second adjective
 
     def agree(self, feminine: bool, plural: bool) -> str:
         """Return the Spanish form that agrees with a noun."""
@@ -70,7 +71,13 @@ class Complement(NamedTuple):
     en: str
     optional: bool
     human: bool
+    kin: bool  # whether that person may be family
     targets: tuple[Noun | Entry, ...]
+
+    @property
+    def is_object(self) -> bool:
+        """Say whether it is the direct object of the English verb."""
+        return not self.en
 
 
 @dataclass(frozen=True, eq=False)

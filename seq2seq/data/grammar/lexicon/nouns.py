@@ -1,20 +1,21 @@
 """The noun table: Spanish noun, gender, English noun, then tags and irregular forms.
 
 A section heading gives the tags every noun of the section has. `+tag` adds one. `pl=` and
-`enpl=` give irregular plurals; `mass` nouns have no plural; `only` nouns have no singular;
+`enpl=` give irregular plurals; `mass` nouns have no plural; `only` nouns have no singular; `one`
+nouns are used in the singular;
 `el` marks feminine nouns that take el; `in`, `at` and `on` are the English preposition for
 being there. An underscore stands for a space.
 """
 
 TABLE = """
 [kin hum]
-padre m father
-madre f mother
+padre m father enpl=parents
+madre f mother one
 hermano m brother
 hermana f sister
-hijo m son
+hijo m son enpl=children
 hija f daughter
-abuelo m grandfather
+abuelo m grandfather enpl=grandparents
 abuela f grandmother
 tío m uncle
 tía f aunt
@@ -94,28 +95,30 @@ reina f queen
 príncipe m prince
 princesa f princess
 
-[animal]
-perro m dog +pet
-gato m cat +pet
+[animal land]
+perro m dog +pet +tame
+gato m cat +pet +tame
 caballo m horse
-vaca f cow
-pájaro m bird +pet
-pez m fish
-oveja f sheep
-cerdo m pig
-gallina f hen
+vaca f cow +tame
+oveja f sheep +tame
+cerdo m pig +tame
+gallina f hen +tame
 ratón m mouse
-conejo m rabbit +pet
+conejo m rabbit +pet +tame
 león m lion
 elefante m elephant
 oso m bear
-pato m duck
-tortuga f turtle +pet
+pato m duck +tame
+tortuga f turtle +pet +tame
 mono m monkey
 lobo m wolf
-águila f eagle el
 tigre m tiger
-burro m donkey
+burro m donkey +tame
+
+[animal]
+pájaro m bird +pet +tame
+pez m fish
+águila f eagle el
 
 [food]
 manzana f apple
@@ -229,11 +232,13 @@ moneda f coin
 [device thing]
 teléfono m phone
 ordenador m computer
-televisor m television
 radio f radio
 cámara f camera
+
+[device]
 horno m oven
 nevera f refrigerator +inside
+televisor m television
 
 [furniture]
 mesa f table +surface
@@ -298,12 +303,12 @@ garaje m garage
 
 [outdoor place in]
 parque m park +walk +dest +eat
-calle f street on
+calle f street
 plaza f square +walk +dest
-playa f beach on +walk +dest +eat
+playa f beach on +dest +eat
 montaña f mountain on +climb
 río m river +water +cross
-mar m sea +water
+mar m sea one +water
 lago m lake +water +dest
 piscina f pool +water +dest
 bosque m forest +walk
@@ -312,19 +317,19 @@ pueblo m village +walk +live +dest
 ciudad f city +walk +live +dest
 puente m bridge on +cross
 desierto m desert +cross
-valle m valley +live
+valle m valley +live +walk +dest
 
 [body]
-cabeza f head
-mano f hand
-pie m foot
-diente m tooth
-ojo m eye
-brazo m arm
-pierna f leg
+cabeza f head +washed
+mano f hand +washed +many
+pie m foot +washed +many
+diente m tooth +brushed +many
+ojo m eye +many
+brazo m arm +limb +many
+pierna f leg +limb +many
 espalda f back
 garganta f throat
-rodilla f knee
+rodilla f knee +limb
 estómago m stomach
 
 [abstract]
@@ -334,7 +339,7 @@ pregunta f question
 respuesta f answer
 plan m plan
 secreto m secret
-verdad f truth
+verdad f truth one
 error m mistake
 sueño m dream
 viaje m trip
@@ -345,6 +350,7 @@ regla f rule
 ejemplo m example
 lección f lesson
 decisión f decision
+ejercicio m exercise
 
 [event]
 fiesta f party +dest
@@ -381,12 +387,12 @@ japonés m Japanese
 ruso m Russian
 
 [instrument]
-piano m piano
-guitarra f guitar
-violín m violin
-flauta f flute
-tambor m drum
-trompeta f trumpet
+piano m piano one
+guitarra f guitar one
+violín m violin one
+flauta f flute one
+tambor m drum one
+trompeta f trumpet one
 
 [sport mass]
 fútbol m soccer

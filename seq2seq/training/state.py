@@ -1,0 +1,130 @@
+"""All that changes while a model is trained, and its way into a checkpoint and back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import TrainingConfig
+from seq2seq.data.batching import BatchStream
+from seq2seq.runs.checkpoint import Checkpoint, load_weights, save_checkpoint
+from seq2seq.training.schedule import Schedule
+
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+@dataclass
+class Progress:
+    """Where training stands; all of it is in every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    minutes: float = 0.0
+    best: float | None = None
+    waited: int = 0  # validations without a better metric
+    skipped: int = 0  # updates in a row that were not finite
+    loss_sum: float = 0.0  # since the last record
+    plain_sum: float = 0.0
+    loss_tokens: int = 0
+
+
+@dataclass
+class TrainingState:
+    """Model, optimizer, schedule, place in the data, counts and random generators."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    stream: BatchStream
+    ema: float
+    device: torch.device
+    progress: Progress = field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        """Start the moving average, where one is asked for, from the present weights."""
+        self.parameters = dict(self.model.named_parameters())
+        self.averaged: dict[str, Tensor] = {}
+        if self.ema:
+            self.averaged = {name: p.detach().clone() for name, p in self.parameters.items()}
+
+    @torch.no_grad()
+    def average_weights(self) -> None:
+        """Move the average towards the present weights."""
+        # A young average follows quickly, so that it does not remember the random start.
+        decay = min(self.ema, (1 + self.progress.step) / (10 + self.progress.step))
+        for name, tensor in self.averaged.items():
+            tensor.lerp_(self.parameters[name], 1 - decay)
+
+    @contextlib.contextmanager
+    def translating(self) -> Iterator[None]:
+        """Make the model ready to translate for a while, with the moving average where it is."""
+        raw = {name: self.parameters[name].detach().clone() for name in self.averaged}
+        self._load(self.averaged)
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self._load(raw)
+            self.model.train()
+
+    def save(self, path: Path, metrics: dict[str, float] | None) -> None:
+        """Write a checkpoint; the metrics are those of a validation of these very weights."""
+        raw = {name: p.detach() for name, p in self.parameters.items()}
+        training: dict[str, Tensor] = {"generator.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            training["generator.cuda"] = torch.cuda.get_rng_state(self.device)
+        for name, parameter in self.parameters.items():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                training[f"{key}.{name}"] = torch.as_tensor(value)
+        if self.averaged:
+            training |= {f"raw.{name}": tensor for name, tensor in raw.items()}
+        state: dict[str, Any] = {
+            "step": self.progress.step,
+            "progress": vars(self.progress),
+            "schedule": self.schedule.state(),
+            "stream": self.stream.state_dict(),
+        }
+        if metrics is not None:
+            state["validation"] = metrics
+        save_checkpoint(path, self.averaged or raw, training, state)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on exactly where a checkpoint was made; the moving average may be new or gone."""
+        tensors, state, weights = checkpoint.training(), checkpoint.state, checkpoint.weights()
+        if self.averaged:
+            self.averaged = {name: weights[name].to(self.device) for name in self.averaged}
+        raw = {name: tensors.get(f"raw.{name}", tensor) for name, tensor in weights.items()}
+        load_weights(self.model, raw, origin=checkpoint.path)
+        for name, parameter in self.parameters.items():
+            if f"step.{name}" in tensors:
+                self.optimizer.state[parameter] = {
+                    key: tensors[f"{key}.{name}"].to(self.device) for key in _MOMENTS
+                }
+        torch.set_rng_state(tensors["generator.cpu"])
+        if self.device.type == "cuda" and "generator.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["generator.cuda"], self.device)
+        self.progress = Progress(**state["progress"])
+        self.schedule.restore(state["schedule"])
+        self.stream.load_state_dict(state["stream"])
+
+    @torch.no_grad()
+    def _load(self, weights: dict[str, Tensor]) -> None:
+        for name, tensor in weights.items():
+            self.parameters[name].copy_(tensor)
+
+
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Return Adam or AdamW; vectors (biases, norms) are not decayed."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)

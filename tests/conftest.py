@@ -1,0 +1,121 @@
+"""A toy language pair, and runs trained on it in seconds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2seq.config import Config, parse_config
+from seq2seq.pipeline import train
+
+LEXICON = {
+    "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
+    "rojo": "red", "grande": "big", "come": "eats", "ve": "sees", "quiere": "wants", "él": "he",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ToyCorpus:
+    """Files of word-for-word translations."""
+
+    folder: Path
+
+    def recipe(self, run_dir: Path) -> str:
+        """Return a recipe that learns them, with everything random switched on."""
+        return f"""
+run_dir: {run_dir}
+data:
+  train: [{{path: {self.folder}/train.tsv}}]
+  valid: {{path: {self.folder}/valid.tsv}}
+  test: {{path: {self.folder}/test.tsv, references: true}}
+  tokenizer: {{source_vocab_size: 330, target_vocab_size: 330, sampling_alpha: 0.9}}
+  batching: {{unit: sentences, size: 16, window: 100}}
+  word_dropout: 0.02
+model:
+  embedding_size: 24
+  encoder_size: 24
+  decoder_size: 24
+  attention: {{size: 24}}
+  dropout: 0.1
+training:
+  precision: fp32
+  device: cpu
+  max_steps: 20
+  learning_rate: 1e-2
+  accumulate: 2
+  ema: 0.9
+  scheduled_sampling: 0.2
+  scheduled_sampling_steps: 20
+  label_smoothing: 0.1
+  schedule: {{kind: plateau, warmup_steps: 5, plateau_patience: 0}}
+  log_every: 3
+  validate_every: 6
+  checkpoint_every: 4
+  validation_sentences: 10
+  tensorboard: false
+inference:
+  max_source_length: 24
+  beam_size: 3
+"""
+
+    def config(self, run_dir: Path, *overrides: str) -> Config:
+        """Return the recipe with overrides."""
+        return parse_config(self.recipe(run_dir), overrides)
+
+
+def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
+    """Return sentences and their translations, word for word."""
+    generator = random.Random(seed)
+    words = list(LEXICON)
+    sources = [generator.choices(words, k=generator.randint(1, 6)) for _ in range(count)]
+    return [(" ".join(s), " ".join(LEXICON[word] for word in s)) for s in sources]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyCorpus:
+    folder = tmp_path_factory.mktemp("toy")
+    for seed, (name, count) in enumerate({"train": 400, "valid": 30, "test": 20}.items()):
+        rows = ["\t".join(pair) for pair in toy_pairs(count, seed)]
+        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return ToyCorpus(folder)
+
+
+@pytest.fixture(scope="session")
+def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run that has learned the toy language."""
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("runs") / "trained"
+    config = toy.config(
+        path,
+        "training.max_steps=150",
+        "training.validate_every=50",
+        "training.checkpoint_every=50",
+        "training.scheduled_sampling=0",
+        "training.schedule.kind=linear",
+        "data.tokenizer.sampling_alpha=0",
+        "training.average=last",
+    )
+    assert train(config) == "finished"
+    return path
+
+
+@pytest.fixture(scope="session")
+def other(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of the same tokenizers that has learned little."""
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("runs") / "other"
+    train(
+        toy.config(
+            path, "training.max_steps=12", "training.validate_every=12", "model.init=uniform"
+        )
+    )
+    return path

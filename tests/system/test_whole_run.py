@@ -1,0 +1,73 @@
+"""The program as a person uses it: train, translate, evaluate, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import LEXICON, toy_pairs
+
+RECIPE = """
+run_dir: run
+data:
+  train: [{path: train.tsv}]
+  valid: {path: valid.tsv}
+  tokenizer: {source_vocab_size: 330, target_vocab_size: 330}
+  batching: {unit: sentences, size: 32}
+model:
+  style: luong
+  embedding_size: 32
+  encoder_size: 32
+  decoder_size: 32
+  attention: {score: general}
+training:
+  precision: fp32
+  device: cpu
+  threads: 1
+  max_steps: 200
+  learning_rate: 1e-2
+  schedule: {kind: linear}
+  validate_every: 100
+  checkpoint_every: 50
+  log_every: 50
+"""
+
+
+def seq2seq(folder: Path, *arguments: str, text: str | None = None) -> str:
+    found = subprocess.run(
+        [sys.executable, "-m", "seq2seq", *arguments],
+        cwd=folder,
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert found.returncode == 0, found.stderr
+    assert "Traceback" not in found.stderr
+    return found.stdout
+
+
+def test_train_translate_evaluate(tmp_path: Path) -> None:
+    for seed, (name, count) in enumerate({"train": 600, "valid": 40, "test": 40}.items()):
+        rows = ["\t".join(pair) for pair in toy_pairs(count, seed)]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    seq2seq(tmp_path, "train", "recipe.yaml")
+    records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    assert [r["step"] for r in records if r["kind"] == "validation"] == [100, 200]
+    (tmp_path / "run").rename(tmp_path / "moved")
+
+    source = "niño quiere pan grande"
+    translated = seq2seq(tmp_path, "translate", "moved", text=f"{source}\n\nperro\n")
+    assert translated == f"{' '.join(LEXICON[word] for word in source.split())}\n\ndog\n"
+
+    scores = json.loads(seq2seq(tmp_path, "evaluate", "moved", "test.tsv", "--json"))
+    assert scores["sentences"] == 40
+    assert scores["bleu"]["score"] > 90
+    assert (tmp_path / "moved/test.hypotheses.txt").read_text().count("\n") == 40
+
+    seq2seq(tmp_path, "plot", "attention", "moved", source, "-o", "attention.svg")
+    assert "svg" in (tmp_path / "attention.svg").read_text()[:500]

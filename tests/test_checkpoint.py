@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import logging
+import math
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seq2seq.errors import CheckpointError
+from seq2seq.runs import checkpoint as module
+from seq2seq.runs.checkpoint import (
+    Checkpoint,
+    average,
+    first_whole,
+    list_checkpoints,
+    load_checkpoint,
+    load_weights,
+    prune,
+    rank,
+    save_checkpoint,
+)
+
+
+def weights(value: float) -> dict[str, Tensor]:
+    return {"weight": torch.full((2, 3), value), "bias": torch.full((2,), -value)}
+
+
+def save(folder: Path, step: int, **metrics: float) -> Checkpoint:
+    state = {"step": step, **({"validation": metrics} if metrics else {})}
+    return save_checkpoint(folder / f"step-{step:06d}", weights(step), {"m": torch.ones(1)}, state)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    tensors = {"a": torch.randn(3, 4).t(), "b": torch.tensor(7)}
+    save_checkpoint(tmp_path / "c", weights(2.0), tensors, {"step": 3, "x": [1, None]})
+    found = load_checkpoint(tmp_path / "c")
+    assert found.step == 3
+    assert found.state["x"] == [1, None]
+    assert found.metric("bleu") is None
+    assert torch.equal(found.weights()["weight"], torch.full((2, 3), 2.0))
+    assert torch.equal(found.training()["a"], tensors["a"])
+
+
+def test_sha256sum_can_check_it(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    folder = tmp_path / "step-000001"
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True)
+    assert {file.name for file in folder.iterdir()} == {
+        "model.safetensors", "training.safetensors", "state.json", "SHA256SUMS",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_damage_is_found(tmp_path: Path, name: str, damage: str) -> None:
+    file = save(tmp_path, 1).path / name
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    if damage == "remove":
+        file.unlink()
+    else:
+        file.write_bytes(data if damage == "flip" else data[:-1])
+    with pytest.raises(CheckpointError, match=rf"step-000001: .*{name}") as caught:
+        load_checkpoint(tmp_path / "step-000001")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_without_checksums_or_of_another_version(tmp_path: Path) -> None:
+    found = save(tmp_path, 1)
+    (found.path / "state.json").write_text('{"version": 99}')
+    with pytest.raises(CheckpointError, match="written by version 99 of the format"):
+        load_checkpoint(found.path)
+    (found.path / "SHA256SUMS").unlink()
+    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+        load_checkpoint(found.path)
+    (found.path / "SHA256SUMS").write_text("abc  ../../etc/passwd\n")
+    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+        load_checkpoint(found.path)
+
+
+def test_damaged_ones_are_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (1, 2, 3, 1_000_000):
+        save(tmp_path, step)
+    (tmp_path / "step-000002/state.json").unlink()
+    (tmp_path / "step-000004").mkdir()
+    (tmp_path / ".step-000005.partial").mkdir()
+    assert [c.step for c in list_checkpoints(tmp_path)] == [1, 3, 1_000_000]
+    assert "step-000002" in caplog.text
+    assert "step-000004" in caplog.text
+    model = tmp_path / "step-1000000/model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1] + b"?")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        found = first_whole(reversed(list_checkpoints(tmp_path)))
+    assert found is not None
+    assert found.step == 3
+    assert "step-1000000: damaged" in caplog.text
+
+
+def test_rank_is_best_first_and_of_equals_the_oldest(tmp_path: Path) -> None:
+    save(tmp_path, 1, bleu=10.0, loss=3.0)
+    save(tmp_path, 2, bleu=30.0, loss=2.0)
+    save(tmp_path, 3)
+    save(tmp_path, 4, bleu=30.0, loss=4.0)
+    save(tmp_path, 5, bleu=math.nan, loss=math.nan)
+    found = list_checkpoints(tmp_path)
+    assert [c.step for c in rank(found, "bleu")] == [2, 4, 1]
+    assert [c.step for c in rank(found, "loss")] == [2, 1, 4]
+
+
+def test_prune_keeps_newest_and_best_and_reads_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step, bleu in enumerate((1.0, 9.0, 8.0, 2.0, 3.0, 1.0), start=1):
+        save(tmp_path, step, bleu=bleu)
+    save_checkpoint(tmp_path / "average", weights(0), {}, {"step": 6})
+    monkeypatch.setattr(module, "sha256", lambda path: pytest.fail("read all weights"))
+    prune(tmp_path, metric="bleu", keep_last=2, keep_best=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "average", "step-000002", "step-000003", "step-000005", "step-000006",
+    ]  # fmt: skip
+
+
+def test_average_is_the_mean(tmp_path: Path) -> None:
+    mean = average([save(tmp_path, step) for step in (1, 2, 6)])
+    assert torch.equal(mean["weight"], torch.full((2, 3), 3.0))
+    assert mean["weight"].dtype == torch.float32
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"weight has the size \(2, 3\).*\(2, 4\)"):
+        load_weights(nn.Linear(4, 2), weights(1), origin=tmp_path)
+    with pytest.raises(CheckpointError, match=r"unknown \['bias'\]"):
+        load_weights(nn.Linear(3, 2, bias=False), weights(1), origin=tmp_path)
+    model = nn.Linear(3, 2)
+    load_weights(model, weights(5), origin=tmp_path)
+    assert torch.equal(model.bias, torch.full((2,), -5.0))
+
+
+def test_a_saving_that_is_cut_off_leaves_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    def crash(path: Path) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "sha256", crash)
+    with pytest.raises(KeyboardInterrupt):
+        save(tmp_path, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]

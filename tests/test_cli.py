@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+from conftest import ToyCorpus
+
+import seq2seq
+from seq2seq import cli
+
+SEQ2SEQ = [sys.executable, "-m", "seq2seq"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def run(*arguments: object) -> int:
+    try:
+        return cli.main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "lines.txt"
+    path.write_text("gato come pan\n\nperro ve agua\n")
+    return path
+
+
+def test_the_public_names_are_lazy() -> None:
+    code = (
+        "import sys, seq2seq; assert 'torch' not in sys.modules and 'yaml' not in sys.modules\n"
+        "assert {'Translator', 'train', 'evaluate', 'load_config'} < set(dir(seq2seq))\n"
+        "assert seq2seq.load_config.__module__ == 'seq2seq.config.loading'\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert seq2seq.Translator.__name__ == "Translator"
+    assert callable(seq2seq.train)
+    assert callable(seq2seq.evaluate)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = seq2seq.nothing
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"seq2seq {project['project']['version']}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train"], ["translate"], ["evaluate"], ["plot"], ["plot", "attention"], ["reference"]],
+)
+def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command, "--help") == 0
+    text = capsys.readouterr().out
+    assert f"seq2seq {' '.join(command)}" in text.partition("example")[2]
+    assert run("--help") == 0
+    assert command[0] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "required: COMMAND"),
+        (["trian"], "invalid choice: 'trian'"),
+        (["train"], "required: config"),
+        (["train", "none.yaml"], "none.yaml: no such file"),
+        (["train", "{toy}", "training.sede=1"], "training.sede: unknown key; did you mean seed?"),
+        (["train", "{toy}", "--resume"], "not a run directory"),
+        (["train", "{toy}", "--resume", "--overwrite"], "not allowed with"),
+        (["train", "{toy}", "--fast"], "unknown: --fast"),
+        (["train", "{toy}", "data.train.0.path=none.tsv"], "none.tsv: no such file"),
+        (["train", "{toy}", "training.device=tpu"], "device 'tpu' is none"),
+        (["train", "{toy}", "run_dir=/dev/null/run"], "cannot be written"),
+        (["train", "{toy}", "run_dir={run}"], "there is a run already; go on with --resume"),
+        (["translate", "none"], "none: not a run directory"),
+        (["translate", "{run}", "-i", "none.txt"], "none.txt: cannot be read"),
+        (["translate", "{run}", "-i", "{lines}", "-o", "{lines}"], "choose another file"),
+        (["translate", "{run}", "-i", "{lines}", "-o", "/none/x"], "/none/x: cannot be written"),
+        (["translate", "{run}", "-i", "{lines}", "--nbest", "0"], "expected 1, 2, 3, ..., found"),
+        (["translate", "{run}", "-i", "{lines}", "--beam", "-1"], "expected 1, 2, 3, ..., found"),
+        (["translate", "{run}", "-i", "{lines}", "--length-penalty", "-1"], "length_penalty"),
+        (["translate", "{run}", "-i", "{lines}", "--top-p", "0.5"], "add --samples N"),
+        (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--top-p", "2"], "top_p"),
+        (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--nbest", "2"], "--nbest"),
+        (["translate", "{run}", "-i", "{lines}", "--attention"], "add --format jsonl"),
+        (["translate", "{run}", "-i", "{lines}", "--device", "cuda:42"], "device cuda:42"),
+        (["translate", "{run}", "-i", "{run}/source.model"], "not UTF-8"),
+        (["translate", "{run}", "-i", "{lines}", "-o", "/dev/full"], "No space left on device"),
+        (["evaluate", "{run}", "none.tsv"], "none.tsv: no such file"),
+        (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),
+        (["evaluate", "{run}", "{lines}"], "lines.txt:1: 1 column"),
+        (["plot", "attention", "{run}", "gato", "-o", "a.gif"], "a picture ends in .png"),
+        (["plot", "attention", "{run}", ""], "the sentence is empty"),
+    ],
+)
+def test_a_mistake_is_one_line_and_2(
+    toy: ToyCorpus,
+    trained: Path,
+    lines: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    places = {"{toy}": recipe, "{run}": trained, "{lines}": lines}
+    for mark, place in places.items():
+        arguments = [argument.replace(mark, str(place)) for argument in arguments]
+    assert run(*arguments) == 2
+    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("seq2seq")]
+    assert len(errors) == 1
+    assert words in errors[0]
+    assert lines.read_text().startswith("gato")
+    assert not (tmp_path / "run/config.yaml").exists()
+
+
+def test_translate_through_pipes(trained: Path) -> None:
+    command = [*SEQ2SEQ, "translate", str(trained), "--nbest", "4"]
+    found = subprocess.run(
+        command, input="gato come\r\n\nperro", capture_output=True, encoding="utf-8",
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert found.returncode == 0
+    assert found.stderr == ""
+    lines = found.stdout.split("\n")
+    assert len(lines) == 13
+    assert (lines[0], lines[4:8], lines[8]) == ("cat eats", [""] * 4, "dog")
+
+
+def test_a_closed_pipe_is_no_fault(trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "many.txt"
+    path.write_text("gato\n" * 5000)
+    command = f"{' '.join(SEQ2SEQ)} translate {trained} --beam 1 -i {path} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (found.stdout, found.stderr, found.returncode) == ("cat\n", "", 0)
+
+
+def test_translate_to_files(trained: Path, other: Path, lines: Path, tmp_path: Path) -> None:
+    output, links = tmp_path / "out.txt", tmp_path / "links.txt"
+    files = ("-i", lines, "-o", output)
+    assert run("translate", trained, *files, "--alignments", links) == 0
+    assert output.read_text() == "cat eats bread\n\ndog sees water\n"
+    first, empty, _ = links.read_text().split("\n")[:3]
+    assert [pair.split("-")[1] for pair in sorted(first.split(), key=lambda p: p[-1])] == [
+        "0",
+        "1",
+        "2",
+    ]
+    assert empty == ""
+    assert run("translate", trained, other, *files, "--format", "jsonl", "--attention") == 0
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert found[1]["parts"] == []
+    assert found[0]["parts"][0]["attention"]
+    sampled = ("--samples", 3, "--seed", 5, "--temperature", 3.0, "--top-k", 50, "--top-p", 0.99)
+    assert run("translate", trained, *files, *sampled) == 0
+    assert len(output.read_text().split("\n")) == 10
+    assert run("translate", trained, *files, *sampled, "--mbr", "chrf", "--long", "refuse") == 0
+    assert len(output.read_text().split("\n")) == 4
+
+
+def test_evaluate_writes_beside_the_run(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(trained, path)
+    test = toy.folder / "test.tsv"
+    assert run("evaluate", path, test, "--beam", 1, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sentences"] == 20
+    assert found["hypotheses"] == str(path / "test.hypotheses.txt")
+    assert len((path / "test.hypotheses.txt").read_text().splitlines()) == 20
+    named = tmp_path / "named.txt"
+    checkpoint = path / "checkpoints/step-000100"
+    assert run("evaluate", checkpoint, test, "-o", named, "--single-reference") == 0
+    assert "20 sentences, beam 3; hypotheses: " in capsys.readouterr().out
+    (path / "test.hypotheses.txt").unlink()
+    assert run("evaluate", checkpoint, test) == 0
+    assert (path / "test.hypotheses.txt").exists()
+    assert not (checkpoint / "test.hypotheses.txt").exists()
+
+
+def test_plot_and_reference(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "niño.png"
+    assert run("plot", "attention", trained, "niño come pan", "-o", path) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert run("reference") == 0
+    assert capsys.readouterr().out.startswith("# Configuration")
+
+
+def test_overrides_may_follow_options(
+    toy: ToyCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    quick = ("training.max_steps=1", "training.validation_sentences=2")
+    assert run("train", recipe, "--overwrite", *quick) == 0
+    assert "Translate with: seq2seq translate" in capsys.readouterr().err
+    assert run("train", recipe, quick[1], "--resume", "training.max_steps=2") == 0
+    assert "changed since the run began: training.max_steps was 1 and is 2" in (
+        capsys.readouterr().err
+    )
+    assert (tmp_path / "run/checkpoints/step-000002").is_dir()

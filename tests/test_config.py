@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from seq2seq.config import (
+    Config,
+    InferenceConfig,
+    ModelConfig,
+    TrainingConfig,
+    changed_keys,
+    dump_config,
+    load_config,
+    parse_config,
+)
+from seq2seq.errors import ConfigError
+
+BASE = """
+run_dir: runs/x
+data:
+  train: [{path: train.tsv}]
+  valid: {path: valid.tsv}
+"""
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def parse(*overrides: str, text: str = BASE) -> Config:
+    return parse_config(text, overrides, origin="recipe.yaml")
+
+
+def error(*overrides: str, text: str = BASE) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(*overrides, text=text)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def values(annotation: Any, metadata: list[Any]) -> st.SearchStrategy[Any]:
+    """Return values of a leaf of the schema, within its limits."""
+    if get_origin(annotation) is Literal:
+        return st.sampled_from(get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return st.tuples(st.floats(0, 0.99), st.floats(0, 0.99))
+    options = get_args(annotation) or (annotation,)
+    if type(None) in options:
+        inner = next(option for option in options if option is not type(None))
+        inner_metadata = list(getattr(inner, "__metadata__", ()))
+        limits = [limit for m in inner_metadata for limit in getattr(m, "metadata", [m])]
+        return st.none() | values((get_args(inner) or (inner,))[0], limits)
+    low = next((m.ge for m in metadata if hasattr(m, "ge")), None)
+    if annotation is bool:
+        return st.booleans()
+    if annotation is int:
+        return st.integers(low or 0, 10_000)
+    if annotation is float:
+        return st.floats(1e-12, 0.99, allow_nan=False)
+    return st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def sections(section: type[Any], skip: tuple[str, ...] = ()) -> st.SearchStrategy[dict[str, Any]]:
+    leaves = {
+        name: values(field.annotation, field.metadata)
+        for name, field in section.model_fields.items()
+        if name not in ("attention", "schedule", *skip)
+    }
+    return st.fixed_dictionaries({}, optional=leaves)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    run_dir=st.text(st.characters(exclude_categories=["Cs"])),
+    model=sections(ModelConfig),
+    training=sections(TrainingConfig),
+    inference=sections(InferenceConfig, ("max_source_length", "max_length_offset")),
+)
+def test_a_dumped_recipe_is_read_back_as_it_was(
+    run_dir: str, model: dict[str, Any], training: dict[str, Any], inference: dict[str, Any]
+) -> None:
+    raw = {
+        "run_dir": run_dir,
+        "data": {"train": ({"path": run_dir},), "valid": {"path": "v"}},
+        "model": model,
+        "training": training,
+        "inference": inference,
+    }
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError:
+        assume(False)
+    assert parse_config(dump_config(config)) == config
+    assert changed_keys(config, config) == {}
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_recipes_of_the_project_are_valid(path: Path) -> None:
+    config = load_config(path)
+    assert parse_config(dump_config(config)) == config
+
+
+@pytest.mark.parametrize("text", ["yes", "no", "1e-3", "010", "2024-01-01", "~", "null", "1_0", ""])
+def test_text_that_looks_like_something_else_survives(text: str) -> None:
+    config = Config.model_validate(
+        {"run_dir": text, "data": {"train": ({"path": "t"},), "valid": {"path": "v"}}}
+    )
+    assert parse_config(dump_config(config)).run_dir == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-3", 1e-3), ("1E-3", 1e-3), ("1e+1", 10.0), ("5.e-1", 0.5), (".5", 0.5), ("2", 2.0)],
+)
+def test_numbers_in_every_spelling(text: str, value: float) -> None:
+    assert parse(f"training.learning_rate={text}").training.learning_rate == value
+    in_file = BASE + f"training: {{learning_rate: {text}}}\n"
+    found = parse(text=in_file).training.learning_rate
+    assert found == value
+    assert isinstance(found, float)
+
+
+def test_words_of_yaml_1_1_are_text() -> None:
+    assert parse("data.source_language=no").data.source_language == "no"
+    assert parse("run_dir=2024-01-01").run_dir == "2024-01-01"
+
+
+def test_overrides_reach_everything() -> None:
+    config = parse(
+        "training.betas.0=0.8",
+        "training.clip_norm=null",
+        "data.train.0.path=a.tsv",
+        "data.train.1.path=b.tsv",
+        "data.test.path=c.tsv",
+        "model.attention.score=concat",
+        "training.seed=1",
+        "training.seed=2",
+    )
+    assert config.training.betas == (0.8, 0.999)
+    assert config.training.clip_norm is None
+    assert [corpus.path for corpus in config.data.train] == ["a.tsv", "b.tsv"]
+    assert config.data.test is not None
+    assert config.data.test.path == "c.tsv"
+    assert config.model.attention.score == "concat"
+    assert config.training.seed == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("training.lerning_rate=1", "training.lerning_rate: unknown key; did you mean learning_ra"),
+        ("trainin.seed=1", "trainin: unknown key; did you mean training?"),
+        ("training.xyz=1", "training.xyz: unknown key; known here: seed, max_steps"),
+        ("training.learning_rate=fast", 'learning_rate: expected number, found "fast"'),
+        ("training.learning_rate=.nan", "learning_rate: expected a finite number, found NaN"),
+        ("training.learning_rate=0", "learning_rate: expected more than 0"),
+        ("training.max_steps=1.5", "training.max_steps: expected integer, found 1.5"),
+        ("training.max_steps=true", "training.max_steps: expected integer, found true"),
+        ("training.max_steps=0", "training.max_steps: expected 1 or more, found 0"),
+        ("training.tensorboard=yes", 'tensorboard: expected true or false, found "yes"'),
+        ("training.betas=[0.9]", "training.betas.1: this key is needed"),
+        ("training=null", "training: expected a section (key: value), found null"),
+        ("model.style=bahdanu", 'found "bahdanu"; did you mean bahdanau?'),
+        ("model.dropout=1", "model.dropout: expected less than 1"),
+        ("data.train=[]", "data.train: expected list of keys and values, one entry or more"),
+        ("data.train=x", 'data.train: expected a list of sections, found "x"'),
+        ("data.train.0.format=jsonl", "data.train.0: format jsonl needs the key 'source'"),
+        ("data.train.0.source_path=x", "data.train.0: format tsv does not use 'source_path'"),
+        ("data.valid.source=-1", "data.valid.source: expected 0 or more, found -1"),
+        ("data.valid.source=1.5", "data.valid.source: expected integer or text or null, found 1.5"),
+        ("run_dir=", "run_dir: expected text, found null"),
+    ],
+)
+def test_a_wrong_value_is_named_once(override: str, words: str) -> None:
+    message = error(override)
+    assert message.startswith("recipe.yaml: ")
+    assert words in message
+    assert message.endswith("(given as an override)") or "data.train.0: format" in message
+    assert ";" not in message.replace("; did you mean", "").replace("; known", "").replace(
+        "; leave it out", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("a", "expected section.key=value"),
+        ("=1", "expected section.key=value"),
+        ("training..seed=1", "expected section.key=value"),
+        ("training.seed=[", "not valid YAML"),
+        ("run_dir.x=1", "run_dir has the value 'runs/x', no keys below it"),
+        ("data.train.7.path=z", "a list entry from 0 to 1, found '7'"),
+        ("data.train.path=z", "a list entry from 0 to 1, found 'path'"),
+        ("training.seed=*a", "not valid YAML"),
+    ],
+)
+def test_a_wrong_override_is_quoted(override: str, words: str) -> None:
+    assert words in error(override)
+    assert override in error(override)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "found nothing"),
+        ("- a", "found a list"),
+        ("just text", "found 'just text'"),
+        ("a: [1", "line 1, column 6"),
+        ("run_dir: a\nrun_dir: b", "line 2, column 1: the key 'run_dir' is there twice"),
+        (BASE + "training: {seed: 1, seed: 2}", "the key 'seed' is there twice"),
+        ("run_dir: &a [*a]", "an alias (*) that holds itself"),
+        ("[" * 5000, "nested too deeply"),
+        ("a: !!python/object:os.system {}", "could not determine a constructor"),
+        ("a\0b", "special characters are not allowed"),
+        ("? [a]\n: 1", "unhashable key"),
+        ("run_dir: x", "data: this key is needed"),
+        (BASE + "model: {attention: {score: dot}, encoder_size: 3}", "attention.key_size=512"),
+        (BASE + "model: {joint_embeddings: true}", "needs data.tokenizer.joint=true"),
+    ],
+)
+def test_a_file_that_is_no_recipe(text: str, words: str) -> None:
+    message = error(text=text)
+    assert message.startswith("recipe.yaml: ")
+    assert words in message
+
+
+def test_all_problems_are_told_in_one_line() -> None:
+    message = error(text="data: {train: [{path: 3, x: 4}], tokenizer: {joint: 1}}")
+    for words in ("run_dir: this", "train.0.path: exp", "train.0.x: unk", "tokenizer.joint: exp"):
+        assert message.count(words) == 1
+    assert "data.train:" not in message
+
+
+def test_merge_keys_and_numbers_with_underscores() -> None:
+    text = BASE.replace("valid: {path: valid.tsv}", "valid: {<<: &v {path: a}, path: b}")
+    assert parse("training.max_steps=10_000", text=text).training.max_steps == 10_000
+    assert parse(text=text).data.valid.path == "b"
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    for path, words in (
+        (tmp_path / "none.yaml", "no such file"),
+        (tmp_path, "cannot be read"),
+        (binary, "not UTF-8 text (byte 0xff at 0)"),
+    ):
+        with pytest.raises(ConfigError, match=r".") as caught:
+            load_config(path)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert words in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "bom.yaml"
+    path.write_text(BASE, encoding="utf-8-sig")
+    assert load_config(path).run_dir == "runs/x"
+
+
+def test_a_recipe_never_changes() -> None:
+    with pytest.raises(ValidationError):
+        parse().training.seed = 3  # type: ignore[misc]
+
+
+def test_changed_keys_are_named_by_their_place() -> None:
+    old = parse()
+    new = parse("training.seed=5", "data.test.path=t", "data.train.1.path=u", "training.betas.1=0")
+    changes = changed_keys(old, new)
+    assert changes["training.seed"] == (1, 5)
+    assert changes["training.betas.1"] == (0.999, 0.0)
+    assert changes["data.test.path"] == (None, "t")
+    assert changes["data.train.1.path"] == (None, "u")

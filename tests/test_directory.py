@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ToyCorpus
+
+from seq2seq.config import dump_config
+from seq2seq.errors import CheckpointError, ConfigError, DataError
+from seq2seq.inference.translator import Translator
+from seq2seq.pipeline import train
+from seq2seq.runs.changes import check_changes
+from seq2seq.runs.checkpoint import save_checkpoint
+from seq2seq.runs.directory import RunDirectory
+
+LINES = ["gato come pan", "el perro rojo", "", "agua grande casa"]
+
+
+def texts(path: Path) -> list[str]:
+    return [found[0].text for found in Translator.load(path).translate(LINES)]
+
+
+def test_a_run_has_exactly_its_files(trained: Path) -> None:
+    assert {path.name for path in trained.iterdir()} == {
+        ".lock", "config.yaml", "source.model", "target.model", "checkpoints", "metrics.jsonl",
+        "log.txt",
+    }  # fmt: skip
+    assert {path.name for path in (trained / "checkpoints").iterdir()} == {
+        "step-000050", "step-000100", "step-000150", "average",
+    }  # fmt: skip
+
+
+def test_a_run_can_be_moved(trained: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(trained, copy)
+    assert texts(copy) == texts(trained)
+
+
+def test_the_best_validated_checkpoint_translates(trained: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "copy")
+    shutil.copytree(trained, run.path)
+    assert run.best("bleu").path.name == "step-000150"
+    weights = run.newest().weights()
+    state = {"step": 150, "validation": {"bleu": 101.0, "loss": 0.0}}
+    save_checkpoint(run.average_path, weights, {}, state)
+    assert run.best("bleu").path == run.average_path
+    (run.average_path / "model.safetensors").write_bytes(b"damaged")
+    assert run.best("bleu").path.name == "step-000150"
+    shutil.rmtree(run.checkpoints)
+    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        run.best("bleu")
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no config.yaml"):
+        RunDirectory(tmp_path).config()
+    (tmp_path / "config.yaml").write_text("old: 1")
+    with pytest.raises(CheckpointError, match="run of another version"):
+        RunDirectory(tmp_path).config()
+
+
+def test_a_run_is_not_overwritten_unless_asked(toy: ToyCorpus, tmp_path: Path) -> None:
+    config = toy.config(tmp_path / "run", "training.max_steps=2")
+    notes = tmp_path / "run/notes.txt"
+    train(config)
+    notes.write_text("mine")
+    before = (tmp_path / "run/checkpoints/step-000002/SHA256SUMS").stat().st_mtime_ns
+    with pytest.raises(CheckpointError, match="there is a run already"):
+        train(config)
+    (tmp_path / "run/config.yaml").unlink()
+    with pytest.raises(CheckpointError, match="there is a run already"):
+        train(config)
+    assert (tmp_path / "run/checkpoints/step-000002/SHA256SUMS").stat().st_mtime_ns == before
+    (tmp_path / "run/checkpoints/step-000009").mkdir()
+    train(config, overwrite=True)
+    assert sorted(p.name for p in (tmp_path / "run/checkpoints").iterdir()) == ["step-000002"]
+    assert notes.read_text() == "mine"
+    assert (tmp_path / "run/metrics.jsonl").read_text().count("\n") == 1
+
+
+def test_a_recipe_that_fails_leaves_the_old_run(toy: ToyCorpus, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    train(toy.config(path, "training.max_steps=2"))
+    before = dump_config(RunDirectory(path).config())
+    for override, words in (
+        ("data.tokenizer.source_vocab_size=20", "too small"),
+        ("data.train.0.path=none.tsv", "no such file"),
+        ("data.cleaning.max_chars=1", "none of"),
+    ):
+        with pytest.raises(DataError, match=words):
+            train(toy.config(path, override), overwrite=True)
+    with pytest.raises(ConfigError, match="device"):
+        train(toy.config(path, "training.device=tpu"), overwrite=True)
+    assert dump_config(RunDirectory(path).config()) == before
+    assert RunDirectory(path).newest().step == 2
+
+
+def test_one_training_at_a_time(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    attempt = (
+        "from pathlib import Path; from seq2seq.runs.directory import RunDirectory\n"
+        f"with RunDirectory(Path({str(run.path)!r})).lock(): pass"
+    )
+    with run.lock():
+        command = [sys.executable, "-c", attempt]
+        found = subprocess.run(command, capture_output=True, text=True)
+        assert "another training is writing to this run" in found.stderr
+    subprocess.run(command, check=True)
+
+
+def test_a_run_dir_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(ConfigError, match=r"run_dir: .* cannot be written"),
+        RunDirectory(tmp_path / "file/run").lock(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("override", "refused"),
+    [
+        ("data.word_dropout=0.5", True),
+        ("data.train.1.path=x", True),
+        ("data.tokenizer.source_vocab_size=400", True),
+        ("model.encoder_size=8", True),
+        ("model.attention.score=concat", True),
+        ("training.seed=2", True),
+        ("training.metric=loss", True),
+        ("model.dropout=0.5", False),
+        ("training.max_steps=30", False),
+        ("training.learning_rate=1", False),
+        ("inference.beam_size=9", False),
+        ("run_dir=moved", False),
+    ],
+)
+def test_what_may_change_when_a_run_goes_on(
+    toy: ToyCorpus, caplog: pytest.LogCaptureFixture, override: str, refused: bool
+) -> None:
+    saved, given = toy.config(Path("run")), toy.config(Path("run"), override)
+    key = override.partition("=")[0]
+    if refused:
+        changed = key.replace("1.path", "1.format")
+        with pytest.raises(ConfigError, match=rf"--resume: {changed} was .* start a new run"):
+            check_changes(saved, given)
+        return
+    with caplog.at_level("INFO"):
+        check_changes(saved, given)
+    assert (key in caplog.text) == (key != "run_dir")
+
+
+def test_going_on_writes_the_new_recipe(toy: ToyCorpus, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    train(toy.config(path, "training.max_steps=2"))
+    with pytest.raises(ConfigError, match=r"training\.seed"):
+        train(toy.config(path, "training.max_steps=2", "training.seed=9"), resume=True)
+    train(toy.config(path, "training.max_steps=4", "model.dropout=0.2"), resume=True)
+    run = RunDirectory(path)
+    assert run.config().training.max_steps == 4
+    assert run.newest().step == 4
+    with pytest.raises(CheckpointError, match="not a run directory"):
+        train(toy.config(tmp_path / "none"), resume=True)
+    shutil.rmtree(run.checkpoints)
+    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        train(toy.config(path), resume=True)
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(toy: ToyCorpus, tmp_path: Path) -> None:
+    straight, damaged = tmp_path / "straight", tmp_path / "damaged"
+    train(toy.config(straight, "training.max_steps=8"))
+    train(toy.config(damaged, "training.max_steps=8"))
+    (damaged / "checkpoints/step-000008/model.safetensors").write_bytes(b"")
+    train(toy.config(damaged, "training.max_steps=8"), resume=True)
+    first, second = (RunDirectory(path).newest() for path in (straight, damaged))
+    for name, tensor in first.training().items():
+        assert torch.equal(tensor, second.training()[name])

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import ToyCorpus, toy_pairs
+
+from seq2seq.config import DataConfig
+from seq2seq.data.corpus import Pair
+from seq2seq.errors import DataError
+from seq2seq.evaluation.evaluate import evaluate, read_test, write_hypotheses
+from seq2seq.inference.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained)
+
+
+@pytest.fixture(scope="module")
+def data(toy: ToyCorpus) -> DataConfig:
+    return toy.config(Path("run")).data
+
+
+def test_scores_are_of_all_sentences_in_order(translator: Translator) -> None:
+    pairs = [Pair(*pair) for pair in toy_pairs(12, 9)]
+    result = evaluate(translator, pairs, translator.options(beam_size=1), window=5)
+    assert result.hypotheses == [pair.target for pair in pairs]
+    assert result.metrics["bleu"].score == pytest.approx(100)
+    assert result.metrics["ter"].score == 0
+    found = json.loads(result.as_json(Path("h.txt")))
+    assert (found["sentences"], found["beam"], found["hypotheses"]) == (12, 1, "h.txt")
+    assert found["chrf"]["signature"].startswith("nrefs:1|")
+    assert result.as_text(Path("h.txt")).startswith("BLEU = 100.0   nrefs:1|")
+    with pytest.raises(DataError, match="the test set is empty"):
+        evaluate(translator, [])
+
+
+def test_any_of_several_references_will_do(
+    translator: Translator, data: DataConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "test.tsv"
+    path.write_text("gato come pan agua\tnone of it\tcat eats bread water\nperro ve casa rojo\tx\n")
+    pairs = read_test(str(path), data)
+    assert [pair.references for pair in pairs] == [("cat eats bread water",), ()]
+    several = evaluate(translator, pairs).metrics
+    single = evaluate(translator, read_test(str(path), data, single_reference=True)).metrics
+    assert several["bleu"].score > single["bleu"].score
+    assert "nrefs:var" in several["bleu"].signature
+    assert "nrefs:1" in single["bleu"].signature
+
+
+@pytest.mark.parametrize(
+    ("layout", "text"),
+    [
+        ({"source": 1, "target": 0}, "cat\tgato\n"),
+        ({"format": "manythings"}, "cat\tgato\tCC-BY\n"),
+        (
+            {"format": "jsonl", "source": "s.es", "target": "t"},
+            '{"s": {"es": "gato"}, "t": "cat"}\n',
+        ),
+    ],
+)
+def test_a_test_set_has_the_layout_of_the_run(
+    data: DataConfig, tmp_path: Path, layout: dict[str, object], text: str
+) -> None:
+    path = tmp_path / "test"
+    path.write_text(text)
+    valid = data.valid.model_copy(update=layout)
+    pairs = read_test(str(path), data.model_copy(update={"test": None, "valid": valid}))
+    assert [(pair.source, pair.target) for pair in pairs] == [("gato", "cat")]
+
+
+def test_two_files(data: DataConfig, tmp_path: Path) -> None:
+    source, target = tmp_path / "es", tmp_path / "en"
+    source.write_text("gato\nperro\n")
+    target.write_text("cat\ndog\n")
+    assert len(read_test(str(source), data, target=str(target))) == 2
+    aligned = data.valid.model_copy(update={"format": "aligned"})
+    with pytest.raises(DataError, match="name the other side with --target"):
+        read_test(str(source), data.model_copy(update={"test": aligned}))
+
+
+def test_hypotheses_that_cannot_be_written(tmp_path: Path) -> None:
+    write_hypotheses(tmp_path / "h", ["a", "", "é"])
+    assert (tmp_path / "h").read_text() == "a\n\né\n"
+    with pytest.raises(DataError, match="cannot be written"):
+        write_hypotheses(tmp_path / "none/h", ["a"])

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.errors import DataError
+from seq2seq.inference.lines import first_words, normalize_line, split_line
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    texts = [source for source, _ in toy_pairs(200, 0)]
+    return train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, seed=1, name="source")
+
+
+def visible(text: str) -> str:
+    return "".join(text.split())
+
+
+@settings(max_examples=300, deadline=None)
+@given(line=st.text() | st.text("ab .,;!?\n\u2028\r▁", max_size=300), most=st.integers(8, 40))
+def test_parts_fit_and_lose_no_visible_text(tokenizer: Tokenizer, line: str, most: int) -> None:
+    text = normalize_line(line)
+    parts = split_line(text, tokenizer, most, number=1)
+    assert visible("".join(parts)) == visible(text)
+    for part in parts:
+        assert part
+        assert len(tokenizer.encode(part)) <= most
+    if text and len(tokenizer.encode(text)) <= most:
+        assert parts == [text]
+    words = text.split()
+    starts = first_words(text, parts)
+    assert starts == sorted(starts)
+    for part, start in zip(parts, starts, strict=True):
+        assert part.split()[0][0] in words[start]
+        assert start + len(part.split()) <= len(words)
+
+
+def test_cuts_are_at_sentence_ends_then_at_clauses_then_at_spaces(tokenizer: Tokenizer) -> None:
+    def cut(text: str, most: int = 10) -> list[str]:
+        return split_line(text, tokenizer, most, number=1)
+
+    sentences = ["gato come pan.", "perro ve agua.", "él come"]
+    assert cut(" ".join(sentences)) == [" ".join(sentences)]
+    assert cut(" ".join(sentences), 9) == ["gato come pan. perro ve agua.", "él come"]
+    clauses = "gato come, perro ve; él quiere pan"
+    assert cut(clauses, 8) == ["gato come, perro ve;", "él quiere pan"]
+    words = ["gato"] * 25
+    assert cut(" ".join(words)) == [" ".join(["gato"] * n) for n in (10, 10, 5)]
+    assert cut("") == []
+
+
+def test_a_long_line_is_refused_on_demand(tokenizer: Tokenizer) -> None:
+    line = "gato " * 9
+    assert split_line(line.strip(), tokenizer, 9, number=4, refuse=True) == [line.strip()]
+    with pytest.raises(DataError, match=r"^line 4: longer than 8 pieces .*--long split"):
+        split_line(line.strip(), tokenizer, 8, number=4, refuse=True)
+
+
+@pytest.mark.parametrize("alphabet", ["a", "gatopn", "😀é中", "\u0301"])
+def test_a_huge_line_without_spaces_is_quick(tokenizer: Tokenizer, alphabet: str) -> None:
+    generator = random.Random(0)
+    line = "".join(generator.choices(alphabet, k=100_000))
+    began = time.process_time()
+    parts = split_line(normalize_line(line), tokenizer, 256, number=1)
+    assert time.process_time() - began < 3
+    assert "".join(parts) == normalize_line(line)
+    sizes = [len(tokenizer.encode(part)) for part in parts]
+    assert max(sizes) <= 256
+    assert sum(sizes) / len(sizes) > 100
+
+
+def test_a_huge_line_with_spaces_is_quick(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    line = " ".join(source for source, _ in toy_pairs(8000, 1))
+    began = time.process_time()
+    parts = split_line(line, tokenizer, 256, number=1)
+    assert time.process_time() - began < 3
+    assert " ".join(parts) == line

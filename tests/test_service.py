@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.errors import DataError
+from seq2seq.evaluation.alignment import pharaoh
+from seq2seq.inference import service
+from seq2seq.inference.lines import normalize_line
+from seq2seq.inference.service import Request, translate_files
+from seq2seq.inference.translation import Sampling
+from seq2seq.inference.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained)
+
+
+def run(
+    translator: Translator, folder: Path, data: bytes, links: bool = False, **changes: Any
+) -> tuple[list[str], list[str]]:
+    """Translate bytes through files; return the lines of output and of alignments."""
+    names = {"beam_size", "nbest", "keep_weights"}
+    options = translator.options(
+        **{"beam_size": 1, **{k: v for k, v in changes.items() if k in names}}
+    )
+    request = Request(options, **{k: v for k, v in changes.items() if k not in names})
+    (folder / "in").write_bytes(data)
+    translate_files(
+        translator,
+        request,
+        source=str(folder / "in"),
+        output=str(folder / "out"),
+        alignments=str(folder / "links") if links else None,
+        links=pharaoh,
+    )
+    found = [
+        (folder / name).read_bytes().decode() for name in (["out", "links"] if links else ["out"])
+    ]
+    assert all(text == "" or text.endswith("\n") for text in found)
+    return found[0].split("\n")[:-1], found[1].split("\n")[:-1] if links else []
+
+
+def lines_of(data: bytes) -> list[str]:
+    """Return the lines as the rule is: only a line feed ends one."""
+    lines = data.decode().split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+TEXT = st.text(max_size=25) | st.sampled_from(
+    [
+        "",
+        "gato come",
+        "a\rb\r",
+        "\u2028",
+        "\x85",
+        "\x0b\x0c\x1c",
+        "😀",
+        "\u202eabc",
+        "\ufeff",
+        "▁ ▁",
+    ]
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(TEXT, max_size=5), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_line_n_of_the_output_is_line_n_of_the_input(
+    translator: Translator,
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[str],
+    end: str,
+    ended: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("lines")
+    data = (end.join(lines) + (end if ended and lines else "")).encode()
+    found, links = run(translator, folder, data, links=True, keep_weights=True)
+    expected = lines_of(data)
+    assert len(found) == len(links) == len(expected)
+    for line, text, link in zip(expected, found, links, strict=True):
+        assert len(text.splitlines()) <= 1
+        assert bool(normalize_line(line)) or text == link == ""
+        for pair in link.split():
+            source, target = map(int, pair.split("-"))
+            assert source < len(normalize_line(line).split())
+            assert target < len(text.split())
+
+
+def test_windows_keep_the_order(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["gato come pan", "perro", "", "agua casa", "él ve rojo grande", "pan"]
+    data = "\n".join(lines).encode()
+    whole, _ = run(translator, tmp_path, data)
+    monkeypatch.setattr(service, "WINDOW", 2)
+    assert run(translator, tmp_path, data)[0] == whole
+    assert whole[0] == "cat eats bread"
+
+
+def test_nbest_is_always_n_lines(translator: Translator, tmp_path: Path) -> None:
+    found, _ = run(translator, tmp_path, b"gato come\n\nperro\n", nbest=3)
+    assert len(found) == 9
+    assert found[0] == "cat eats"
+    assert found[3:6] == ["", "", ""]
+    assert len(set(found[:3])) == 3
+
+
+def test_json_lines(translator: Translator, tmp_path: Path) -> None:
+    data = ("gato come\n\n" + "perro " * 40 + "\n").encode()
+    found, _ = run(
+        translator, tmp_path, data, format="jsonl", attention=True, nbest=2, keep_weights=True
+    )
+    first, empty, long = map(json.loads, found)
+    assert first["text"] == "cat eats"
+    assert [n["score"] for n in first["nbest"]] == sorted(
+        (n["score"] for n in first["nbest"]), reverse=True
+    )
+    assert empty == {"text": "", "score": 0.0, "parts": [], "nbest": [
+        {"text": "", "score": 0.0, "parts": []}]}  # fmt: skip
+    assert len(long["parts"]) > 1
+    for part in (*first["parts"], *long["parts"]):
+        assert len(part["attention"]) == len(part["tokens"])
+        for row in part["attention"]:
+            assert len(row) == len(part["source_tokens"])
+            assert sum(row) == pytest.approx(1, abs=1e-5)
+
+
+def test_samples_and_bayes_risk(translator: Translator, tmp_path: Path) -> None:
+    data = b"gato come pan\nagua\n"
+    sampling = Sampling(num_samples=4, temperature=4.0, seed=3)
+    found, _ = run(translator, tmp_path, data, sampling=sampling)
+    assert len(found) == 8
+    assert run(translator, tmp_path, data, sampling=sampling)[0] == found
+    assert run(translator, tmp_path, data, sampling=Sampling(4, 4.0, seed=4))[0] != found
+    chosen, _ = run(translator, tmp_path, data, sampling=sampling, mbr="chrf")
+    assert chosen[0] in found[:4]
+    assert chosen[1] in found[4:]
+    by_beam, _ = run(translator, tmp_path, data, mbr="bleu", beam_size=4)
+    assert len(by_beam) == 2
+
+
+def test_a_line_that_is_no_utf_8(translator: Translator, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 2: not UTF-8 \(byte 0xff at 1\)"):
+        run(translator, tmp_path, b"gato\na\xff\n")
+
+
+def test_an_output_never_overwrites_the_input(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, link = tmp_path / "in", tmp_path / "link"
+    path.write_text("gato\n")
+    link.symlink_to(path)
+    request = Request(translator.options())
+    for files in (
+        {"source": str(path), "output": str(path)},
+        {"source": str(path), "output": str(link)},
+        {"source": str(path), "output": str(tmp_path / "o"), "alignments": str(path)},
+        {"source": str(path), "output": str(tmp_path / "o"), "alignments": f"{tmp_path}/./o"},
+    ):
+        with pytest.raises(DataError, match="choose another file to write to"):
+            translate_files(translator, request, **files)
+    with path.open() as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        with pytest.raises(DataError, match="it is standard input as well"):
+            translate_files(translator, request, output=str(path))
+    assert path.read_text() == "gato\n"
+
+
+def test_files_that_cannot_be_opened(translator: Translator, tmp_path: Path) -> None:
+    request = Request(translator.options())
+    with pytest.raises(DataError, match="none: cannot be read"):
+        translate_files(translator, request, source=str(tmp_path / "none"))
+    (tmp_path / "in").write_text("gato\n")
+    for output in (tmp_path, tmp_path / "none/out"):
+        with pytest.raises(DataError, match="cannot be written"):
+            translate_files(translator, request, source=str(tmp_path / "in"), output=str(output))
+
+
+class Terminal(io.StringIO):
+    """Standard input or output of a person."""
+
+    def __init__(self, text: str = "", terminal: bool = True) -> None:
+        super().__init__(text)
+        self.buffer = io.BytesIO(text.encode())
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def fileno(self) -> int:
+        return os.open(os.devnull, os.O_RDONLY)
+
+
+@pytest.mark.parametrize(("reads", "writes"), [(True, True), (True, False), (False, True)])
+def test_a_prompt_is_for_terminals_only(
+    translator: Translator,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    reads: bool,
+    writes: bool,
+) -> None:
+    output = Terminal(terminal=writes)
+    monkeypatch.setattr(sys, "stdin", Terminal("gato come\nperro\n", reads))
+    monkeypatch.setattr(sys, "stdout", output)
+    translate_files(translator, Request(translator.options()))
+    assert output.getvalue() == "cat eats\ndog\n"
+    assert ("> " in capsys.readouterr().err) == (reads and writes)

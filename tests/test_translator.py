@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import LEXICON, ToyCorpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.errors import CheckpointError, ConfigError, DataError
+from seq2seq.inference.lines import normalize_line
+from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
+from seq2seq.inference.translator import Translator
+from seq2seq.pipeline import train
+
+ODD = [
+    "",
+    " \t",
+    "😀👩‍👩‍👧",
+    "שלום עולם",
+    "a\x00b\x07",
+    "a\u2028b\u2029c\x85d",
+    "\ufeffgato",
+    "a\rb",
+    "▁",
+]
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained)
+
+
+def best(translator: Translator, lines: list[str], **options: int) -> list[str]:
+    return [found[0].text for found in translator.translate(lines, translator.options(**options))]
+
+
+def words(line: str) -> str:
+    return " ".join(LEXICON[word] for word in line.split())
+
+
+def test_it_has_learned_the_toy_language(translator: Translator) -> None:
+    lines = ["gato come pan", "perro", "niño quiere casa grande"]
+    assert best(translator, lines) == [words(line) for line in lines]
+    assert best(translator, lines, beam_size=1) == [words(line) for line in lines]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(max_size=30) | st.sampled_from(ODD), max_size=6))
+def test_one_line_out_for_each_line_in(translator: Translator, lines: list[str]) -> None:
+    found = best(translator, lines, beam_size=1)
+    assert len(found) == len(lines)
+    for line, text in zip(lines, found, strict=True):
+        assert len(text.splitlines()) <= 1
+        assert text == " ".join(text.split())
+        if not normalize_line(line):
+            assert text == ""
+
+
+def test_neighbours_and_batches_make_no_difference(translator: Translator) -> None:
+    lines = ["gato come pan", *ODD, "él ve", "perro " * 60, "agua rojo come ve pan casa"]
+    together = translator.translate(lines)
+    budget = translator.config.inference.model_copy(update={"batch_tokens": 1})
+    alone = Translator(
+        translator.models, translator.source, translator.target,
+        translator.config.model_copy(update={"inference": budget}),
+        device=translator.device, dtype=translator.dtype,
+    ).translate(lines)  # fmt: skip
+    for line, one, other in zip(lines, together, alone, strict=True):
+        assert one[0].text == other[0].text
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
+        assert translator.translate([line])[0][0].text == one[0].text
+
+
+def test_what_a_translation_holds(translator: Translator) -> None:
+    options = translator.options(keep_weights=True, nbest=3)
+    first, second, third = translator.translate(["gato come"], options)[0]
+    assert first.score >= second.score >= third.score
+    (part,) = first.parts
+    assert part.source == "gato come"
+    assert part.source_pieces == ["▁gato", "▁come", "</s>"]
+    assert part.target_pieces == ["▁cat", "▁eats", "</s>"]
+    assert part.finished
+    assert part.weights is not None
+    assert part.weights.shape == (3, 3)
+    torch.testing.assert_close(part.weights.sum(1), torch.ones(3))
+    assert part.score == pytest.approx(part.log_prob / ((5 + 3) / 6))
+
+
+def test_a_long_line_is_translated_in_parts(translator: Translator) -> None:
+    line = "gato come pan. " * 20
+    (found,) = translator.translate([line], translator.options(nbest=2))
+    assert len(found[0].parts) > 2
+    assert " ".join(part.source for part in found[0].parts) == line.strip()
+    assert [part.first_word for part in found[0].parts][1:] == sorted(
+        part.first_word for part in found[0].parts[1:]
+    )
+    with pytest.raises(DataError, match="line 8: longer than 24 pieces"):
+        translator.translate(["gato", line], refuse_long=True, first_number=7)
+
+
+def test_a_huge_line_is_translated(translator: Translator) -> None:
+    (found,) = translator.translate(["gatop" * 20_000], translator.options(beam_size=1))
+    assert "".join(part.source for part in found[0].parts) == "gatop" * 20_000
+    assert {part.first_word for part in found[0].parts} == {0}
+
+
+def test_nbest_widens_the_beam(translator: Translator) -> None:
+    assert translator.options(nbest=7).beam_size == 7
+    assert translator.options(beam_size=9, nbest=7).beam_size == 9
+    with pytest.raises(ConfigError, match="beam_size: expected 1 or more"):
+        translator.options(beam_size=0)
+
+
+def test_samples_are_drawn_by_seed_and_place(translator: Translator) -> None:
+    lines = ["gato come", "perro " * 30, "agua"]
+    sampling = Sampling(num_samples=4, temperature=3.0, seed=7)
+
+    def draw(lines: list[str], first: int = 1, seed: int = 7) -> list[list[str]]:
+        sampled = Sampling(num_samples=4, temperature=3.0, seed=seed)
+        found = translator.translate(lines, sampling=sampled, first_number=first)
+        return [[translation.text for translation in line] for line in found]
+
+    found = draw(lines)
+    assert found == draw(lines)
+    assert [len(line) for line in found] == [4, 4, 4]
+    assert found[2:] == draw(lines[2:], first=3)
+    assert found != draw(lines, seed=8)
+    chosen = translator.translate(lines, sampling=sampling, mbr="chrf")
+    for line, options in zip(chosen, found, strict=True):
+        assert sorted(t.text for t in line) == sorted(options) or len(line[0].parts) > 1
+
+
+def test_an_ensemble_is_the_mean(trained: Path, other: Path, toy: ToyCorpus) -> None:
+    both = Translator.load(trained, other)
+    assert len(both.models) == 2
+    (found,) = both.translate(["gato come pan"], both.options(keep_weights=True))
+    assert found[0].parts[0].weights is not None
+    twice = Translator.load(trained, trained).translate(["gato come pan"])[0][0]
+    once = Translator.load(trained).translate(["gato come pan"])[0][0]
+    assert twice.text == once.text
+    assert twice.score == pytest.approx(once.score, abs=1e-4)
+    assert len(Translator.load(*sorted((trained / "checkpoints").glob("step-*"))).models) == 3
+
+
+def test_a_checkpoint_can_be_named(trained: Path) -> None:
+    early = Translator.load(trained / "checkpoints/step-000050")
+    late = Translator.load(trained / "checkpoints/step-000150")
+    lines = ["gato come pan agua rojo"]
+    assert early.translate(lines)[0][0].score < late.translate(lines)[0][0].score
+
+
+def test_what_cannot_be_loaded(
+    trained: Path, toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CheckpointError, match="not a run directory"):
+        Translator.load(tmp_path / "none")
+    with pytest.raises(ConfigError, match="needs a run directory"):
+        Translator.load()
+    with pytest.raises(ConfigError, match="device"):
+        Translator.load(trained, device="abacus")
+    path = tmp_path / "bpe"
+    train(toy.config(path, "training.max_steps=1", "data.tokenizer.type=bpe"))
+    with pytest.raises(CheckpointError, match="its tokenizers are not those of"):
+        Translator.load(trained, path)
+    (path / "source.model").write_bytes(b"")
+    with pytest.raises(DataError, match=r"source.model"):
+        Translator.load(path)
+    (path / "source.model").unlink()
+    with pytest.raises(DataError, match=r"source.model"):
+        Translator.load(path)
+    with pytest.raises((DataError, CheckpointError), match=r"source.model"):
+        Translator.load(trained, path)
+
+
+def test_weights_that_are_not_finite(trained: Path) -> None:
+    translator = Translator.load(trained)
+    with torch.no_grad():
+        translator.models[0].output_bias.fill_(math.nan)
+    with pytest.raises(CheckpointError, match="not finite"):
+        translator.translate(["gato"])
+
+
+def test_parts_are_joined_rank_by_rank() -> None:
+    def part(text: str, score: float) -> Part:
+        return Part("", [], [], text, score, 0.0, True)
+
+    found = join_parts([[part("a", 2.0), part("b", 1.0)], [part(" c ", 4.0)]])
+    assert [t.text for t in found] == ["a c", "b c"]
+    assert [t.score for t in found] == [3.0, 2.5]
+    assert join_parts([]) == [Translation()]
+    assert Translation().as_json() == {"text": "", "score": 0.0, "parts": []}
