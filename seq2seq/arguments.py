@@ -38,6 +38,12 @@ def _positive(text: str) -> int:
     return number
 
 
+def _from_zero(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected 0, 1, 2, ..., found '{text}'")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="seq2seq",
@@ -136,10 +142,10 @@ def _add_translate(commands: Commands) -> None:
     )
     parser.add_argument("--temperature", type=float, metavar="T", help="of sampling")
     parser.add_argument(
-        "--top-k", type=_positive, metavar="K", help="sample from the K likeliest pieces"
+        "--top-k", type=_from_zero, metavar="K", help="sample from the K likeliest pieces"
     )
     parser.add_argument("--top-p", type=float, metavar="P", help="sample from this share of mass")
-    parser.add_argument("--seed", type=_positive, metavar="N", help="of sampling")
+    parser.add_argument("--seed", type=_from_zero, metavar="N", help="of sampling")
     parser.add_argument(
         "--mbr", choices=("chrf", "bleu"),
         help="choose among the samples or the beam the translation that agrees best with all",
@@ -173,7 +179,9 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--beam", type=_positive, metavar="N", help="hypotheses kept; 1 is greedy")
     group.add_argument("--length-penalty", type=float, metavar="ALPHA")
     group.add_argument("--coverage-penalty", type=float, metavar="BETA")
-    group.add_argument("--no-repeat-ngram", type=int, metavar="N", help="forbid repeated n-grams")
+    group.add_argument(
+        "--no-repeat-ngram", type=_from_zero, metavar="N", help="forbid repeated n-grams"
+    )
     group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     group.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32")
     group.add_argument("--threads", type=_positive, metavar="N", help="CPU threads")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,7 @@ model:
   encoder_size: 24
   decoder_size: 24
   attention: {{size: 24}}
+  init: scaled
   dropout: 0.1
 training:
   precision: fp32
@@ -78,6 +81,16 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Take away what the command line sets up, which writes to a stream that is closed by then."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -119,6 +119,8 @@ def test_prune_keeps_newest_and_best_and_reads_no_weights(
     for step, bleu in enumerate((1.0, 9.0, 8.0, 2.0, 3.0, 1.0), start=1):
         save(tmp_path, step, bleu=bleu)
     save_checkpoint(tmp_path / "average", weights(0), {}, {"step": 6})
+    (tmp_path / ".step-000007.partial").mkdir()
+    (tmp_path / ".step-000001.old").mkdir()
     monkeypatch.setattr(module, "sha256", lambda path: pytest.fail("read all weights"))
     prune(tmp_path, metric="bleu", keep_last=2, keep_best=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == [

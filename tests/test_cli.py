@@ -139,7 +139,8 @@ def test_translate_through_pipes(trained: Path) -> None:
 def test_a_closed_pipe_is_no_fault(trained: Path, tmp_path: Path) -> None:
     path = tmp_path / "many.txt"
     path.write_text("gato\n" * 5000)
-    command = f"{' '.join(SEQ2SEQ)} translate {trained} --beam 1 -i {path} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    translate = f"{' '.join(SEQ2SEQ)} translate {trained} --beam 1 -i {path}"
+    command = f"{translate} | head -n 1; exit ${{PIPESTATUS[0]}}"
     found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
     assert (found.stdout, found.stderr, found.returncode) == ("cat\n", "", 0)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,12 @@ def rank(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
 
 
 def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
-    """Delete all but the newest and the best checkpoints, by their states alone."""
+    """Delete all but the newest and the best checkpoints, by their states alone.
+
+    What a crash left half written or half deleted goes too.
+    """
+    for leftover in directory.glob(".step-*"):
+        shutil.rmtree(leftover)
     checkpoints = list_checkpoints(directory)
     kept = {c.path for c in checkpoints[-keep_last:] + rank(checkpoints, metric)[:keep_best]}
     for checkpoint in checkpoints:

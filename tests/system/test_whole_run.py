@@ -23,6 +23,7 @@ model:
   encoder_size: 32
   decoder_size: 32
   attention: {score: general}
+  init: scaled
 training:
   precision: fp32
   device: cpu

@@ -25,7 +25,6 @@ from .verb_groups import VerbGroup, led_group, verb_group
 MAIN = Weighted.parse("pres 36 pret 26 modal 14 fut 7 perf 7 prog 5 imp 4 pprog 1")
 PAST = Weighted.parse("pret 1")
 FUTURE = Weighted.parse("fut 3 modal 1")
-PRESENT = Weighted.parse("pres 7 prog 1 perf 2")
 HABIT = Weighted.parse("pres 1")
 EARLIER = Weighted.parse("plup 1")
 BACKGROUND = Weighted.parse("was 1")

@@ -155,7 +155,7 @@ _REGIONS = COUNTRIES + COUNTRIES + CITIES
 def place(d: Draw, noun: Noun, owner: NounPhrase | None = None) -> Phrase:
     """Return "en" and a place, with the English preposition the place takes."""
     if noun.es[0] == "casa" and d.chance(0.5):
-        return d.word("en casa", "at home")
+        return d.word("en^1 casa^2", "at^1 home^2")
     if d.chance(0.3):
         return d.word("en", "in") + d.word(*d.pick(_REGIONS))
     return (

@@ -22,7 +22,8 @@ NOUNS_BY_LETTER = {
     letter: tuple(n for n in DESCRIBED if n.letter == letter) for letter in BY_LETTER
 }
 _PASSING_QUALITIES = {
-    letter: tuple(a for a in found if a.gradable or not a.ser) for letter, found in BY_LETTER.items()
+    letter: tuple(a for a in found if a.gradable or not a.ser)
+    for letter, found in BY_LETTER.items()
 }
 _JOBS = {
     feminine: tuple(n for n in tagged("job") if n.feminine == feminine)

@@ -13,7 +13,8 @@ BE_PAST = ("was", "were", "was", "were", "were", "were")
 _IRREGULAR_VERBS = """
 be was been|begin began begun|bite bit bitten|break broke broken|bring brought brought
 build built built|buy bought bought|catch caught caught|choose chose chosen|come came come
-cost cost cost|cut cut cut|do did done|draw drew drawn|drink drank drunk|drive drove driven|eat ate eaten
+cost cost cost|cut cut cut|do did done
+draw drew drawn|drink drank drunk|drive drove driven|eat ate eaten
 fall fell fallen|feel felt felt|find found found|fly flew flown|forget forgot forgotten
 get got gotten|give gave given|go went gone|grow grew grown|have had had|hear heard heard
 hide hid hidden|hit hit hit|hurt hurt hurt|keep kept kept|know knew known|leave left left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import spanish
+from . import english, spanish
 from .lexicon import tagged
 from .noun_phrase import NounPhrase
 from .phrases import name, noun_phrase
@@ -22,6 +22,7 @@ _VAGUE = (
 )
 _HUMAN = tagged("hum")
 _KIN = tagged("kin")
+_STRANGERS = tagged("job", "person")
 
 
 def _pronoun(
@@ -102,18 +103,14 @@ def person_subject(d: Draw, *, vosotros: bool = False, vague: bool = False) -> N
 def someone(d: Draw, owner: NounPhrase | None = None, kin: bool = True) -> NounPhrase:
     """Return a person after a preposition: a name, a noun phrase, or él or ella."""
     kind = _PEOPLE.draw(d)
-    if kind == "name":
+    # "él habla con él" would be two people, but reads like one.
+    same = owner is not None and owner.en_person == english.THIRD
+    if kind == "name" or (kind == "él" and same):
         return name(d)
     if kind == "noun":
-        noun = d.pick(_KIN) if d.chance(0.45) else d.pick(_HUMAN)
-        return noun_phrase(
-            d,
-            noun,
-            "definite" if "kin" not in noun.tags else "object",
-            kind="poss" if "kin" in noun.tags else "",
-            owner=owner,
-            modify=0.15,
-        )
+        if kin and d.chance(0.5):
+            return noun_phrase(d, d.pick(_KIN), kind="poss", owner=owner, modify=0.15)
+        return noun_phrase(d, d.pick(_STRANGERS), "definite", owner=owner, modify=0.15)
     feminine = d.chance(0.5)
     link = d.link()
     return NounPhrase(

@@ -77,9 +77,25 @@ class Draw:
         return items[int(self.random() * len(items))]
 
     def word(self, es: str, en: str) -> Phrase:
-        """Return a phrase whose words, split at spaces, are all linked to each other."""
+        """Return a phrase of fixed words, split at spaces, and their links.
+
+        Words are all linked to each other, unless numbers divide them: `la^1 semana^2 pasada^1`
+        and `last^1 week^2`.
+        """
+        if "^" in es:
+            links: dict[str, int] = {}
+            return Phrase(self._numbered(es, links), self._numbered(en, links))
         link = self.link()
         return Phrase([(w, link) for w in es.split()], [(w, link) for w in en.split()])
+
+    def _numbered(self, text: str, links: dict[str, int]) -> Tokens:
+        tokens: Tokens = []
+        for item in text.split():
+            word, _, number = item.partition("^")
+            if number not in links:
+                links[number] = self.link()
+            tokens.append((word, links[number]))
+        return tokens
 
 
 class Weighted(NamedTuple):

@@ -52,7 +52,7 @@ madera=wooden oro=gold plata=silver cuero=leather cristal=glass plástico=plasti
 # Before the verb in both languages: tenses it goes with, Spanish, English.
 FREQUENCY = """
 pres imp modal | siempre | always
-pres imp | casi siempre | almost always
+pres imp | casi^1 siempre^2 | almost^1 always^2
 pres imp | a menudo | often
 pres imp | a veces | sometimes
 pres | normalmente | usually
@@ -67,8 +67,8 @@ pres prog | todavía | still
 MANNER = """
 W | bien | well
 W | mal | badly
-W | muy bien | very well
-W | mejor que nadie | better than anyone
+W | muy^1 bien^2 | very^1 well^2
+W | mejor^1 que^2 nadie^3 | better^1 than^2 anyone^3
 Q | rápidamente | quickly
 Q | deprisa | quickly
 Q | despacio | slowly
@@ -78,46 +78,47 @@ H | poco | very little
 H | demasiado | too much
 T | temprano | early
 T | tarde | late
-T | muy temprano | very early
-T | demasiado tarde | too late
+T | muy^1 temprano^2 | very^1 early^2
+T | demasiado^1 tarde^2 | too^1 late^2
 C | con cuidado | carefully
-N | en silencio | in silence
-N | sin razón | for no reason
+N | en^1 silencio^2 | in^1 silence^2
+N | sin^1 razón^2 | for^1 no^1 reason^2
 """
 
-# Times of day, week and year: the tenses each goes with, Spanish, English.
+# Times of day, week and year: the tenses each goes with, Spanish, English. Here and above,
+# numbers say which words translate each other, where not all of them do together.
 TIMES = """
 pret | ayer | yesterday
 pret | anoche | last night
 pret | anteayer | the day before yesterday
-pret | ayer por la tarde | yesterday afternoon
-pret | la semana pasada | last week
-pret | el mes pasado | last month
-pret | el año pasado | last year
-pret | esta mañana | this morning
+pret | ayer^1 por^2 la^2 tarde^2 | yesterday^1 afternoon^2
+pret | la^1 semana^2 pasada^1 | last^1 week^2
+pret | el^1 mes^2 pasado^1 | last^1 month^2
+pret | el^1 año^2 pasado^1 | last^1 year^2
+pret | esta^1 mañana^2 | this^1 morning^2
 fut modal | mañana | tomorrow
 fut modal | pasado mañana | the day after tomorrow
-fut modal | mañana por la mañana | tomorrow morning
+fut modal | mañana^1 por^2 la^2 mañana^2 | tomorrow^1 morning^2
 fut modal | esta noche | tonight
-fut modal | la semana que viene | next week
-fut modal | el mes que viene | next month
-fut modal | el año que viene | next year
-fut modal | este fin de semana | this weekend
-pres imp | todos los días | every day
-pres imp | cada semana | every week
-pres imp | todos los años | every year
-pres imp | por la mañana | in the morning
-pres imp | por la tarde | in the afternoon
-pres imp | por la noche | at night
-pres imp | los fines de semana | on weekends
-pres imp | una vez al mes | once a month
-pres imp | dos veces por semana | twice a week
+fut modal | la^1 semana^2 que^1 viene^1 | next^1 week^2
+fut modal | el^1 mes^2 que^1 viene^1 | next^1 month^2
+fut modal | el^1 año^2 que^1 viene^1 | next^1 year^2
+fut modal | este^1 fin^2 de^2 semana^2 | this^1 weekend^2
+pres imp | todos^1 los^1 días^2 | every^1 day^2
+pres imp | cada^1 semana^2 | every^1 week^2
+pres imp | todos^1 los^1 años^2 | every^1 year^2
+pres imp | por^1 la^2 mañana^3 | in^1 the^2 morning^3
+pres imp | por^1 la^2 tarde^3 | in^1 the^2 afternoon^3
+pres imp | por^1 la^1 noche^2 | at^1 night^2
+pres imp | los^1 fines^2 de^2 semana^2 | on^1 weekends^2
+pres imp | una^1 vez^1 al^2 mes^3 | once^1 a^2 month^3
+pres imp | dos^1 veces^1 por^2 semana^3 | twice^1 a^2 week^3
 perf modal | hoy | today
-perf | esta semana | this week
-perf | este año | this year
-perf | muchas veces | many times
+perf | esta^1 semana^2 | this^1 week^2
+perf | este^1 año^2 | this^1 year^2
+perf | muchas^1 veces^2 | many^1 times^2
 prog | ahora | now
-prog | en este momento | at this moment
+prog | en^1 este^2 momento^3 | at^1 this^2 moment^3
 """
 
 # Spanish verb and marks | linking word, form of the main verb | English operator verb |

@@ -1,15 +1,15 @@
-"""The verb table: Spanish verb, irregularity | English verb | subjects | frame | tags.
+"""The verb table: Spanish verb, `se` | English verb | subjects | frame | tags.
 
 The frame lists what follows the verb: `obj:` tags of things, `hum` a human direct object,
 `obj?:` the same but optional, `pp:es>en:tags` a prepositional complement (`pp?:` optional; an
-empty English side means a direct object; `stranger` is a person outside the family), `rec` a recipient ("give me", "give ... to Ana"),
-`recto` a recipient that always takes "to" (`rec?`, `recto?`
-optional), `where` a place the object ends up in.
+empty English side means a direct object; `stranger` is a person outside the family), `rec` a
+recipient ("give me", "give ... to Ana"), `recto` a recipient that always takes "to" (`rec?`,
+`recto?` optional), `where` a place the object ends up in.
 
 Tags: `stat` stative (no progressive; its imperfect is a plain English past), `loc` may happen
 at a place, `m=` manner adverbs by letter, `enc` may carry enclitic pronouns, `sub` used in the
-subjunctive, `cmd` used in commands, `noclit` no bare object pronoun, `noa` no personal a,
-`t=` the only tenses, `goal` may have a purpose.
+subjunctive, `cmd` used in commands, `noclit` no bare object pronoun, `encr` may carry
+its reflexive, `noprog` no progressive, `t=` the only tenses, `goal` may have a purpose.
 """
 
 TABLE = """
