@@ -20,9 +20,10 @@ EXIT_USER, EXIT_INTERRUPTED, EXIT_TERMINATED = 2, 130, 143
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0, 2 for a user's mistake, 130 or 143 for a training that was ended."""
-    # Threads that wait by spinning bring training to a halt as soon as another program wants a
-    # core; sleeping ones share. It has to be said before torch is imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # OpenMP's threads wait for each other by spinning, which brings training to a halt as soon as
+    # another program wants a core. A short spin costs nothing on idle cores and shares busy ones.
+    # It has to be said before torch is imported.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     parsed = parse(arguments)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", force=True

@@ -7,25 +7,23 @@ import logging
 import os
 import random
 import re
-import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import sentencepiece
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.cleaning import normalize
+from seq2seq.data.sampling import SPACE_PIECE, Pieces, SubwordSampler, make_sampler
 from seq2seq.errors import DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 log = logging.getLogger(__name__)
 
-_SPACE_PIECE = "\u2581"  # SentencePiece's own sign for a space
 _MAX_TRAINING_CHARS = 4000  # of one text; SentencePiece would drop what is longer without a word
 _TRAINING_THREADS = 4  # a constant: the order of its float sums, so the model, depends on it
-_sampling_lock = threading.Lock()  # SentencePiece has one seed for the whole process
 
 
 class Tokenizer:
@@ -52,6 +50,7 @@ class Tokenizer:
                 f"tokenizer: pad, unk, bos and eos have the ids {found} instead of "
                 f"{(PAD, UNK, BOS, EOS)}; train it with seq2seq, or with these ids"
             )
+        self._sampler: SubwordSampler | None = None  # of the last alpha
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -93,29 +92,14 @@ class Tokenizer:
 
         A unigram model draws from all segmentations, each with its probability to the power of
         `alpha` (Kudo 2018): the lower, the more it varies. A BPE model leaves out each merge with
-        the probability `alpha` (Provilkov et al. 2020). The same texts, alpha and seed always give
-        the same ids, whatever the process sampled before.
+        the probability `alpha` (Provilkov et al. 2020). The same texts, alpha and seed give the
+        same ids in every process, whatever was sampled before. See `seq2seq.data.sampling`.
         """
+        sampler = self._sampler
+        if sampler is None or sampler.alpha != alpha:
+            self._sampler = sampler = make_sampler(Pieces(self._processor), alpha)
         normalized = [_normalize(text) for text in texts]
-
-        def sample() -> list[list[int]]:
-            # The largest 32-bit seed means "a random one" to SentencePiece. With num_threads above
-            # 1 its threads would share out the texts by chance.
-            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))
-            ids: list[list[int]] = self._processor.Encode(
-                normalized,
-                out_type=int,
-                enable_sampling=True,
-                nbest_size=-1,
-                alpha=alpha,
-                num_threads=1,
-            )
-            return ids
-
-        # SentencePiece keeps a generator in each thread, and some versions read the seed only when
-        # the thread's generator is made: a fresh thread starts from our seed in all of them.
-        with _sampling_lock, ThreadPoolExecutor(1) as fresh_thread:
-            return fresh_thread.submit(sample).result()
+        return sampler.sample(normalized, np.random.default_rng(seed))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the pieces in one line; PAD, UNK, BOS and EOS are left out."""
@@ -158,7 +142,7 @@ def train_tokenizer(
 
 def _normalize(text: str) -> str:
     """Return the text as SentencePiece can give it back: its sign for a space is no other's."""
-    return normalize(text.replace(_SPACE_PIECE, " "))
+    return normalize(text.replace(SPACE_PIECE, " "))
 
 
 def _choose(texts: Iterable[str], config: TokenizerConfig, seed: int) -> list[str]:
