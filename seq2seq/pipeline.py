@@ -13,9 +13,10 @@ import torch
 from tqdm import tqdm
 
 from seq2seq.config import Config
-from seq2seq.data.batching import BatchStream, PairStore
 from seq2seq.data.cleaning import CleaningReport, HeldOut, clean, normalize_pair
 from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.store import PairStore
+from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.validation import Validator

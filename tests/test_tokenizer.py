@@ -92,47 +92,6 @@ def test_a_long_text_without_spaces_is_no_trouble(tokenizer):
     assert tokenizer.decode(tokenizer.sample_batch([text], alpha=0.2, seed=1)[0]) == text
 
 
-def test_sampling_depends_on_texts_and_seed_only(tokenizer):
-    first = tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5)
-    tokenizer.encode_batch(TEXTS)
-    assert tokenizer.sample_batch(TEXTS[::-1], alpha=0.5, seed=6)
-    sentencepiece.set_random_generator_seed(99)
-    tokenizer._processor.Encode(TEXTS, enable_sampling=True, alpha=0.3, nbest_size=-1)
-    assert tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5) == first
-    assert Tokenizer(tokenizer._model_proto).sample_batch(TEXTS, alpha=0.2, seed=5) == first
-
-
-def test_sampling_varies_and_keeps_the_text(tokenizer):
-    samples = [tokenizer.sample_batch(TEXTS, alpha=0.02, seed=seed) for seed in range(3)]
-    best = tokenizer.encode_batch(TEXTS)
-    for sample in samples:
-        assert [tokenizer.decode(ids) for ids in sample] == TEXTS
-        assert sample != best
-    differing = sum(a != b for a, b in zip(samples[0], samples[1], strict=True))
-    assert differing > len(TEXTS) / 10
-
-
-def test_the_seed_that_means_random_to_sentencepiece_is_an_ordinary_one(tokenizer):
-    for seed in (2**32 - 1, 2**63):
-        first = tokenizer.sample_batch(TEXTS[:50], alpha=0.2, seed=seed)
-        assert tokenizer.sample_batch(TEXTS[:50], alpha=0.2, seed=seed) == first
-
-
-def test_bpe_alpha_is_the_share_of_merges_left_out():
-    tokenizer = train(type="bpe")
-    assert tokenizer.sample_batch(TEXTS, alpha=1e-9, seed=1) == tokenizer.encode_batch(TEXTS)
-    (ids,) = tokenizer.sample_batch(["el gato"], alpha=1.0, seed=1)
-    assert tokenizer.pieces(ids) == list("▁el▁gato")
-
-
-def test_unigram_alpha_of_one_stays_nearer_to_the_best():
-    tokenizer = train(type="unigram")
-    lengths = [
-        sum(map(len, tokenizer.sample_batch(TEXTS, alpha=alpha, seed=1))) for alpha in (0.01, 1.0)
-    ]
-    assert lengths[0] > 1.2 * lengths[1]
-
-
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_training_is_deterministic(kind):
     assert train(type=kind)._model_proto == train(type=kind)._model_proto

@@ -96,7 +96,11 @@ class TokenizerConfig(Section):
     )
     max_sentences: Count = Field(1_000_000, description="sentences that training looks at")
     sampling_alpha: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="subword sampling in training; 0 is off (unigram: try 0.1-0.3, bpe: 0.1)"
+        0.0,
+        description=(
+            "subword sampling in training; 0 is off. For unigram 0.2-0.5: the less, the more it "
+            "varies (0.1 makes texts 1.9 times as long, 0.2 1.3, 0.3 1.1); for bpe 0.1"
+        ),
     )
 
 

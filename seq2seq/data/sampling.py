@@ -10,73 +10,31 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from seq2seq.data.pieces import SPACE_PIECE, Pieces
+
 Ints = npt.NDArray[np.int64]
 
-SPACE_PIECE = "\u2581"  # SentencePiece's own sign for a space
-
 _CHUNK = 2000  # texts that walk together
-_MOST_EDGES = 1_000_000  # some 30 MB, and for BPE three times as much; then graphs start anew
 _UNIT = 2**32  # draws are integers below it: exact, whatever place in the graph a word has
-_END, _UNSEEN = -1, -2  # where an edge leads, when not to a node
+_END, _UNSEEN = -1, -2  # where an edge leads, when not to a node; below: see MergeSampler
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores this below any piece
-
-
-class Pieces:
-    """What a SentencePiece model can cut a word into."""
-
-    def __init__(self, processor: Any) -> None:
-        """Read the pieces, scores and bytes of a sentencepiece.SentencePieceProcessor."""
-        special = (
-            processor.IsControl, processor.IsUnknown, processor.IsUnused, processor.IsByte
-        )  # fmt: skip
-        ids = range(processor.GetPieceSize())
-        usual = [i for i in ids if not any(is_special(i) for is_special in special)]
-        self.ids: dict[str, int] = {processor.IdToPiece(i): i for i in usual}
-        self.scores: dict[str, float] = {
-            processor.IdToPiece(i): processor.GetScore(i) for i in usual
-        }
-        self.longest = max(map(len, self.ids), default=1)
-        self._bytes = [i for i in ids if processor.IsByte(i)]  # in the order of their values
-        self._unknown: int = processor.unk_id()
-        self._processor = processor
-
-    @property
-    def are_merges(self) -> bool:
-        """Whether the model is BPE: its scores are 0, -1, -2 ..., the order of the merges."""
-        return all(score == int(score) for score in self.scores.values())
-
-    def spell(self, symbols: Iterable[str]) -> list[int]:
-        """Return the ids of pieces; what is no piece is in bytes, or one <unk> a run."""
-        found: list[int] = []
-        for symbol in symbols:
-            known = self.ids.get(symbol)
-            if known is not None:
-                found.append(known)
-            elif self._bytes:
-                found += [self._bytes[value] for value in symbol.encode()]
-            elif found[-1:] != [self._unknown]:
-                found.append(self._unknown)
-        return found
-
-    def best(self, word: str) -> list[int]:
-        """Return the ids of the best segmentation of a word."""
-        ids: list[int] = self._processor.Encode(word, out_type=int, num_threads=1)
-        return ids
 
 
 class SubwordSampler(ABC):
     """Draws segmentations; what it draws depends on the texts and the generator only."""
 
     longest_word: ClassVar[int]  # in characters; longer ones have their best segmentation
+    most_edges: ClassVar[int]  # with more of them, all graphs are forgotten
 
     def __init__(self, pieces: Pieces, alpha: float) -> None:
         self.alpha = alpha
@@ -90,7 +48,7 @@ class SubwordSampler(ABC):
         with self._lock:
             for start in range(0, len(texts), _CHUNK):
                 rows += self._sample_chunk(texts[start : start + _CHUNK], generator)
-                if len(self._targets) > _MOST_EDGES:
+                if len(self._targets) > self.most_edges:
                     self._clear()
         return rows
 
@@ -147,7 +105,7 @@ class SubwordSampler(ABC):
         steps: list[tuple[Ints, Ints, Ints]] = []
         while len(nodes):
             draws = generator.integers(_UNIT, size=len(nodes))
-            edges = np.searchsorted(self._keys, nodes * _UNIT + draws, side="right")
+            edges = np.asarray(self._keys).searchsorted(nodes * _UNIT + draws, side="right")
             bounds = np.asarray(self._bounds)
             starts, sizes = bounds[edges], bounds[edges + 1] - bounds[edges]
             del bounds  # an array that NumPy looks at cannot grow
@@ -178,6 +136,7 @@ class UnigramSampler(SubwordSampler):
     """
 
     longest_word = 1000
+    most_edges = 2_000_000  # some 60 MB
 
     def __init__(self, pieces: Pieces, alpha: float) -> None:
         super().__init__(pieces, alpha)
@@ -200,7 +159,8 @@ class UnigramSampler(SubwordSampler):
 
     def _edges(self, word: str, begin: int) -> list[tuple[int, float, Sequence[int]]]:
         """Return the end, score and ids of each piece that begins at a place of a word."""
-        pieces, found = self._pieces, []
+        pieces = self._pieces
+        found: list[tuple[int, float, Sequence[int]]] = []
         for end in range(begin + 1, min(begin + pieces.longest, len(word)) + 1):
             piece = word[begin:end]
             if piece in pieces.ids:
@@ -219,16 +179,17 @@ class MergeSampler(SubwordSampler):
     BPE-dropout (Provilkov et al. 2020, algorithm 1): at each step each possible merge is left out
     with the probability alpha and the best of the others is done, until none is. A node is a
     segmentation; its edges are the merges, the best first, and to stop, which gives its ids. A
-    merge is drawn when it is kept and all better ones are not.
+    merge is drawn when it is kept and all better ones are not. Until a merge is drawn for the first
+    time, its target is _UNSEEN less the place of its left symbol.
     """
 
     longest_word = 64
+    most_edges = 1_000_000  # some 100 MB, most of it nodes
 
     def _clear(self) -> None:
         super()._clear()
         self._nodes: dict[tuple[str, ...], int] = {}
         self._symbols: dict[int, tuple[str, ...]] = {}  # of each node
-        self._places: dict[int, int] = {}  # of each edge not yet followed: the left symbol
 
     def _add_word(self, word: str) -> int:
         return self._node(tuple(word))
@@ -242,22 +203,23 @@ class MergeSampler(SubwordSampler):
             for place, (left, right) in enumerate(itertools.pairwise(symbols))
             if left + right in scores
         )
-        for edge, (_, place) in enumerate(merges, len(self._targets)):
-            self._places[edge] = place
-        left_out = itertools.accumulate([self.alpha] * len(merges), float.__mul__)
-        edges: list[tuple[float, int, Sequence[int]]] = [(1 - p, _UNSEEN, ()) for p in left_out]
-        node = self._add_node([*edges, (1.0, _END, self._pieces.spell(symbols))])
+        kept = (
+            (1 - self.alpha**number, _UNSEEN - place, ())
+            for number, (_, place) in enumerate(merges, 1)
+        )
+        node = self._add_node([*kept, (1.0, _END, self._pieces.spell(symbols))])
         self._nodes[symbols], self._symbols[node] = node, symbols
         return node
 
     def _follow(self, nodes: Ints, edges: Ints) -> Ints:
         targets = super()._follow(nodes, edges)
-        unseen = targets == _UNSEEN
+        unseen = targets <= _UNSEEN
         if unseen.any():
-            for edge, node in set(zip(edges[unseen].tolist(), nodes[unseen].tolist(), strict=True)):
-                symbols, place = self._symbols[node], self._places.pop(edge)
-                merged = symbols[place] + symbols[place + 1]
-                self._targets[edge] = self._node((*symbols[:place], merged, *symbols[place + 2 :]))
+            ways = zip(edges[unseen].tolist(), nodes[unseen].tolist(), strict=True)
+            for edge, node in set(ways):
+                symbols, left = self._symbols[node], _UNSEEN - self._targets[edge]
+                merged = sys.intern(symbols[left] + symbols[left + 1])
+                self._targets[edge] = self._node((*symbols[:left], merged, *symbols[left + 2 :]))
             targets = super()._follow(nodes, edges)
         return targets
 

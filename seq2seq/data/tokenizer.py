@@ -15,7 +15,8 @@ import sentencepiece
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.cleaning import normalize
-from seq2seq.data.sampling import SPACE_PIECE, Pieces, SubwordSampler, make_sampler
+from seq2seq.data.pieces import SPACE_PIECE, Pieces
+from seq2seq.data.sampling import SubwordSampler, make_sampler
 from seq2seq.errors import DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3

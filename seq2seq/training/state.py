@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
-from seq2seq.data.batching import BatchStream
+from seq2seq.data.stream import BatchStream
 from seq2seq.runs.checkpoint import Checkpoint, load_weights, save_checkpoint
 from seq2seq.training.schedule import Schedule
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
-from seq2seq.data.batching import Batch, BatchStream
+from seq2seq.data.batching import Batch
+from seq2seq.data.stream import BatchStream
 from seq2seq.errors import ConfigError
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import (

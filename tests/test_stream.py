@@ -1,0 +1,277 @@
+import itertools
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_batching import indices_of, same
+from test_store import Pair
+
+from seq2seq.config import BatchingConfig, CorpusConfig, DataConfig, TokenizerConfig
+from seq2seq.data.batching import Batch
+from seq2seq.data.store import PairStore
+from seq2seq.data.stream import BatchStream
+from seq2seq.data.tokenizer import BOS, EOS, UNK, Tokenizer, train_tokenizer
+from seq2seq.errors import CheckpointError, DataError
+
+REAL_DATA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en/train.tsv"
+SETTINGS = settings(max_examples=25, deadline=None)
+
+
+def make_pairs(count: int, longest: int = 12, seed: int = 0) -> list[Pair]:
+    generator = random.Random(seed)
+
+    def sentence(length: int) -> str:
+        return " ".join(
+            "".join(generator.choices("aeioulnrst", k=generator.randint(1, 4)))
+            for _ in range(length)
+        )
+
+    lengths = [generator.randint(1, longest) for _ in range(count)]
+    return [Pair(sentence(n), sentence(max(1, n + generator.randint(-2, 2)))) for n in lengths]
+
+
+PAIRS = make_pairs(300)
+STORE = PairStore(PAIRS)
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> tuple[Tokenizer, Tokenizer]:
+    source, target = (
+        train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, seed=1, name=name)
+        for texts, name in zip(zip(*PAIRS, strict=True), ("source", "target"), strict=True)
+    )
+    return source, target
+
+
+def make_config(alpha: float = 0.0, word_dropout: float = 0.0, **batching) -> DataConfig:
+    return DataConfig(
+        train=(CorpusConfig(path="train.tsv"),),
+        valid=CorpusConfig(path="valid.tsv"),
+        tokenizer=TokenizerConfig(sampling_alpha=alpha),
+        batching=BatchingConfig(**batching),
+        word_dropout=word_dropout,
+    )
+
+
+def make_stream(tokenizers, store=STORE, seed=1, **config) -> BatchStream:
+    return BatchStream(store, *tokenizers, make_config(**config), seed=seed)
+
+
+def take_epoch(stream: BatchStream) -> list[Batch]:
+    epoch, batches = stream.epoch, []
+    for batch in stream:
+        batches.append(batch)
+        if stream.epoch != epoch:
+            break
+    return batches
+
+
+@SETTINGS
+@given(
+    count=st.integers(1, 150),
+    window=st.integers(1, 200),
+    unit=st.sampled_from(["tokens", "sentences"]),
+    size=st.integers(1, 200),
+    seed=st.integers(0, 2**40),
+    alpha=st.sampled_from([0.0, 0.2]),
+)
+def test_every_pair_once_an_epoch_within_the_budget(
+    tokenizers, count, window, unit, size, seed, alpha
+):
+    store = PairStore(PAIRS[:count])
+    stream = make_stream(
+        tokenizers, store, seed=seed, alpha=alpha, window=window, unit=unit, size=size
+    )
+    for epoch in (0, 1):
+        assert (stream.epoch, stream.position) == (epoch, 0)
+        batches = take_epoch(stream)
+        assert sorted(indices_of(batches)) == list(range(count))
+        for batch in batches:
+            longest = max(batch.source_BS.shape[1], batch.labels_BT.shape[1])
+            used = longest * len(batch) if unit == "tokens" else len(batch)
+            assert used <= size or len(batch) == 1
+    assert stream.epoch == 2
+
+
+def test_batches_hold_the_texts_they_name(tokenizers):
+    stream = make_stream(tokenizers, alpha=0.2, size=200, window=70)
+    source, target = tokenizers
+    for batch in take_epoch(stream):
+        assert batch.num_source_tokens == int(batch.source_mask_BS.sum())
+        assert batch.num_target_tokens == int(batch.label_mask_BT.sum())
+        assert batch.inputs_BT[:, 0].eq(BOS).all()
+        for row, index in enumerate(batch.indices):
+            assert source.decode(batch.source_BS[row].tolist()) == PAIRS[index].source
+            assert target.decode(batch.labels_BT[row].tolist()) == PAIRS[index].target
+            assert target.decode(batch.inputs_BT[row].tolist()) == PAIRS[index].target
+
+
+def test_orders_differ_by_epoch_and_seed(tokenizers):
+    stream = make_stream(tokenizers, size=100)
+    first, second = indices_of(take_epoch(stream)), indices_of(take_epoch(stream))
+    other = indices_of(take_epoch(make_stream(tokenizers, size=100, seed=2)))
+    assert first != second
+    assert first != other
+    assert indices_of(take_epoch(make_stream(tokenizers, size=100))) == first
+    lengths = [len(PAIRS[index].source) for index in first]
+    assert lengths != sorted(lengths)
+
+
+def test_samples_differ_by_epoch(tokenizers):
+    def rows(batches):
+        return {
+            i: batch.source_BS[n].tolist() for batch in batches for n, i in enumerate(batch.indices)
+        }
+
+    stream = make_stream(tokenizers, alpha=0.1, size=1, unit="sentences")
+    first, second = rows(take_epoch(stream)), rows(take_epoch(stream))
+    assert sum(first[index] != second[index] for index in first) > len(PAIRS) / 4
+
+
+@SETTINGS
+@given(taken=st.integers(0, 60), window=st.sampled_from([37, 150, 1000]))
+def test_a_stream_goes_on_from_any_position(tokenizers, taken, window):
+    options = {"alpha": 0.2, "word_dropout": 0.1, "size": 150, "window": window}
+    stream = make_stream(tokenizers, **options)
+    batches = iter(stream)
+    positions = [stream.position for _ in itertools.islice(batches, taken)]
+    assert all(b in (a + 1, 0) for a, b in itertools.pairwise(positions))
+    state = json.loads(json.dumps(stream.state_dict()))
+    resumed = make_stream(tokenizers, **options)
+    resumed.load_state_dict(state)
+    assert (resumed.epoch, resumed.position) == (stream.epoch, stream.position)
+    for expected, found in itertools.islice(zip(batches, resumed, strict=False), 40):
+        assert same(expected, found)
+    assert resumed.state_dict() == stream.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"seed": 2}, r"training\.seed was 1 and is 2"),
+        ({"store": PairStore(PAIRS[1:])}, r"data\.train"),
+        ({"size": 300}, r"data\.batching\.size was 150 and is 300"),
+        ({"alpha": 0.1}, r"data\.tokenizer\.sampling_alpha"),
+        ({"word_dropout": 0.1}, r"data\.word_dropout"),
+    ],
+)
+def test_a_position_of_another_stream_is_refused(tokenizers, change, key):
+    state = make_stream(tokenizers, size=150).state_dict()
+    with pytest.raises(CheckpointError, match=key):
+        make_stream(tokenizers, **({"size": 150} | change)).load_state_dict(state)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.05])
+def test_long_pairs_are_skipped_and_counted_once(tokenizers, alpha, caplog):
+    pieces = [
+        max(len(tokenizer.encode(text)) for tokenizer, text in zip(tokenizers, pair, strict=True))
+        for pair in PAIRS
+    ]
+    fitting = [index for index, count in enumerate(pieces) if count <= 20]
+    assert 0 < len(fitting) < len(PAIRS)
+    stream = make_stream(tokenizers, alpha=alpha, max_length=20, size=100, window=50)
+    assert (stream.num_pairs, stream.num_skipped) == (len(fitting), len(PAIRS) - len(fitting))
+    assert f"{stream.num_skipped} of 300 training pairs are skipped" in caplog.text
+    for _ in range(2):
+        batches = take_epoch(stream)
+        assert sorted(indices_of(batches)) == fitting
+        assert max(int(batch.source_lengths_B.max()) for batch in batches) <= 21
+        assert max(int(batch.target_lengths_B.max()) for batch in batches) <= 21
+    assert stream.num_skipped == len(PAIRS) - len(fitting)
+
+
+@pytest.mark.parametrize("store", [PairStore([]), PairStore([Pair("a" * 999, "a b c d e f")])])
+def test_a_corpus_with_nothing_left_is_refused(tokenizers, store):
+    with pytest.raises(DataError, match=r"none of \d pairs.*data\.batching\.max_length"):
+        make_stream(tokenizers, store, max_length=3)
+
+
+def test_word_dropout_changes_inputs_only(tokenizers):
+    plain = take_epoch(make_stream(tokenizers, size=300))
+    dropped = take_epoch(make_stream(tokenizers, size=300, word_dropout=0.3))
+    counts: Counter[str] = Counter()
+    for before, after in zip(plain, dropped, strict=True):
+        assert before.indices == after.indices
+        assert torch.equal(before.labels_BT, after.labels_BT)
+        for name in ("source_BS", "inputs_BT"):
+            old, new = getattr(before, name), getattr(after, name)
+            changed = old != new
+            assert new[changed].eq(UNK).all()
+            assert not changed[old <= EOS].any()
+            counts[f"{name} changed"] += int(changed.sum())
+            counts[name] += int((old > EOS).sum())
+    for name in ("source_BS", "inputs_BT"):
+        assert counts[f"{name} changed"] / counts[name] == pytest.approx(0.3, abs=0.03)
+
+
+def test_errors_of_the_background_thread_surface(tokenizers):
+    stream = make_stream(tokenizers, size=100, window=100)
+    batches = iter(stream)
+    next(batches)
+
+    def fail(epoch: int, window: int) -> None:
+        raise RuntimeError(f"window {window}")
+
+    stream._prepare = fail
+    with pytest.raises(RuntimeError, match="window 2"):
+        list(batches)
+
+
+def test_the_thread_ends_with_the_iterator(tokenizers):
+    def threads() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if "batches" in thread.name]
+
+    batches = iter(make_stream(tokenizers, alpha=0.1, size=100))
+    next(batches)
+    assert threads()
+    batches.close()
+    assert not threads()
+    for _ in make_stream(tokenizers, size=100):
+        break
+    assert not threads()
+
+
+def test_a_program_can_end_in_the_middle_of_an_epoch(tokenizers, tmp_path):
+    tokenizers[0].save(tmp_path / "a.model")
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_stream import *
+tokenizer = Tokenizer.load({str(tmp_path / "a.model")!r})
+batches = iter(make_stream((tokenizer, tokenizer), alpha=0.1, size=100, window=100))
+next(batches)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(not REAL_DATA.exists(), reason="needs the Tatoeba pairs")
+def test_padding_on_real_pairs():
+    with REAL_DATA.open(encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t") for line in itertools.islice(file, 20_000)]
+    pairs = [Pair(line[0], line[1]) for line in lines]
+    tokenizers = [
+        train_tokenizer(
+            (pair[side] for pair in pairs),
+            config=TokenizerConfig(type="bpe", max_sentences=3000),
+            vocab_size=2000,
+            seed=1,
+            name="source",
+        )
+        for side in (0, 1)
+    ]
+    positions = real = 0
+    for batch in take_epoch(make_stream(tokenizers, PairStore(pairs), size=2048)):
+        positions += batch.source_BS.numel() + batch.labels_BT.numel()
+        real += batch.num_source_tokens + batch.num_target_tokens
+    assert 1 - real / positions < 0.05
