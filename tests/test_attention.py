@@ -18,12 +18,11 @@ from torch import Tensor
 from seq2seq.config import AttentionConfig, Score
 from seq2seq.model.attention import (
     Attention,
-    Encoded,
     FixedContext,
-    Memory,
     build_attention,
     masked_softmax,
 )
+from seq2seq.model.memory import Encoded, Memory
 
 MEMORY = 6
 LENGTHS = (4, 1, 5)

@@ -50,7 +50,7 @@ def bpe() -> Tokenizer:
     return train("bpe")
 
 
-@pytest.fixture(params=["unigram", "bpe"])
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
 def tokenizer(request) -> Tokenizer:
     return request.getfixturevalue(request.param)
 

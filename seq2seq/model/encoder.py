@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import Encoded
 from seq2seq.model.dropout import Dropout
+from seq2seq.model.memory import Encoded
 from seq2seq.model.recurrent import Layers
 
 

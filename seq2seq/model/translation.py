@@ -6,16 +6,26 @@ E embedding size, O features size, N real target positions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import Memory
-from seq2seq.model.decoder import DecoderState, build_decoder
+from seq2seq.model.bahdanau import BahdanauDecoder
+from seq2seq.model.decoder import Decoder, DecoderState
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.luong import LuongDecoder
+from seq2seq.model.memory import Memory
+from seq2seq.model.pre_attention import PreAttentionDecoder
+
+DECODERS: dict[str, Callable[[ModelConfig], Decoder]] = {
+    "bahdanau": BahdanauDecoder,
+    "luong": LuongDecoder,
+    "pre_attention": PreAttentionDecoder,
+}
 
 
 class TranslationModel(nn.Module):
@@ -31,7 +41,7 @@ class TranslationModel(nn.Module):
             else nn.Embedding(target_vocab_size, config.embedding_size)
         )
         self.encoder = Encoder(config)
-        self.decoder = build_decoder(config)
+        self.decoder = DECODERS[config.style](config)
         self.output_bias = nn.Parameter(torch.zeros(target_vocab_size))
         self.output_weight = (
             self.target_embedding.weight
