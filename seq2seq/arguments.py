@@ -138,6 +138,11 @@ def _add_translate(commands: Commands) -> None:
         "marks or spaces and join the translations, or end with an error",
     )  # fmt: skip
     parser.add_argument(
+        "--invalid", choices=("replace", "refuse"), default="replace",
+        help="a line that is not UTF-8: replace what is invalid by U+FFFD and say so, or end with "
+        "an error",
+    )  # fmt: skip
+    parser.add_argument(
         "--samples", type=_positive, metavar="N", help="draw N translations instead of searching"
     )
     parser.add_argument("--temperature", type=float, metavar="T", help="of sampling")

@@ -100,6 +100,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         sampling=Sampling(arguments.samples, **drawing) if arguments.samples else None,
         mbr=arguments.mbr,
         refuse_long=arguments.long == "refuse",
+        refuse_invalid=arguments.invalid == "refuse",
         format=arguments.format,
         attention=arguments.attention,
     )

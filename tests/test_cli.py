@@ -92,7 +92,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--nbest", "2"], "--nbest"),
         (["translate", "{run}", "-i", "{lines}", "--attention"], "add --format jsonl"),
         (["translate", "{run}", "-i", "{lines}", "--device", "cuda:42"], "device cuda:42"),
-        (["translate", "{run}", "-i", "{run}/source.model"], "not UTF-8"),
+        (["translate", "{run}", "-i", "{run}/source.model", "--invalid", "refuse"], "not UTF-8"),
         (["translate", "{run}", "-i", "{lines}", "-o", "/dev/full"], "No space left on device"),
         (["evaluate", "{run}", "none.tsv"], "none.tsv: no such file"),
         (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),

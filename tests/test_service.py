@@ -148,9 +148,16 @@ def test_samples_and_bayes_risk(translator: Translator, tmp_path: Path) -> None:
     assert len(by_beam) == 2
 
 
-def test_a_line_that_is_no_utf_8(translator: Translator, tmp_path: Path) -> None:
+def test_a_line_that_is_no_utf_8(
+    translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, mended = b"gato\na\xff\nagua\n", "gato\na\ufffd\nagua\n"
+    found, _ = run(translator, tmp_path, data)
+    assert found == run(translator, tmp_path, mended.encode())[0]
+    assert len(found) == 3
+    assert "line 2: not UTF-8 (byte 0xff at 1): replaced" in caplog.text
     with pytest.raises(DataError, match=r"line 2: not UTF-8 \(byte 0xff at 1\)"):
-        run(translator, tmp_path, b"gato\na\xff\n")
+        run(translator, tmp_path, data, refuse_invalid=True)
 
 
 def test_an_output_never_overwrites_the_input(

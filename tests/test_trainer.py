@@ -238,7 +238,8 @@ def test_what_is_not_finite_is_reported_and_not_applied(
     toy: ToyCorpus, tmp_path: Path, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    trainer = make_trainer(toy.config(tmp_path / "run"), tmp_path / "run")
+    config = toy.config(tmp_path / "run", "training.max_skipped=3")
+    trainer = make_trainer(config, tmp_path / "run")
     batches = iter(trainer.stream)
     loss = module.projection_loss
     factors = iter([math.inf, math.nan, 1.0])
@@ -259,7 +260,6 @@ def test_what_is_not_finite_is_reported_and_not_applied(
     assert "step 2: loss nan" in caplog.text
     factor = math.nan
     batch = next(batches)
-    monkeypatch.setattr(module, "MOST_SKIPPED", 3)
     trainer.update([batch])
     trainer.update([batch])
     with pytest.raises(ConfigError, match="3 updates in a row were not finite"):

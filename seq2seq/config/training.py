@@ -57,6 +57,9 @@ class TrainingConfig(Section):
     clip_norm: Annotated[float, Field(gt=0)] | None = Field(
         1.0, description="largest norm of the gradient; null: no clipping"
     )
+    max_skipped: Count = Field(
+        20, description="updates in a row with a loss or gradient not finite, that end training"
+    )
     accumulate: Count = Field(1, description="batches an update")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bf16 where the processor multiplies it natively"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translation import Sampling, Translation
 from seq2seq.inference.translator import Translator, Utility
 
+log = logging.getLogger(__name__)
+
 WINDOW = 1000  # lines that are sorted by length and translated together
 
 
@@ -29,6 +32,7 @@ class Request:
     sampling: Sampling | None = None
     mbr: Utility | None = None
     refuse_long: bool = False
+    refuse_invalid: bool = False  # a line that is not UTF-8
     format: Literal["text", "jsonl"] = "text"
     attention: bool = False  # in JSON
 
@@ -55,8 +59,8 @@ def translate_files(
     """Translate a file, or standard input, line by line into a file or standard output.
 
     `links` makes the lines of the file `alignments`. On terminals it prompts for sentences. Raises
-    DataError for a file that cannot be read or written, for a line that is not UTF-8, and where
-    an output would overwrite the input or the other output.
+    DataError for a file that cannot be read or written, where an output would overwrite the input
+    or the other output, and for a line that is not UTF-8 where the request refuses such lines.
     """
     _refuse_same(source, output, alignments)
     with contextlib.ExitStack() as stack:
@@ -66,7 +70,7 @@ def translate_files(
         talking = source is None and sys.stdin.isatty() and target.isatty()
         # A person waits for each line; a file is sorted by length in windows.
         window = 1 if talking else WINDOW
-        lines = _prompted(reading) if talking else _lines(reading)
+        lines = _prompted(reading) if talking else _lines(reading, request.refuse_invalid)
         quiet = True if talking or target is sys.stdout else None
         waiting = iter(tqdm(lines, unit=" lines", disable=quiet))
         number = 1
@@ -146,16 +150,18 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _lines(file: BinaryIO) -> Iterator[str]:
+def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
     """Yield lines without their ends; a line ends at LF only, so that none is ever added."""
     for number, raw in enumerate(file, start=1):
+        line = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
-            yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+            yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(
-                f"line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start}); "
-                "convert the input with iconv"
-            ) from None
+            fault = f"line {number}: not UTF-8 (byte {line[error.start]:#04x} at {error.start})"
+            if refuse_invalid:
+                raise DataError(f"{fault}; convert the input with iconv") from None
+            log.warning("%s: replaced", fault)
+            yield line.decode("utf-8", "replace")
 
 
 def _prompted(file: BinaryIO) -> Iterator[str]:

@@ -37,8 +37,6 @@ from seq2seq.training.state import TrainingState, make_optimizer
 
 log = logging.getLogger(__name__)
 
-MOST_SKIPPED = 100  # updates in a row that are not finite
-
 
 @dataclass(frozen=True)
 class Validation:
@@ -172,9 +170,9 @@ class Trainer:
         progress = self.state.progress
         progress.skipped += 1
         log.warning("step %d: loss %g, gradient norm %g: not applied", progress.step, loss, norm)
-        if progress.skipped >= MOST_SKIPPED:
+        if progress.skipped >= self.config.max_skipped:
             raise ConfigError(
-                f"training: {MOST_SKIPPED} updates in a row were not finite; lower "
+                f"training: {progress.skipped} updates in a row were not finite; lower "
                 "training.learning_rate or training.clip_norm, and go on with --resume"
             )
 
