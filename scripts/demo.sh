@@ -1,29 +1,27 @@
 #!/usr/bin/env bash
-# make demo: train the sample translator (once), score it, use it, draw its attention.
+# make demo: train the sample translator (once), use it, draw its attention, score it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run=runs/quickstart
+recipe=configs/quickstart.yaml
 
 if [ -f "$run/finished" ]; then
     echo "== $run is trained; remove it to train again =="
-elif [ -f "$run/config.yaml" ]; then
+elif compgen -G "$run/checkpoints/step-*" >/dev/null; then
     echo "== Going on with $run =="
-    seq2seq train configs/quickstart.yaml --resume
+    seq2seq train "$recipe" --resume
 else
-    echo "== Training configs/quickstart.yaml on the sample corpus =="
-    seq2seq train configs/quickstart.yaml
+    echo "== Training $recipe on the sample corpus =="
+    seq2seq train "$recipe" --overwrite
 fi
 touch "$run/finished"
 
 echo
 echo "== Translating =="
-while IFS= read -r sentence; do
-    printf '  %s\n    -> %s\n' "$sentence" "$(seq2seq translate "$run" <<<"$sentence")"
-done <<'SENTENCES'
-¿Dónde está el perro?
+sentences='¿Dónde está el perro?
 A mi hermana le gustan los libros viejos.
-No lo veo porque la puerta está cerrada.
-SENTENCES
+No lo veo porque la puerta está cerrada.'
+paste -d '\n' <(echo "$sentences") <(seq2seq translate "$run" <<<"$sentences" | sed 's/^/    /')
 
 echo
 echo "== Attention =="
@@ -31,5 +29,5 @@ seq2seq plot attention "$run" 'A mi hermana le gustan los libros viejos.' -o "$r
 
 echo
 echo "== Scoring data/sample/test.tsv =="
-seq2seq evaluate "$run" data/sample/test.tsv | tee "$run/test-scores.txt"
-sed -n 's/^\(BLEU = [0-9.]*\).*/\1/p' "$run/test-scores.txt"
+seq2seq evaluate "$run" data/sample/test.tsv | tee "$run/scores.txt"
+sed -n 's/^\(BLEU = [0-9.]*\).*/\1/p' "$run/scores.txt"
