@@ -380,7 +380,7 @@ def test_generation_is_deterministic() -> None:
 
 def test_shipped_files_are_what_write_sample_gives(tmp_path: Path) -> None:
     summary = write_sample(tmp_path)
-    assert summary.pairs == {"test": 1_000, "valid": 1_000, "train": 24_000}
+    assert summary.pairs == {"test": 1_000, "valid": 1_000, "train": 48_000}
     for split in SPLITS:
         assert (tmp_path / f"{split}.tsv").read_bytes() == (SAMPLE / f"{split}.tsv").read_bytes()
 

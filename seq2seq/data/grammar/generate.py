@@ -53,7 +53,7 @@ def format_pair(pair: Pair) -> str:
 
 
 def write_sample(
-    directory: Path, *, seed: int = 1, train: int = 24_000, valid: int = 1_000, test: int = 1_000
+    directory: Path, *, seed: int = 1, train: int = 48_000, valid: int = 1_000, test: int = 1_000
 ) -> SampleSummary:
     """Write train.tsv, valid.tsv and test.tsv, no sentence of either language twice.
 
