@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.runs.files import publish_directory, remove_directory, sha256, write_atomic
+from seq2seq.files import publish_directory, remove_directory, sha256, write_atomic
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from seq2seq.data.cleaning import normalize
 from seq2seq.data.pieces import SPACE_PIECE, Pieces
 from seq2seq.data.sampling import SubwordSampler, make_sampler
 from seq2seq.errors import DataError
+from seq2seq.files import write_atomic
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -65,13 +65,7 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write a .model file, whole or not at all."""
-        path = Path(path)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(self._model_proto)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_atomic(Path(path), self._model_proto)
 
     @property
     def vocab_size(self) -> int:

@@ -13,9 +13,9 @@ from seq2seq.config import CorpusConfig, DataConfig
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import Metric, score
+from seq2seq.files import write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.files import write_atomic
 
 _LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 

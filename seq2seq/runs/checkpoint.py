@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seq2seq.errors import CheckpointError
-from seq2seq.runs.files import publish_directory, remove_directory, sha256
+from seq2seq.files import publish_directory, remove_directory, sha256
 
 log = logging.getLogger(__name__)
 

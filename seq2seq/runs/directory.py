@@ -16,8 +16,8 @@ from pathlib import Path
 from seq2seq.config import Config, dump_config, load_config
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.files import write_atomic
 from seq2seq.runs.checkpoint import Checkpoint, first_whole, list_checkpoints, rank
-from seq2seq.runs.files import write_atomic
 
 log = logging.getLogger(__name__)
 

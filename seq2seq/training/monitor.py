@@ -15,8 +15,8 @@ from typing import Any
 from tqdm import tqdm
 
 from seq2seq.config import TrainingConfig
+from seq2seq.files import write_atomic
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.files import write_atomic
 
 log = logging.getLogger(__name__)
 
