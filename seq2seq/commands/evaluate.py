@@ -1,0 +1,54 @@
+"""`seq2seq evaluate`: a run is scored on a test set."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from seq2seq.commands.parser import Commands, add_command
+from seq2seq.commands.search import add_search, search_options, set_threads
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "evaluate",
+        "score a run on a test set: BLEU, chrF and TER by sacreBLEU",
+        "seq2seq evaluate runs/quickstart data/sample/test.tsv\n"
+        "seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json\n"
+        "seq2seq evaluate runs/tatoeba test.es --target test.en",
+        action=_evaluate,
+    )
+    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
+    parser.add_argument(
+        "test", metavar="TEST", help="TSV: source, target, further references; or the source side"
+    )
+    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument(
+        "--single-reference", action="store_true", help="use the first reference only"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-o", "--output", metavar="FILE", help="hypotheses; default: into the run")
+    add_search(parser)
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    from seq2seq.evaluation.evaluate import evaluate, read_test, write_hypotheses
+    from seq2seq.inference.translator import Translator, run_of
+
+    set_threads(arguments)
+    translator = Translator.load(
+        arguments.run, device=arguments.device, precision=arguments.precision
+    )
+    pairs = read_test(
+        arguments.test,
+        translator.config.data,
+        target=arguments.target,
+        single_reference=arguments.single_reference,
+    )
+    result = evaluate(translator, pairs, translator.options(**search_options(arguments)))
+    beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
+    path = Path(arguments.output) if arguments.output else beside
+    write_hypotheses(path, result.hypotheses)
+    print(result.as_json(path) if arguments.json else result.as_text(path))
+    return 0

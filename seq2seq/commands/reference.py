@@ -1,0 +1,24 @@
+"""`seq2seq reference`: the configuration's page."""
+
+from __future__ import annotations
+
+import argparse
+
+from seq2seq.commands.parser import Commands, add_command
+
+
+def add(commands: Commands) -> None:
+    add_command(
+        commands,
+        "reference",
+        "print every key of the configuration with its default, as Markdown",
+        "seq2seq reference > docs/configuration.md",
+        action=_reference,
+    )
+
+
+def _reference(arguments: argparse.Namespace) -> int:
+    from seq2seq.reference import reference
+
+    print(reference(), end="")
+    return 0

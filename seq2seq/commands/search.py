@@ -1,0 +1,39 @@
+"""The options of searching, for every command that translates."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from seq2seq.commands.parser import from_zero, positive
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("search (defaults: the run's inference section)")
+    group.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    group.add_argument("--length-penalty", type=float, metavar="ALPHA")
+    group.add_argument("--coverage-penalty", type=float, metavar="BETA")
+    group.add_argument(
+        "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams"
+    )
+    group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    group.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32")
+    group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
+
+
+def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what was given of the search, as Translator.options takes it."""
+    return {
+        "beam_size": arguments.beam,
+        "length_penalty": arguments.length_penalty,
+        "coverage_penalty": arguments.coverage_penalty,
+        "no_repeat_ngram": arguments.no_repeat_ngram,
+    }
+
+
+def set_threads(arguments: argparse.Namespace) -> None:
+    """Use as many CPU threads as were asked for."""
+    if arguments.threads:
+        import torch
+
+        torch.set_num_threads(arguments.threads)
