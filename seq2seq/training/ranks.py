@@ -107,7 +107,7 @@ def join() -> Iterator[Ranks]:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     timeout = timedelta(minutes=TIMEOUT_MINUTES)
-    store, rank, size = next(rendezvous("env://", timeout=timeout))  # type: ignore[no-untyped-call]
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
     # torchrun's store outlives a restart, and with it the addresses of processes that are dead.
     store = PrefixStore(f"start-{_restarts()}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
