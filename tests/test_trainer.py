@@ -16,10 +16,11 @@ from conftest import ToyCorpus
 
 from seq2seq.config import Config, dump_config
 from seq2seq.data.batching import make_batch
+from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import ConfigError
 from seq2seq.model.translation import TranslationModel
-from seq2seq.pipeline import load_pairs, train, train_tokenizers
+from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
 from seq2seq.training.device import choose_device
