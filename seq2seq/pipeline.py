@@ -12,8 +12,7 @@ import torch
 
 from seq2seq.config import Config
 from seq2seq.data.corpus import Pair
-from seq2seq.data.loading import load_pairs, train_tokenizers
-from seq2seq.data.store import PairStore
+from seq2seq.data.loading import Pairs, load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError
@@ -41,12 +40,12 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         torch.set_num_threads(config.training.threads)
     _check_directory(run, config, resume=resume, overwrite=overwrite)
     with _log_file(run) as start_log_file:
-        store, valid = load_pairs(config)
+        pairs, valid = load_pairs(config)
         with run.lock():
             if not resume:  # again, for another training may have come and gone
                 _check_directory(run, config, resume=False, overwrite=overwrite)
-            tokenizers = run.tokenizers() if resume else train_tokenizers(store, config)
-            trainer = _build_trainer(config, run, store, valid, tokenizers)
+            tokenizers = run.tokenizers() if resume else train_tokenizers(pairs, config)
+            trainer = _build_trainer(config, run, pairs, valid, tokenizers)
             if resume:
                 checkpoint = run.newest()
                 log.info("going on from %s", checkpoint.path)
@@ -97,7 +96,7 @@ def _log_file(run: RunDirectory) -> Iterator[Callable[[], None]]:
 def _build_trainer(
     config: Config,
     run: RunDirectory,
-    store: PairStore,
+    pairs: Pairs,
     valid: list[Pair],
     tokenizers: tuple[Tokenizer, Tokenizer],
 ) -> Trainer:
@@ -106,7 +105,7 @@ def _build_trainer(
     dtype = choose_dtype(training.precision, device)
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
-    stream = BatchStream(store, *tokenizers, config.data, seed=training.seed)
+    stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
     log.info(
         "model: %.1f million weights, %s, %s, %d threads",
         sum(p.numel() for p in model.parameters()) / 1e6, device, dtype, torch.get_num_threads(),

@@ -78,6 +78,14 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
     return [(" ".join(s), " ".join(LEXICON[word] for word in s)) for s in sources]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep prepared data out of the home folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)

@@ -47,11 +47,11 @@ def assert_same(first: Path, second: Path) -> None:
 
 
 def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:
-    store, _ = load_pairs(config)
-    source, target = train_tokenizers(store, config)
+    pairs, _ = load_pairs(config)
+    source, target = train_tokenizers(pairs, config)
     torch.manual_seed(0)
     model = TranslationModel(config.model, source.vocab_size, target.vocab_size)
-    stream = BatchStream(store, source, target, config.data, seed=1)
+    stream = BatchStream(pairs, source, target, config.data, seed=1)
     directory = RunDirectory(run)
     directory.create(config, source, target)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import itertools
 import logging
-import random
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -67,6 +68,10 @@ class Tokenizer:
         """Write a .model file, whole or not at all."""
         write_atomic(Path(path), self._model_proto)
 
+    def fingerprint(self) -> str:
+        """Return what tells this model from another."""
+        return hashlib.sha256(self._model_proto).hexdigest()[:16]
+
     @property
     def vocab_size(self) -> int:
         """The number of pieces, specials and bytes included."""
@@ -107,17 +112,18 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    texts: Iterable[str], *, config: TokenizerConfig, vocab_size: int, seed: int, name: str
+    texts: Iterable[str], *, config: TokenizerConfig, vocab_size: int, name: str
 ) -> Tokenizer:
-    """Train a tokenizer on texts; the same texts, configuration and seed give the same one.
+    """Train a tokenizer on texts; the same texts and configuration give the same one.
 
-    `name` (source, target or joint) says in messages which it is. The seed chooses the texts when
-    there are more than `config.max_sentences`. Raises DataError when there is no text, or when
-    the vocabulary is too small for its characters, or too large and may not be lowered.
+    No more than the first `config.max_sentences` are looked at. `name` (source, target or joint)
+    says in messages which it is. Raises DataError when there is no text, or when the vocabulary is
+    too small for its characters, or too large and may not be lowered.
     """
     key = f"data.tokenizer.{'target' if name == 'target' else 'source'}_vocab_size"
-    chosen = (_normalize(text[:_MAX_TRAINING_CHARS]) for text in _choose(texts, config, seed))
-    sentences = [text for text in chosen if text]
+    chosen = itertools.islice(texts, config.max_sentences)
+    normalized = (_normalize(text[:_MAX_TRAINING_CHARS]) for text in chosen)
+    sentences = [text for text in normalized if text]
     if not sentences:
         raise DataError(f"{name} tokenizer: no text to train on; is data.train empty?")
     try:
@@ -138,20 +144,6 @@ def train_tokenizer(
 def _normalize(text: str) -> str:
     """Return the text as SentencePiece can give it back: its sign for a space is no other's."""
     return normalize(text.replace(SPACE_PIECE, " "))
-
-
-def _choose(texts: Iterable[str], config: TokenizerConfig, seed: int) -> list[str]:
-    """Return at most `max_sentences` texts, each with the same chance (reservoir sampling)."""
-    generator = random.Random(seed)
-    chosen: list[str] = []
-    for seen, text in enumerate(texts):
-        if seen < config.max_sentences:
-            chosen.append(text)
-            continue
-        slot = generator.randrange(seen + 1)
-        if slot < config.max_sentences:
-            chosen[slot] = text
-    return chosen
 
 
 def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int) -> bytes:
