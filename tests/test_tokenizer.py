@@ -95,9 +95,11 @@ def test_training_is_deterministic(kind):
     assert train(type=kind)._model_proto == train(type=kind)._model_proto
 
 
-def test_no_more_than_max_sentences_are_looked_at():
+def test_no_more_than_the_first_sentences_are_looked_at(monkeypatch):
     config = {"max_sentences": 100, "size": 330}
     assert train(TEXTS, **config)._model_proto == train(TEXTS[:100], size=330)._model_proto
+    monkeypatch.setattr("seq2seq.data.tokenizer._MAX_TEXTS", sum(map(len, TEXTS[:100])))
+    assert train(TEXTS, size=330)._model_proto == train(TEXTS[:100], size=330)._model_proto
     assert train(TEXTS[1:], **config)._model_proto != train(TEXTS, **config)._model_proto
 
 

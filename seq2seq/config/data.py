@@ -102,8 +102,8 @@ class TokenizerConfig(Section):
     )
     max_sentences: Count = Field(
         1_000_000,
-        description="sentences that training looks at: a random sample of the corpus, of a "
-        "streamed one those of the first pairs",
+        description="sentences that training looks at, and 40 million characters at most: a "
+        "random sample of the corpus, of a streamed one the first pairs",
     )
     sampling_alpha: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,

@@ -44,7 +44,7 @@ class BatchStream:
     `epoch` counts from 0, `position` is the number of batches taken in it; with the last batch of
     an epoch they become the next epoch and 0. `num_pairs` and `num_skipped` count the pairs with
     at most, and with more than, `data.batching.max_length` pieces on each side; of a streamed
-    corpus, those that were read so far.
+    corpus, those that were read so far in an epoch.
     """
 
     def __init__(

@@ -121,9 +121,11 @@ class StreamedWindows:
         self._pairs, self._size = pairs, config.batching.window
         self._cleaning: CleaningConfig = config.cleaning
         self._segmenter = Segmenter(tokenizers, config)
+        self._most = config.batching.max_length
         self._readers: list[Reader] = []
         self._next: Place | None = None  # where the readers are
-        self._first = Place()  # what the report begins with
+        self._first = Place()  # since when there are counts
+        self._told = False
         self._report = CleaningReport()
         self.num_pairs = self.num_skipped = 0
 
@@ -137,6 +139,7 @@ class StreamedWindows:
         if place != self._next or not place.window:
             self._readers = self._pairs.open(state["corpora"])
             self._first, self._report = place, CleaningReport()
+            self.num_pairs = self.num_skipped = 0
         kept = self._take()
         texts = [pair.source for pair in kept], [pair.target for pair in kept]
         source, target = self._segmenter.encode(texts)
@@ -161,7 +164,7 @@ class StreamedWindows:
         return list(itertools.compress(judged.pairs, kept))
 
     def _following(self, place: Place, kept: int) -> Place:
-        """Return the next place; tell what was dropped, of the first window and of an epoch.
+        """Return the next place; tell what was dropped, of the first window and of each epoch.
 
         Raises DataError when an epoch has no pair at all to train on.
         """
@@ -171,12 +174,19 @@ class StreamedWindows:
                 f"data.train: none of {self._report.read} pairs is left; loosen data.cleaning and "
                 "data.batching.max_length, or look at the data"
             )
-        if ended or place == self._first:
-            log.info("training data, epoch %d, windows %d to %d:",
-                     place.epoch, self._first.window, place.window)  # fmt: skip
+        if ended or not self._told:
+            self._told = True
+            log.info(
+                "training data, epoch %d, windows %d to %d:",
+                place.epoch, self._first.window, place.window,
+            )  # fmt: skip
             for line in self._report.lines():
                 log.info("    %s", line)
-            log.info("    %d pairs so far are over data.batching.max_length", self.num_skipped)
+            if self.num_skipped:
+                log.warning(
+                    "%d pairs are over data.batching.max_length=%d and skipped",
+                    self.num_skipped, self._most,
+                )  # fmt: skip
         if ended:
             return Place(place.epoch + 1)
         state = {"kept": kept, "corpora": [reader.state() for reader in self._readers]}

@@ -24,7 +24,8 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 log = logging.getLogger(__name__)
 
-_MAX_TRAINING_CHARS = 4000  # of one text; SentencePiece would drop what is longer without a word
+_MAX_TEXT = 4000  # characters; SentencePiece would drop what is longer without a word
+_MAX_TEXTS = 40_000_000  # characters of all; a unigram model takes some 25 bytes for each
 _TRAINING_THREADS = 4  # a constant: the order of its float sums, so the model, depends on it
 
 
@@ -116,14 +117,13 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer on texts; the same texts and configuration give the same one.
 
-    No more than the first `config.max_sentences` are looked at. `name` (source, target or joint)
-    says in messages which it is. Raises DataError when there is no text, or when the vocabulary is
-    too small for its characters, or too large and may not be lowered.
+    No more than the first `config.max_sentences` and the first 40 million characters are looked
+    at. `name` (source, target or joint) says in messages which it is. Raises DataError when there
+    is no text, or when the vocabulary is too small for its characters, or too large and may not be
+    lowered.
     """
     key = f"data.tokenizer.{'target' if name == 'target' else 'source'}_vocab_size"
-    chosen = itertools.islice(texts, config.max_sentences)
-    normalized = (_normalize(text[:_MAX_TRAINING_CHARS]) for text in chosen)
-    sentences = [text for text in normalized if text]
+    sentences = _choose(texts, config.max_sentences)
     if not sentences:
         raise DataError(f"{name} tokenizer: no text to train on; is data.train empty?")
     try:
@@ -146,6 +146,19 @@ def _normalize(text: str) -> str:
     return normalize(text.replace(SPACE_PIECE, " "))
 
 
+def _choose(texts: Iterable[str], number: int) -> list[str]:
+    """Return the first texts, normalised, as many as training may look at."""
+    chosen, size = [], 0
+    for text in itertools.islice(texts, number):
+        normalized = _normalize(text[:_MAX_TEXT])
+        size += len(normalized)
+        if size > _MAX_TEXTS:
+            break
+        if normalized:
+            chosen.append(normalized)
+    return chosen
+
+
 def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
@@ -161,7 +174,7 @@ def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int)
         bos_id=BOS,
         eos_id=EOS,
         normalization_rule_name="identity",  # see Tokenizer
-        max_sentence_length=4 * _MAX_TRAINING_CHARS,  # bytes
+        max_sentence_length=4 * _MAX_TEXT,  # bytes
         num_threads=_TRAINING_THREADS,
         minloglevel=2,
     )
