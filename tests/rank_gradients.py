@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 from seq2seq.config import load_config
+from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.translation import TranslationModel
-from seq2seq.pipeline import load_pairs, train_tokenizers
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.ranks import join
 from seq2seq.training.trainer import Trainer

@@ -15,13 +15,11 @@ import torch
 from seq2seq.benchmark.machine import describe, product_rates
 from seq2seq.benchmark.records import Record, read_medians, table, write
 from seq2seq.benchmark.training import Shape, growth, training_speed
-from seq2seq.config import CorpusConfig, parse_config
+from seq2seq.config import parse_config
 from seq2seq.data.batching import Batch
-from seq2seq.data.corpus import read_corpus
-from seq2seq.data.store import PairStore
+from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import UserError
-from seq2seq.pipeline import train_tokenizers
 from seq2seq.training.device import choose_device, multiplies_bf16
 
 PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
@@ -98,8 +96,8 @@ def _dtypes(device: torch.device) -> list[torch.dtype]:
     return [torch.bfloat16, torch.float32] if multiplies_bf16(device) else [torch.float32]
 
 
-def reference_batches(path: str, *, pairs: int = 30_000, count: int = 24) -> list[Batch]:
-    """Return batches of the reference shape from the first pairs of a TSV file."""
+def reference_batches(path: str, *, count: int = 24) -> list[Batch]:
+    """Return batches of the reference shape from the pairs of a TSV file."""
     shape = Shape()
     config = parse_config(
         f"""
@@ -111,7 +109,6 @@ data:
 run_dir: runs/benchmark
 """
     )
-    corpus = CorpusConfig(path=path)
-    store = PairStore(itertools.islice(read_corpus(corpus), pairs))
-    stream = BatchStream(store, *train_tokenizers(store, config), config.data, seed=1)
+    pairs, _ = load_pairs(config)
+    stream = BatchStream(pairs, *train_tokenizers(pairs, config), config.data, seed=1)
     return list(itertools.islice(stream, count))
