@@ -81,10 +81,10 @@ class TokenizerConfig(Section):
 
     type: Literal["unigram", "bpe"] = Field("unigram", description="SentencePiece model type")
     joint: bool = Field(False, description="one vocabulary for both languages")
-    source_vocab_size: Annotated[int, Field(ge=16)] = Field(
+    source_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
         8000, description="pieces of the source (of both, when joint)"
     )
-    target_vocab_size: Annotated[int, Field(ge=16)] = Field(
+    target_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
         8000, description="pieces of the target (not used when joint)"
     )
     lower_vocab_size: bool = Field(
