@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        return _fail(str(error))
+        return _fail(str(error), error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone, as `| head` does; that is no fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,6 +67,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, code: int = EXIT_USER) -> int:
     print(f"seq2seq: {' '.join(message.split())}", file=sys.stderr)
-    return EXIT_USER
+    return code

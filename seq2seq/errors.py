@@ -2,7 +2,9 @@
 
 
 class UserError(Exception):
-    """A mistake in what the user gave; the command line prints it in one line and exits with 2."""
+    """A mistake in what the user gave; the command line prints it in one line."""
+
+    exit_code = 2
 
 
 class ConfigError(UserError):
@@ -15,3 +17,9 @@ class DataError(UserError):
 
 class CheckpointError(UserError):
     """A run directory or a checkpoint is missing, damaged, or of another model."""
+
+
+class RankLostError(UserError):
+    """A process of those that train together has ended; no mistake of the user."""
+
+    exit_code = 1

@@ -78,9 +78,7 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
     return [(" ".join(s), " ".join(LEXICON[word] for word in s)) for s in sources]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +103,6 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyCorpus:
 @pytest.fixture(scope="session")
 def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run that has learned the toy language."""
-    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("runs") / "trained"
     config = toy.config(
         path,
@@ -124,7 +121,6 @@ def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def other(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run of the same tokenizers that has learned little."""
-    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("runs") / "other"
     train(
         toy.config(

@@ -66,6 +66,9 @@ class TrainingConfig(Section):
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(None, description="CPU threads; default: torch's choice")
+    reduce_bf16: bool = Field(
+        False, description="several processes: send gradients in bf16, half the bytes of fp32"
+    )
     log_every: Count = Field(100, description="steps between two lines of the log")
     validate_every: Count = Field(1000, description="steps between two validations")
     checkpoint_every: Count = Field(1000, description="steps between two checkpoints")

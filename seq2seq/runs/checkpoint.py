@@ -1,7 +1,7 @@
 """A checkpoint is a directory: weights in safetensors, state in JSON, checksums, no pickle.
 
 step-000500/model.safetensors       the weights that translate (the moving average, if any)
-step-000500/training.safetensors    moments of the optimizer, random generators, raw weights
+step-000500/training.safetensors    moments of the optimizer, raw weights
 step-000500/state.json              step, metrics, the places of the sampler and the schedule
 step-000500/SHA256SUMS              of the three, as the tool sha256sum reads it
 """
@@ -69,8 +69,24 @@ class Checkpoint:
         return _load(self.path / MODEL)
 
     def training(self) -> dict[str, Tensor]:
-        """Return the tensors that only training needs."""
-        return _load(self.path / TRAINING)
+        """Return the tensors that only training needs; before the first update there are none."""
+        return _load(self.path / TRAINING) if (self.path / TRAINING).exists() else {}
+
+    def in_memory(self) -> Checkpoint:
+        """Return the same with its tensors read, for a process that cannot see the files."""
+        return _LoadedCheckpoint(self.path, self.state, self.weights(), self.training())
+
+
+@dataclass(frozen=True)
+class _LoadedCheckpoint(Checkpoint):
+    weights_read: dict[str, Tensor]
+    training_read: dict[str, Tensor]
+
+    def weights(self) -> dict[str, Tensor]:
+        return self.weights_read
+
+    def training(self) -> dict[str, Tensor]:
+        return self.training_read
 
 
 def save_checkpoint(
