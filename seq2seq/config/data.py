@@ -12,7 +12,7 @@ Column = Annotated[int, Field(ge=0)] | str | None
 
 
 class CorpusConfig(Section):
-    """Where sentence pairs are read from. A path that ends in .gz is read as gzip."""
+    """Where sentence pairs are read from; a path may end in .gz, .bz2 or .xz."""
 
     format: Literal["tsv", "manythings", "aligned", "jsonl", "huggingface"] = Field(
         "tsv",

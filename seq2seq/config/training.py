@@ -65,7 +65,9 @@ class TrainingConfig(Section):
         "auto", description="auto: bf16 where the processor multiplies it natively"
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(None, description="CPU threads; default: torch's choice")
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        None, description="CPU threads; default: torch's choice"
+    )
     reduce_bf16: bool = Field(
         False, description="several processes: send gradients in bf16, half the bytes of fp32"
     )
