@@ -18,8 +18,9 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a file so that a reader, or a crash at any moment, never sees half of it."""
     data = content.encode() if isinstance(content, str) else content
     aside = path.with_name(f".{path.name}.partial")
+    aside.unlink(missing_ok=True)
     try:
-        with aside.open("wb") as file:
+        with aside.open("xb") as file:  # never through a link that someone laid there
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -13,7 +13,13 @@ import torch
 from tqdm import tqdm
 
 from seq2seq.config import Config
-from seq2seq.data.cleaning import CleaningReport, HeldOut, clean, normalize_pair
+from seq2seq.data.cleaning import (
+    CleaningReport,
+    HeldOut,
+    clean,
+    normalize_pair,
+    refuse_same_files,
+)
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.store import PairStore
 from seq2seq.data.stream import BatchStream
@@ -67,6 +73,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 
         ranks.share(check)
         start_log_file = stack.enter_context(_log_file(run))
+        refuse_same_files(config.data)
         store, valid = load_pairs(config)
         ranks.share(lock)
         tokenizers = ranks.share(
