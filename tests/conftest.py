@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import properties  # noqa: F401
 import pytest
 import torch
+from hypothesis import settings
 
 from seq2seq.config import Config, parse_config
 from seq2seq.pipeline import train
@@ -18,6 +20,17 @@ LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
     "rojo": "red", "grande": "big", "come": "eats", "ve": "sees", "quiere": "wants", "él": "he",
 }  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("fuzz" if "fuzz" in config.option.markexpr else "usual")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.fuzz)
 
 
 @dataclass(frozen=True)
