@@ -59,6 +59,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         ["train"],
         ["translate"],
         ["evaluate"],
+        ["compare"],
         ["align"],
         ["plot"],
         ["plot", "attention"],

@@ -61,18 +61,29 @@ def evaluate(
     With `resamples` (1000 is usual) each metric has a bootstrap interval. Raises DataError for an
     empty test set.
     """
-    if not pairs:
-        raise DataError("the test set is empty: no pairs to score")
     options = options or translator.options()
-    translations: list[Translation] = []
-    with tqdm(total=len(pairs), unit=" sentences", disable=None, leave=False) as bar:
-        for start in range(0, len(pairs), window):
-            lines = [pair.source for pair in pairs[start : start + window]]
-            translations += [best[0] for best in translator.translate(lines, options)]
-            bar.update(len(lines))
+    translations = translate_all(translator, pairs, options, window=window)
     hypotheses = [translation.text for translation in translations]
     metrics = score(hypotheses, references_of(pairs), resamples=resamples)
     return Evaluation(translations, metrics, options.beam_size)
+
+
+def translate_all(
+    translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, window: int = 500
+) -> list[Translation]:
+    """Return the best translation of each source, with a bar where a person waits.
+
+    Raises DataError for no pairs.
+    """
+    if not pairs:
+        raise DataError("the test set is empty: no pairs to score")
+    found: list[Translation] = []
+    with tqdm(total=len(pairs), unit=" sentences", disable=None, leave=False) as bar:
+        for start in range(0, len(pairs), window):
+            lines = [pair.source for pair in pairs[start : start + window]]
+            found += [best[0] for best in translator.translate(lines, options)]
+            bar.update(len(lines))
+    return found
 
 
 def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
@@ -113,7 +124,12 @@ def _columns(path: str) -> int:
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write a line a sentence. Raises DataError where that cannot be."""
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file. Raises DataError where that cannot be."""
     try:
-        write_atomic(path, "".join(f"{line}\n" for line in lines))
+        write_atomic(path, text)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None
