@@ -61,6 +61,8 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         ["evaluate"],
         ["compare"],
         ["align"],
+        ["doctor"],
+        ["faults"],
         ["plot"],
         ["plot", "attention"],
         ["reference"],

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-EXIT_USER, EXIT_INTERRUPTED, EXIT_TERMINATED = 2, 130, 143
+EXIT_FAULT, EXIT_USER, EXIT_INTERRUPTED, EXIT_TERMINATED = 1, 2, 130, 143
 
 
 class Parser(argparse.ArgumentParser):
