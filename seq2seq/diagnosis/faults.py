@@ -1,7 +1,7 @@
 """Famous faults of attentional translators, each to be put into a copy of a healthy model.
 
-They are mistakes that shipped projects and tutorials have had. Each is a subclass of what it spoils
-or a function in its place; nothing here is imported by what translates or trains.
+They are mistakes that projects and tutorials have had. Each is a subclass of what it spoils or a
+function in its place; nothing here is imported by what translates or trains.
 
 Legend: B batch, K queries a sentence, S source length, R rows, E embedding size.
 """
@@ -80,12 +80,16 @@ def loss_counting_padding(model: TranslationModel, batch: Batch) -> Tensor:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: what is wrong, what it looks like, and how it is put into a patient's copy."""
+    """A fault: what is wrong, what it looks like, and how it is put into a patient's copy.
+
+    `seen` is where one of its kind was reported.
+    """
 
     name: str
     title: str
     story: str
     look: str
+    seen: str
     infect: Callable[[Patient], Patient]
 
 
@@ -131,6 +135,7 @@ FAULTS: tuple[Fault, ...] = (
         "The softmax runs over the queries instead of the source positions. While one piece is "
         "decoded at a time there is one query, and the softmax of one number is 1.",
         "Every weight is 1: the context is the sum of all states, the same at each step.",
+        "github.com/PetrochukM/PyTorch-NLP/issues/2 (2018)",
         _in_attention(SoftmaxOverQueries),
     ),
     Fault(
@@ -138,6 +143,8 @@ FAULTS: tuple[Fault, ...] = (
         "No padding mask",
         "Scores of padded positions are not set to minus infinity before the softmax.",
         "Weights run on beyond the end of the sentence, and the words get what is left.",
+        "github.com/tensorflow/tensorflow/issues/512 (2015), "
+        "github.com/OpenNMT/OpenNMT-py/issues/318 (2017)",
         _in_attention(NoMask),
     ),
     Fault(
@@ -146,6 +153,7 @@ FAULTS: tuple[Fault, ...] = (
         "Scores are divided by the root of the source length, taken from the wrong axis, instead "
         "of the root of the key's size, and the length is that of the padded batch.",
         "The same places as before, but pale: the weights are smeared over the sentence.",
+        "github.com/lucidrains/vit-pytorch/issues/65 (2021; another wrong size)",
         _in_attention(ScaledByLength),
     ),
     Fault(
@@ -154,6 +162,7 @@ FAULTS: tuple[Fault, ...] = (
         "The loop that decodes does not hand the new state on, so each step starts from the "
         "initial one. Training, which runs over the whole target, is right.",
         "All rows are alike, or depend on the last piece alone, and the same words come again.",
+        "github.com/pytorch/examples/issues/88 (2017; in training too)",
         _in_decoder,
     ),
     Fault(
@@ -162,6 +171,7 @@ FAULTS: tuple[Fault, ...] = (
         "The keys are constant (never filled, or detached from the encoder), so that all source "
         "positions have the same score.",
         "All cells of all rows are equal: one over the number of source pieces.",
+        "github.com/ZiyueHuang/MXSeq2Seq/issues/3 (2020; scores without the encoder)",
         _in_attention(IgnoresSource),
     ),
     Fault(
@@ -170,6 +180,7 @@ FAULTS: tuple[Fault, ...] = (
         "The encoder runs over padding as if it were words; its backward direction reads the "
         "padding first, and the decoder starts from there.",
         "Close to the healthy picture; what is wrong shows when a neighbour changes.",
+        "github.com/pytorch/translate/issues/308 (2019)",
         _in_encoder,
     ),
     Fault(
@@ -179,6 +190,8 @@ FAULTS: tuple[Fault, ...] = (
         "that the more a batch is padded, the less its words count. It is a fault of training; "
         "the BLEU here is that of the healthy weights.",
         "No heat map: the loss looks better, and the gradient is smaller, the more padding.",
+        "github.com/tensorflow/addons/issues/2637 (2021), "
+        "github.com/d2l-ai/d2l-en/issues/2076 (2022)",
         _in_loss,
     ),
 )

@@ -37,7 +37,7 @@ def weights_sum_to_one(patient: Patient) -> Finding:
     if weights_BTS is None:
         return skipped(NO_WEIGHTS)
     error = float((weights_BTS.sum(2) - 1).abs()[batch.label_mask_BT].max())
-    return Finding(error <= SUM_TOLERANCE, f"sums are off 1 by {error:.1e} at most")
+    return Finding(error <= SUM_TOLERANCE, f"sums are off 1 by {error:.2g} at most")
 
 
 def no_weight_on_padding(patient: Patient) -> Finding:
@@ -65,7 +65,7 @@ def batch_invariance(patient: Patient) -> Finding:
         changed += _differ(found[number], other)
     return Finding(
         worst <= LOG_PROB_TOLERANCE and not changed,
-        f"log probabilities differ by {worst:.1e} at most; {changed} of {len(patient.pairs)} "
+        f"log probabilities differ by {worst:.2g} at most; {changed} of {len(patient.pairs)} "
         "translations differ",
     )
 
@@ -104,7 +104,7 @@ def steps_equal_training(patient: Patient) -> Finding:
     trained = replace(steps, log_probs_BTV=log_probs_BTV, weights_BTS=weights_BTS)
     worst = float((trained.of_labels(batch) - steps.of_labels(batch)).abs().max())
     return Finding(
-        worst <= LOG_PROB_TOLERANCE, f"log probabilities of targets differ by {worst:.1e} at most"
+        worst <= LOG_PROB_TOLERANCE, f"log probabilities of targets differ by {worst:.2g} at most"
     )
 
 

@@ -69,6 +69,7 @@ def _room(museum: Museum, name: str) -> Iterator[str]:
     yield f"<p>{escape(fault.story)}</p>"
     yield _verdict(exhibit)
     yield note(fault.look)
+    yield note(f"One of its kind: {fault.seen}.")
     if name == LOSS:
         yield _losses(museum, exhibit)
     else:
