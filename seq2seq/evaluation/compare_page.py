@@ -46,7 +46,7 @@ def contest_page(contest: Contest, *, test: str) -> str:
         note(
             "After ±: half the width of the central 95 % of the resampled scores. p: the "
             "probability of so large a difference to the first run if chance alone made it; below "
-            "0.05 it is usually called significant. " + _test(contest) + "."
+            f"0.05 it is usually called significant. The test: {_test(contest)}."
         ),
         *map(note, _signatures(contest)),
     ]
