@@ -93,6 +93,14 @@ def test_sums_of_statistics_are_a_corpus() -> None:
     statistics = sentence_statistics(hypotheses, references)
     assert statistics.shape == (40, 10)
     assert corpus_bleu(statistics.sum(0)) == pytest.approx(sacre(hypotheses, references))
+    # Without a single matching 4-gram BLEU is smoothed.
+    hypotheses, references = (
+        ["the cat eats bread now", "a dog"],
+        [["the cat eats the bread"], ["a"]],
+    )
+    smoothed = corpus_bleu(sentence_statistics(hypotheses, references).sum(0))
+    assert smoothed == pytest.approx(sacre(hypotheses, references))
+    assert smoothed > 0
 
 
 def test_what_has_no_score() -> None:
