@@ -15,6 +15,7 @@ from seq2seq.commands import (
     compare,
     doctor,
     evaluate,
+    explain,
     faults,
     plot,
     reference,
@@ -24,7 +25,7 @@ from seq2seq.commands import (
 from seq2seq.commands.parser import EXIT_INTERRUPTED, Parser
 from seq2seq.errors import verdict
 
-COMMANDS = (train, translate, evaluate, compare, align, doctor, faults, plot, reference)
+COMMANDS = (train, translate, evaluate, explain, compare, align, doctor, faults, plot, reference)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
