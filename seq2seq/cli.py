@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from seq2seq import __version__
-from seq2seq.commands import evaluate, plot, reference, study, train, translate
+from seq2seq.commands import align, evaluate, plot, reference, study, train, translate
 from seq2seq.commands.parser import EXIT_INTERRUPTED, EXIT_USER, Parser
 from seq2seq.errors import UserError
 
-COMMANDS = (train, translate, evaluate, plot, study, reference)
+COMMANDS = (train, translate, evaluate, align, plot, study, reference)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -55,7 +55,15 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     "command",
-    [["train"], ["translate"], ["evaluate"], ["plot"], ["plot", "attention"], ["reference"]],
+    [
+        ["train"],
+        ["translate"],
+        ["evaluate"],
+        ["align"],
+        ["plot"],
+        ["plot", "attention"],
+        ["reference"],
+    ],
 )
 def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "--help") == 0

@@ -9,7 +9,7 @@ from conftest import ToyCorpus, toy_pairs
 from seq2seq.config import DataConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.evaluate import evaluate, read_test, write_hypotheses
+from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
 from seq2seq.inference.translator import Translator
 
 
@@ -83,7 +83,7 @@ def test_two_files(data: DataConfig, tmp_path: Path) -> None:
 
 
 def test_hypotheses_that_cannot_be_written(tmp_path: Path) -> None:
-    write_hypotheses(tmp_path / "h", ["a", "", "é"])
+    write_lines(tmp_path / "h", ["a", "", "é"])
     assert (tmp_path / "h").read_text() == "a\n\né\n"
     with pytest.raises(DataError, match="cannot be written"):
-        write_hypotheses(tmp_path / "none/h", ["a"])
+        write_lines(tmp_path / "none/h", ["a"])

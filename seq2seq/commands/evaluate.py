@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.evaluate import evaluate, read_test, write_hypotheses
+    from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
     from seq2seq.inference.translator import Translator, run_of
 
     set_threads(arguments)
@@ -49,6 +49,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     result = evaluate(translator, pairs, translator.options(**search_options(arguments)))
     beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
     path = Path(arguments.output) if arguments.output else beside
-    write_hypotheses(path, result.hypotheses)
+    write_lines(path, result.hypotheses)
     print(result.as_json(path) if arguments.json else result.as_text(path))
     return 0

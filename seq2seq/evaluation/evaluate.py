@@ -88,9 +88,9 @@ def read_test(
     return [Pair(pair.source, pair.target) for pair in pairs] if single_reference else pairs
 
 
-def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
+def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write a line a sentence. Raises DataError where that cannot be."""
     try:
-        write_atomic(path, "".join(f"{line}\n" for line in hypotheses))
+        write_atomic(path, "".join(f"{line}\n" for line in lines))
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None

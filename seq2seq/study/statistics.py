@@ -115,6 +115,7 @@ def bleu_of(sums: Floats) -> float:
     """Return the corpus BLEU of summed statistics, smoothed as sacreBLEU does by default."""
     from sacrebleu.metrics.bleu import BLEU
 
-    counts = [int(value) for value in sums]
-    found = BLEU.compute_bleu(counts[:4], counts[4:8], *counts[8:], smooth_method="exp")
+    matches, counts = sums[:4].astype(int).tolist(), sums[4:8].astype(int).tolist()
+    lengths = int(sums[8]), int(sums[9])
+    found = BLEU.compute_bleu(matches, counts, *lengths, smooth_method="exp")
     return float(found.score)
