@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SCORES, BY_LENGTH, CURVES = "scores.png", "by-length.png", "learning-curves.png"
 _TOGETHER = 6  # cells that are drawn into one panel; more have one for each level of an axis
 _COLORS = [f"C{number}" for number in range(10)]
+_VALIDATED = {"bleu": "BLEU", "loss": "loss"}
 _MARKERS = "osD^vP*Xdh"
 
 
@@ -48,10 +49,10 @@ def _scores(gathered: Gathered) -> Figure:
     for _, group in groupby(gathered.summaries, lambda s: next(iter(s.cell.levels.values()))):
         for summary in group:
             rows.append((place, summary))
-            labels.append(", ".join(summary.cell.levels.values()))
+            labels.append(" / ".join(summary.cell.levels.values()))
             place += 1
         place += 0.6  # between the levels of the first axis
-    figure = _figure(2.5 + 3.2 * len(measures), 1.2 + 0.26 * place)
+    figure = _figure(2.5 + 3.2 * len(measures), 1.4 + 0.26 * place)
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
     last = list(dict.fromkeys(list(s.cell.levels.values())[-1] for s in gathered.summaries))
     for axes, measure in zip(panels, measures, strict=True):
@@ -96,14 +97,14 @@ def _curves(gathered: Gathered) -> Figure:
     names = _names(groups)
     figure = _figure(1.8 + 3.6 * len(groups), 6.6)
     rows = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
-    for panels, (key, name) in zip(rows, {"bleu": "BLEU", "loss": "loss"}.items(), strict=True):
+    for panels, (key, metric) in zip(rows, _VALIDATED.items(), strict=True):
         for axes, (title, summaries) in zip(panels, groups.items(), strict=True):
             for summary in summaries:
                 name, curve = _label(summary, title), summary.curve(key)
                 steps, spreads = [step for step, _ in curve], [spread for _, spread in curve]
                 _band(axes, steps, spreads, name, names.index(name))
             _dress(axes, title if key == "bleu" else "")
-        panels[0].set_ylabel(f"validation {name}")
+        panels[0].set_ylabel(f"validation {metric}")
     for axes in rows[-1]:
         axes.set_xlabel("updates")
     _legends(rows[0])
@@ -123,7 +124,7 @@ def _panels(gathered: Gathered) -> dict[str, list[Summary]]:
 
 def _label(summary: Summary, title: str) -> str:
     """Return what a line is called: the levels that the panel's title does not say."""
-    return ", ".join(list(summary.cell.levels.values())[bool(title) :])
+    return " / ".join(list(summary.cell.levels.values())[bool(title) :])
 
 
 def _names(groups: dict[str, list[Summary]]) -> list[str]:

@@ -18,6 +18,7 @@ Measure = Literal["bleu", "chrf", "alignment_error", "minutes", "parameters"]
 Settings = dict[str, Any]
 Seed = Annotated[int, Field(ge=0)]
 
+_SHOWN = 10  # names in an error message
 _OWN = {"run_dir": "the study's `out`", "training.seed": "the study's `seeds`"}
 
 
@@ -149,7 +150,8 @@ def check_known(what: str, found: str, known: Iterable[str]) -> None:
     known = list(known)
     if found not in known:
         close = difflib.get_close_matches(found, known, n=1)
-        mend = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+        shown = ", ".join(f"'{name}'" for name in known[:_SHOWN]) + ", …" * (len(known) > _SHOWN)
+        mend = f"did you mean '{close[0]}'?" if close else f"known: {shown}"
         raise ValueError(f"{what} '{found}' is unknown; {mend}")
 
 

@@ -63,7 +63,8 @@ def main_table(gathered: Gathered) -> str:
         row += [_shown(summary.spread(m), _DIGITS.get(m, 1)) for m in gathered.measures]
         difference = summary.difference
         if difference is not None:
-            row.append(f"{difference.value:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]")
+            limits = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
+            row.append(f"{_signed(difference.value)} {limits}")
             row.append(f"{difference.p_value:.3f}")
         else:
             row += ["baseline" if summary.cell.name == gathered.baseline else "", ""]
@@ -110,6 +111,10 @@ def _shown(spread: Spread | None, digits: int) -> str:
     if spread.deviation is None or not (digits or spread.deviation):
         return mean
     return f"{mean} ± {spread.deviation:,.{digits}f}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # without a negative zero
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
