@@ -138,7 +138,14 @@ def test_changes_go_to_the_study_or_to_all_recipes(plan: Planner, tmp_path: Path
             "level of style 'luong' is unknown; known: 'bahdanau', 'luong, not fed', ",
         ),
         ("exclude=[{model.attention.residual: [true, false]}]", "it leaves out all cells"),
-        ("baseline=bahdanau", "baseline: cell 'bahdanau' is unknown; "),
+        ("baseline=bahdanau", 'baseline: expected keys and values or null, found "bahdanau"'),
+        ("baseline={stile: x}", "baseline: axis 'stile' is unknown; did you mean 'style'?"),
+        ("baseline={style: bahdanu}", "baseline: level of style 'bahdanu' is unknown; did you"),
+        (
+            "baseline={style: bahdanau, model.attention.score: none, "
+            "model.attention.residual: true}",
+            "baseline: it is a cell that 'exclude' leaves out",
+        ),
         ("data.test=null", "data.test: a study needs a test set"),
         ("model.attention.score=dot", "the axis 'model.attention.score' of"),
         ("model.attention={score: dot}", "the axis 'model.attention.score' of"),

@@ -157,15 +157,14 @@ def test_scores_are_means_over_seeds(gathered: Gathered, pairs: list[Pair]) -> N
     assert summary.curve("chrf") == []
     means = {s.cell.name: Spread(tuple(r.bleu for r in s.results.values())).mean
              for s in gathered.summaries}  # fmt: skip
-    assert gathered.baseline == max(means, key=lambda name: means[name])
+    best = max(means, key=lambda name: means[name])
     for each in gathered.summaries:
-        if each.cell.name == gathered.baseline:
+        assert each.baseline == best
+        if each.cell.name == best:
             assert each.difference is None
         else:
             assert each.difference is not None
-            assert each.difference.value == pytest.approx(
-                means[each.cell.name] - means[gathered.baseline]
-            )
+            assert each.difference.value == pytest.approx(means[each.cell.name] - means[best])
 
 
 def test_bleu_by_length_is_that_of_the_sentences(gathered: Gathered, pairs: list[Pair]) -> None:
@@ -188,10 +187,9 @@ def test_the_table_shows_means_spreads_and_the_baseline(gathered: Gathered) -> N
     assert found[2][5:8] == ["20.0 ± 10.0", "3.0 ± 1.0", "12,345"]
     assert found[3][5] == ""
     assert found[-1][0] == "a\\|b"
-    baseline = [row for row in found if "baseline" in row]
-    assert [f"{row[0].replace(chr(92), '')}_score={row[1]}" for row in baseline] == [
-        gathered.baseline.replace("a-b", "a|b") if gathered.baseline else ""
-    ]
+    [baseline] = [row for row in found if "baseline" in row]
+    best = next(s.cell for s in gathered.summaries if s.cell.name == s.baseline)
+    assert [cell.replace("\\|", "|") for cell in baseline[:2]] == list(best.levels.values())
     assert rows(length_table(gathered))[0][2:] == [
         f"{c.label} ({len(c.sentences)})" for c in gathered.classes
     ]
@@ -205,15 +203,33 @@ def test_a_single_seed_has_no_spread(plan: Plan, pairs: list[Pair]) -> None:
     assert write_results(found).name == "results.md"
 
 
-def test_a_named_baseline_and_one_without_results(plan: Plan, pairs: list[Pair]) -> None:
-    finish(plan.runs[:6], pairs)
-    named = make_plan(plan.path, ["baseline=bahdanau_score=none"])
-    assert gather(named, pairs).baseline == "bahdanau_score=none"
-    named = make_plan(plan.path, ["baseline=luong_score=none"])
-    found = gather(named, pairs)
-    assert found.baseline is None
-    assert all(summary.difference is None for summary in found.summaries)
-    assert "which has no results yet" in as_markdown(found, [])
+def test_a_baseline_of_every_cell(plan: Plan, pairs: list[Pair]) -> None:
+    finish(plan.runs, pairs)
+    named = make_plan(plan.path, ["baseline={model.attention.score: none}"])
+    found = {s.cell.name: s for s in gather(named, pairs).summaries}
+    assert {name: summary.baseline for name, summary in found.items()} == {
+        "bahdanau_score=general": "bahdanau_score=none",
+        "bahdanau_score=none": "bahdanau_score=none",
+        "luong_score=general": "luong_score=none",
+        "luong_score=none": "luong_score=none",
+        "a-b_score=general": None,  # whose baseline is excluded
+    }
+    compared = [name for name, summary in found.items() if summary.difference is not None]
+    assert compared == ["bahdanau_score=general", "luong_score=general"]
+    page = as_markdown(gather(named, pairs), [])
+    assert "that of the cell with `score: none` and otherwise its own levels; in" in page
+    one = make_plan(plan.path, ["baseline={model.attention.score: none, style: luong}"])
+    assert {s.baseline for s in gather(one, pairs).summaries} == {"luong_score=none"}
+    assert "that of the cell with `score: none`, `style: luong`; in" in as_markdown(
+        gather(one, pairs), []
+    )
+
+
+def test_a_baseline_without_results_yet(plan: Plan, pairs: list[Pair]) -> None:
+    finish(plan.runs[:4], pairs)
+    named = make_plan(plan.path, ["baseline={style: luong}"])
+    assert [s.baseline for s in gather(named, pairs).summaries] == [None, None]
+    assert "baseline" not in main_table(gather(named, pairs))
     with pytest.raises(DataError, match="no run is finished yet"):
         gather(make_plan(plan.path, ["out=none"]), pairs)
 

@@ -16,7 +16,7 @@ def as_csv(gathered: Gathered) -> str:
     measures = gathered.measures
     columns = ["cell", *gathered.plan.study.titles.values(), "n"]
     columns += [name for measure in measures for name in (measure, f"{measure}_sd")]
-    columns += ["difference", "difference_low", "difference_high", "p"]
+    columns += ["baseline", "difference", "difference_low", "difference_high", "p"]
     for of in gathered.classes:
         columns += [f"bleu {of.label}", f"bleu {of.label}_sd"]
     text = io.StringIO()
@@ -26,7 +26,7 @@ def as_csv(gathered: Gathered) -> str:
         row: list[Any] = [summary.cell.name, *summary.cell.levels.values(), len(summary.results)]
         for measure in measures:
             row += _numbers(summary.spread(measure))
-        row += _compared(summary.difference)
+        row += [summary.baseline, *_compared(summary.difference)]
         for spread in summary.by_length:
             row += _numbers(spread)
         writer.writerow(row)
@@ -52,7 +52,6 @@ def as_json(gathered: Gathered) -> str:
                 "test": plan.test.model_dump(mode="json", exclude_none=True),
                 "sentences": gathered.sentences,
                 "lengths": {c.label: len(c.sentences) for c in gathered.classes},
-                "baseline": gathered.baseline,
                 "resamples": RESAMPLES,
                 "finished": gathered.finished,
                 "runs": len(plan.runs),
@@ -84,6 +83,7 @@ def _cell_json(gathered: Gathered, summary: Summary) -> dict[str, Any]:
         "settings": summary.cell.settings,
         "measures": {measure: _spread_json(spread) for measure, spread in spreads.items()},
         "bleu_by_length": {label: _spread_json(spread) for label, spread in by_length.items()},
+        "baseline": summary.baseline,
         "difference": vars(summary.difference) if summary.difference else None,
         "runs": runs,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.study.gathering import Gathered, Summary
 from seq2seq.study.statistics import Spread
@@ -49,7 +49,7 @@ def _scores(gathered: Gathered) -> Figure:
     for _, group in groupby(gathered.summaries, lambda s: next(iter(s.cell.levels.values()))):
         for summary in group:
             rows.append((place, summary))
-            labels.append(" / ".join(summary.cell.levels.values()))
+            labels.append(" / ".join(gathered.plan.study.shown(summary.cell.levels)))
             place += 1
         place += 0.6  # between the levels of the first axis
     figure = _figure(2.5 + 3.2 * len(measures), 1.4 + 0.26 * place)
@@ -77,60 +77,56 @@ def _spread_mark(axes: Axes, y: float, spread: Spread, color: str) -> None:
 def _by_length(gathered: Gathered) -> Figure:
     groups = _panels(gathered)
     names = _names(groups)
-    figure = _figure(1.8 + 3.6 * len(groups), 4.2)
+    figure = _figure(2.6 + 3.2 * len(groups), 4.2)
     panels = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
     places = list(range(len(gathered.classes)))
     for axes, (title, summaries) in zip(panels, groups.items(), strict=True):
-        for summary in summaries:
-            name = _label(summary, title)
+        for name, summary in summaries.items():
             _band(axes, places, summary.by_length, name, names.index(name))
         axes.set_xticks(places, [f"{c.label}\n({len(c.sentences)})" for c in gathered.classes])
         axes.set_xlabel("source words (sentences)")
         _dress(axes, title)
     panels[0].set_ylabel("BLEU")
-    _legends(panels)
+    _legend(figure, panels)
     return figure
 
 
 def _curves(gathered: Gathered) -> Figure:
     groups = _panels(gathered)
     names = _names(groups)
-    figure = _figure(1.8 + 3.6 * len(groups), 6.6)
+    figure = _figure(2.6 + 3.2 * len(groups), 6.6)
     rows = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
     for panels, (key, metric) in zip(rows, _VALIDATED.items(), strict=True):
         for axes, (title, summaries) in zip(panels, groups.items(), strict=True):
-            for summary in summaries:
-                name, curve = _label(summary, title), summary.curve(key)
+            for name, summary in summaries.items():
+                curve = summary.curve(key)
                 steps, spreads = [step for step, _ in curve], [spread for _, spread in curve]
                 _band(axes, steps, spreads, name, names.index(name))
             _dress(axes, title if key == "bleu" else "")
         panels[0].set_ylabel(f"validation {metric}")
     for axes in rows[-1]:
         axes.set_xlabel("updates")
-    _legends(rows[0])
+    _legend(figure, rows[0])
     return figure
 
 
-def _panels(gathered: Gathered) -> dict[str, list[Summary]]:
-    """Return which cells are drawn together, by the title of their panel."""
-    summaries = gathered.summaries
-    if len(summaries) <= _TOGETHER or len(gathered.plan.study.grid) == 1:
-        return {"": list(summaries)}
-    panels: dict[str, list[Summary]] = {}
-    for summary in summaries:
-        panels.setdefault(next(iter(summary.cell.levels.values())), []).append(summary)
+def _panels(gathered: Gathered) -> dict[str, dict[str, Summary]]:
+    """Return the cells that are drawn together: by the title of their panel, then by their name.
+
+    Few cells are one panel; of more, each level of the first axis has its own.
+    """
+    study, panels = gathered.plan.study, dict[str, dict[str, Summary]]()
+    together = len(gathered.summaries) <= _TOGETHER or len(study.grid) == 1
+    for summary in gathered.summaries:
+        words = study.shown(summary.cell.levels)
+        title = "" if together else words.pop(0)
+        panels.setdefault(title, {})[" / ".join(words)] = summary
     return panels
 
 
-def _label(summary: Summary, title: str) -> str:
-    """Return what a line is called: the levels that the panel's title does not say."""
-    return " / ".join(list(summary.cell.levels.values())[bool(title) :])
-
-
-def _names(groups: dict[str, list[Summary]]) -> list[str]:
+def _names(panels: dict[str, dict[str, Summary]]) -> list[str]:
     """Return the names of all lines, once each: a line has one colour in all panels."""
-    every = [_label(summary, title) for title, group in groups.items() for summary in group]
-    return list(dict.fromkeys(every))
+    return list(dict.fromkeys(name for group in panels.values() for name in group))
 
 
 def _band(
@@ -151,8 +147,10 @@ def _dress(axes: Axes, title: str) -> None:
     axes.grid(alpha=0.3)
 
 
-def _legends(panels: Sequence[Axes]) -> None:
-    """Write a legend into each panel, or into the first one where all say the same."""
-    names = [tuple(axes.get_legend_handles_labels()[1]) for axes in panels]
-    for axes in panels[:1] if len(set(names)) == 1 else panels:
-        axes.legend(fontsize=8)
+def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Write one legend for all panels beside them."""
+    lines: dict[str, Any] = {}
+    for axes in panels:
+        handles, names = axes.get_legend_handles_labels()
+        lines = dict(zip(names, handles, strict=True)) | lines
+    figure.legend(lines.values(), lines.keys(), loc="outside right upper", fontsize=8)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.study.plan import Cell, Plan, Run
+from seq2seq.study.plan import Cell, Plan, Run, baseline_of
 from seq2seq.study.result import Point, Result, digest
 from seq2seq.study.spec import Measure
 from seq2seq.study.state import status_of
@@ -47,7 +47,8 @@ class Summary:
     runs: dict[int, Run]  # by seed, as all that follow
     results: dict[int, Result]
     by_length: tuple[Spread, ...]  # a spread over seeds for each class of lengths
-    difference: Difference | None = None  # the baseline has none
+    baseline: str | None  # the cell it is compared with; itself, or None without results
+    difference: Difference | None  # from another baseline than itself
 
     def spread(self, measure: Measure) -> Spread | None:
         """Return a measure's values over seeds; None where it does not apply."""
@@ -72,7 +73,6 @@ class Gathered:
     plan: Plan
     sentences: int  # of the test set
     finished: int
-    baseline: str | None  # None where the one that the study names has no results yet
     classes: tuple[LengthClass, ...]
     summaries: tuple[Summary, ...]
 
@@ -103,8 +103,8 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
         name: {s: bleu_statistics(result.hypotheses, pairs) for s, (_, result) in by_seed.items()}
         for name, by_seed in found.items()
     }
-    baseline = plan.study.baseline or _best(found)
-    differences = _differences(statistics, baseline)
+    baselines = _baselines(plan, found)
+    differences = _differences(statistics, baselines)
     classes = length_classes(pairs, plan.study.lengths)
     summaries = [
         Summary(
@@ -112,19 +112,14 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
             {seed: run for seed, (run, _) in found[cell.name].items()},
             {seed: result for seed, (_, result) in found[cell.name].items()},
             _by_length(list(statistics[cell.name].values()), classes),
+            baselines.get(cell.name),
             differences.get(cell.name),
         )
         for cell in plan.cells
         if cell.name in found
     ]
-    return Gathered(
-        plan,
-        sentences=len(pairs),
-        finished=sum(map(len, found.values())),
-        baseline=baseline if baseline in found else None,
-        classes=classes,
-        summaries=tuple(summaries),
-    )
+    finished = sum(map(len, found.values()))
+    return Gathered(plan, len(pairs), finished, classes, tuple(summaries))
 
 
 def length_classes(pairs: Sequence[Pair], bounds: Sequence[int]) -> tuple[LengthClass, ...]:
@@ -138,22 +133,29 @@ def length_classes(pairs: Sequence[Pair], bounds: Sequence[int]) -> tuple[Length
     return tuple(classes)
 
 
-def _best(found: dict[str, dict[int, tuple[Run, Result]]]) -> str:
-    """Return the cell with the best mean BLEU."""
+def _baselines(plan: Plan, found: Mapping[str, Mapping[int, tuple[Run, Result]]]) -> dict[str, str]:
+    """Return what each cell with results is compared with, where that has results too."""
+    if plan.study.baseline is None:
 
-    def mean(name: str) -> float:
-        return Spread(tuple(result.bleu for _, result in found[name].values())).mean
+        def mean_bleu(name: str) -> float:
+            return Spread(tuple(result.bleu for _, result in found[name].values())).mean
 
-    return max(found, key=mean)
+        return dict.fromkeys(found, max(found, key=mean_bleu))
+    pairs = [(cell, baseline_of(plan.study, cell, plan.cells)) for cell in plan.cells]
+    return {
+        cell.name: baseline.name
+        for cell, baseline in pairs
+        if cell.name in found and baseline is not None and baseline.name in found
+    }
 
 
-def _differences(statistics: dict[str, dict[int, Floats]], baseline: str) -> dict[str, Difference]:
-    if baseline not in statistics:
-        return {}
+def _differences(
+    statistics: Mapping[str, Mapping[int, Floats]], baselines: Mapping[str, str]
+) -> dict[str, Difference]:
     scores = {name: score_cell(list(by_seed.values())) for name, by_seed in statistics.items()}
     return {
-        name: compare(of_cell, scores[baseline])
-        for name, of_cell in scores.items()
+        name: compare(scores[name], scores[baseline])
+        for name, baseline in baselines.items()
         if name != baseline
     }
 

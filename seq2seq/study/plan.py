@@ -80,16 +80,14 @@ def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
     Raises ConfigError where the file does not fit the schema, and one for all cells whose recipe is
     none.
     """
-    of_recipe = [change for change in changes if _is_of_recipe(change)]
-    of_study = [change for change in changes if not _is_of_recipe(change)]
+    of_recipe = [change for change in changes if is_of_recipe(change)]
+    of_study = [change for change in changes if not is_of_recipe(change)]
     study = parse_section(read_yaml_file(path), Study, of_study, origin=path)
     _check_changes(path, study, of_recipe)
     base = read_yaml_file(study.base)
     parse_config(base, origin=study.base)
     with _told_of(path):
         cells = _expand(study)
-        if study.baseline is not None:
-            check_known("baseline: cell", study.baseline, [cell.name for cell in cells])
     configs, problems = {}, {}
     for cell in cells:
         settings = [_override(key, value) for key, value in study.overrides.items()]
@@ -114,7 +112,14 @@ def out_of(study: Study) -> Path:
     return Path(study.out or f"runs/studies/{study.name}")
 
 
-def _is_of_recipe(change: str) -> bool:
+def baseline_of(study: Study, cell: Cell, cells: Sequence[Cell]) -> Cell | None:
+    """Return the cell that the study compares a cell with; None where there is no such one."""
+    fixed = {axis: label(level) for axis, level in (study.baseline or {}).items()}
+    return next((other for other in cells if other.levels == cell.levels | fixed), None)
+
+
+def is_of_recipe(change: str) -> bool:
+    """Return whether a change is of the recipe's keys, rather than the study's own."""
     return change.partition("=")[0].partition(".")[0] in Config.model_fields
 
 
@@ -142,6 +147,8 @@ def _expand(study: Study) -> list[Cell]:
         cells.append(Cell(_name(study, levels), levels, settings))
     if not cells:
         raise ValueError("exclude: it leaves out all cells")
+    if study.baseline and not any(baseline_of(study, cell, cells) for cell in cells):
+        raise ValueError("baseline: it is a cell that 'exclude' leaves out")
     names = [cell.name for cell in cells]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

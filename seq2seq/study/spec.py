@@ -51,8 +51,10 @@ class Study(Section):
         (5, 10, 15, 20),
         description="BLEU by length: the most source words of each class; a last one is open",
     )
-    baseline: str | None = Field(
-        None, description="name of the cell that others are compared with; default: the best BLEU"
+    baseline: dict[str, Any] | None = Field(
+        None,
+        description="axis to level: each cell is compared with the one that has these levels and "
+        "otherwise its own; default: all with the best BLEU",
     )
 
     @field_validator("name")
@@ -90,6 +92,9 @@ class Study(Section):
                 check_known(f"{where}: axis", axis, self.axes)
                 for level in levels if isinstance(levels, tuple) else (levels,):
                     check_known(f"{where}: level of {axis}", label(level), self.axes[axis])
+        for axis, level in (self.baseline or {}).items():
+            check_known("baseline: axis", axis, self.axes)
+            check_known(f"baseline: level of {axis}", label(level), self.axes[axis])
         for name in ("seeds", "lengths"):
             values = getattr(self, name)
             if len(set(values)) != len(values):
@@ -109,6 +114,15 @@ class Study(Section):
         last = {axis: axis.rpartition(".")[2] for axis in self.grid}
         names = list(last.values())
         return {axis: title if names.count(title) == 1 else axis for axis, title in last.items()}
+
+    def shown(self, levels: Mapping[str, str]) -> list[str]:
+        """Return the levels of a cell in words; numbers and truth values with their axis."""
+        words = []
+        for axis, level in levels.items():
+            values = self.grid[axis]
+            clear = isinstance(values, dict) or all(isinstance(value, str) for value in values)
+            words.append(level if clear else f"{self.titles[axis]} {level}")
+        return words
 
 
 def levels_of(grid: Mapping[str, Any]) -> dict[str, dict[str, Settings]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 
 from seq2seq.study.gathering import Gathered
-from seq2seq.study.spec import Measure
+from seq2seq.study.plan import is_of_recipe
+from seq2seq.study.spec import Measure, label
 from seq2seq.study.statistics import RESAMPLES, Spread
 
 TITLES: dict[Measure, str] = {
@@ -16,28 +18,28 @@ TITLES: dict[Measure, str] = {
     "minutes": "minutes",
     "parameters": "parameters",
 }
+TEXT_MEASURES: tuple[Measure, ...] = ("bleu", "chrf")
 _DIGITS: dict[Measure, int] = {"parameters": 0}
 
 _READING = f"""\
 Mean ± sample standard deviation over the seeds (n of them). *Difference* is that of the mean BLEU
-to {{baseline}}, with the central 95 % of {RESAMPLES} paired bootstrap resamples; *p* is the share
-of resamples whose difference is as far from the observed one as that is from zero, on either
-side. Each resample draws as many test sentences as there are, the same for both cells, and for
-each cell as many of its seeds as it has, all with replacement. p is not corrected for the number
-of comparisons, and with few seeds too small rather than too large."""
+to that of {{baseline}}; in brackets, the central 95 % of {RESAMPLES} paired bootstrap resamples.
+*p* is the share of resamples whose difference is as far from the observed one as that is from
+zero, on either side. Each resample draws as many test sentences as there are, the same for both
+cells, and for each cell as many of its seeds as it has, all with replacement. p is not corrected
+for the number of comparisons, and with few seeds it is too small rather than too large."""
 _ALIGNMENT = """\
 AER is the alignment error rate of the attention's links under forced decoding; a cell without
 attention has none."""
+_LENGTHS = """\
+By words of the source sentence, with the number of test sentences of each class in brackets; ± is
+the standard deviation over the seeds, as are the bands of the pictures."""
 
 
 def as_markdown(gathered: Gathered, figures: Sequence[str]) -> str:
     """Return the page of results, with figures by their file names."""
     plan = gathered.plan
-    baseline = "the baseline" if gathered.baseline else "a baseline (which has no results yet)"
-    if gathered.baseline:
-        why = "" if plan.study.baseline else ", the best of the table"
-        baseline += f" `{gathered.baseline}`{why}"
-    reading = _READING.format(baseline=baseline)
+    reading = _READING.format(baseline=_baseline(gathered))
     if "alignment_error" in gathered.measures:
         reading += " " + _ALIGNMENT
     parts = [
@@ -46,7 +48,7 @@ def as_markdown(gathered: Gathered, figures: Sequence[str]) -> str:
         main_table(gathered),
         reading,
         "## BLEU by length",
-        "By words of the source sentence; in brackets the test sentences of each class.",
+        _LENGTHS,
         length_table(gathered),
         *(f"![{name}]({name})" for name in figures),
     ]
@@ -67,7 +69,7 @@ def main_table(gathered: Gathered) -> str:
             row.append(f"{_signed(difference.value)} {limits}")
             row.append(f"{difference.p_value:.3f}")
         else:
-            row += ["baseline" if summary.cell.name == gathered.baseline else "", ""]
+            row += ["baseline" if summary.cell.name == summary.baseline else "", ""]
         rows.append(row)
     return _table([*head, "difference", "p"], rows, names=len(study.grid))
 
@@ -84,24 +86,40 @@ def length_table(gathered: Gathered) -> str:
 
 
 def _facts(gathered: Gathered) -> str:
+    """Return what it takes to make these results again."""
     plan = gathered.plan
     study = plan.study
     changes = [f"`{key}: {json.dumps(value)}`" for key, value in study.overrides.items()]
-    changes += [f"`{change}` (command line)" for change in plan.changes]
+    changes += [f"`{change}`" for change in plan.changes if is_of_recipe(change)]
     result = next(iter(gathered.summaries[0].results.values()))
     search = result.config.inference
     if any(key.partition(".")[0] == "inference" for cell in plan.cells for key in cell.settings):
         searched = "searched as the cell says"
     else:
         searched = f"beam {search.beam_size}, length penalty {search.length_penalty:g}"
-    seeds = ", ".join(map(str, study.seeds))
-    return (
-        f"{gathered.finished} of {len(plan.runs)} runs are finished: {len(plan.cells)} cells, "
-        f"seeds {seeds}. Every cell is `{study.base}` with "
-        f"{', '.join(changes) or 'no change'} and its own row's. "
-        f"Test set: {gathered.sentences} sentences, {searched}. BLEU: {result.signatures['bleu']}. "
-        f"chrF: {result.signatures['chrf']}. torch {result.torch}."
+    return "\n".join(
+        [
+            f"- `{shlex.join(['seq2seq', 'study', plan.path, *plan.changes])}`",
+            f"- {gathered.finished} of {len(plan.runs)} runs are finished: {len(plan.cells)} "
+            f"cells, seeds {', '.join(map(str, study.seeds))}",
+            f"- all cells: `{study.base}` with {', '.join(changes) or 'no change'}",
+            f"- test set: {gathered.sentences} sentences, {searched}",
+            *(f"- {TITLES[name]}: `{result.signatures[name]}`" for name in TEXT_MEASURES),
+            f"- torch {result.torch}",
+        ]
     )
+
+
+def _baseline(gathered: Gathered) -> str:
+    """Return what the cells are compared with, in words."""
+    study = gathered.plan.study
+    if study.baseline is None:
+        return f"`{gathered.summaries[0].baseline}`, the best of the table"
+    levels = ", ".join(
+        f"`{study.titles[a]}: {label(level)}`" for a, level in study.baseline.items()
+    )
+    same = "" if len(study.baseline) == len(study.grid) else " and otherwise its own levels"
+    return f"the cell with {levels}{same}"
 
 
 def _shown(spread: Spread | None, digits: int) -> str:
