@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -278,3 +280,25 @@ def test_runs_are_listed_with_their_state(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 14
     assert plan.runs[0].name not in "".join(lines)
+
+
+def test_results_are_put_into_a_page(gathered: Gathered, tmp_path: Path) -> None:
+    write_results(gathered)
+    page = tmp_path / "page.md"
+    marks = "<!-- study {} -->\nold\n<!-- end of study -->\n"
+    page.write_text("# A\n" + marks.format("other") + marks.format("made-up") + "end\n")
+    script = Path(__file__).parents[1] / "scripts/include_study.py"
+    for _ in range(2):  # the second time it replaces what the first one wrote
+        subprocess.run([sys.executable, script, gathered.plan.out, page], check=True)
+        text = page.read_text()
+        assert text.startswith("# A\n" + marks.format("other") + "<!-- study made-up -->\n- `seq2")
+        assert text.endswith("<!-- end of study -->\nend\n")
+        assert text.count(main_table(gathered)) == text.count("#### BLEU by length") == 1
+        assert "](images/made-up-scores.png)" in text
+    assert (tmp_path / "images/made-up-by-length.png").is_file()
+    page.write_text("nothing")
+    found = subprocess.run(
+        [sys.executable, script, gathered.plan.out, page], capture_output=True, text=True
+    )
+    assert found.returncode == 1
+    assert "no marks '<!-- study made-up -->'" in found.stderr
