@@ -19,13 +19,16 @@ from seq2seq.commands import (
     faults,
     plot,
     reference,
+    study,
     train,
     translate,
 )
 from seq2seq.commands.parser import EXIT_INTERRUPTED, Parser
 from seq2seq.errors import verdict
 
-COMMANDS = (train, translate, evaluate, explain, compare, align, doctor, faults, plot, reference)
+COMMANDS = (
+    train, translate, evaluate, explain, plot, compare, align, study, doctor, faults, reference
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

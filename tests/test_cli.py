@@ -68,6 +68,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         ["plot", "attention"],
         ["plot", "training"],
         ["plot", "length"],
+        ["study"],
         ["reference"],
     ],
 )
@@ -108,6 +109,10 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{lines}", "--device", "cuda:42"], "device cuda:42"),
         (["translate", "{run}", "-i", "{run}/source.model", "--invalid", "refuse"], "not UTF-8"),
         (["evaluate", "{run}", "none.tsv"], "none.tsv: no such file"),
+        (["study", "none.yaml"], "none.yaml: no such file"),
+        (["study", "{toy}"], "name: this key is needed"),
+        (["study", "{toy}", "--list", "--gather"], "not allowed with"),
+        (["study", "{toy}", "--jobs", "0"], "expected 1, 2, 3, ..., found"),
         (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),
         (["evaluate", "{run}", "{lines}"], "lines.txt:1: 1 column"),
         (["plot", "attention", "{run}", "gato", "-o", "a.gif"], "a picture ends in .png"),
