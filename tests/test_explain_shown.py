@@ -58,6 +58,8 @@ def test_a_row_a_position_with_the_numbers_of_the_record(found: Explanation) -> 
         assert weight == f"{looked.weights_S[place]:.4f}"
     assert re.search(r"^ +sum +1\.000000$", text, re.MULTILINE)
     assert f"Step 2 of {len(found.steps)}: reads " in text
+    # The state of padding is zero.
+    assert re.search(rf"^h_{found.source.length + 1} .*\(0.000, 0.000, .*\(padding\)", text, re.M)
     assert "All steps" not in text
 
 

@@ -34,7 +34,8 @@ def bars(weights_S: Tensor) -> str:
 
 def vector(values: Tensor) -> str:
     """Return the size of a vector and its first numbers."""
-    first = ", ".join(f"{value:.3f}" for value in values[:4])
+    # Adding 0 makes 0 of what would be shown as -0.
+    first = ", ".join(f"{value:.3f}" for value in values[:4] + 0.0)
     return f"[{len(values)}]  ({first}{', ...' if len(values) > 4 else ''})"
 
 

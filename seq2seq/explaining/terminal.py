@@ -80,6 +80,17 @@ class _Printer:
         rows += [(letter, self.all.parameters[n], n) for letter, n in formula.letters.items()]
         known = [[name, shape(v), text] for name, v, text in rows if v is not None]
         self._table(Columns(["name", "shape", "what it is"], known))
+        # The first, the last, and one of padding, which is zero.
+        places = (0, source.length - 1, source.length)
+        self._facts(
+            *(
+                (
+                    f"h_{n + 1}",
+                    f"{vector(source.states_SH[n])}  {piece_name(source.pieces[n].piece)}",
+                )
+                for n in places
+            )
+        )
         padding = len(source.pieces) - source.length
         both = "weights and probabilities" if self.all.part.weights is not None else "probabilities"
         same = f"{self.all.padding_difference:.1e}" if self.all.padding_difference else "the bit"

@@ -34,7 +34,7 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
     if len(runs) > MOST_RUNS:
         raise DataError(f"{len(runs)} runs; a picture holds {MOST_RUNS}")
     curves = [read_curves(Path(run)) for run in runs]
-    figure = new_figure(8.0, 9.0)
+    figure = new_figure(7.5, 7.5)
     losses, metrics, rates = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 1.4])
     for number, (name, found) in enumerate(zip(run_names(list(runs)), curves, strict=True)):
         label = "" if len(runs) == 1 else f"{plain(name)}: "
