@@ -172,6 +172,8 @@ def test_a_link_out_of_the_run_is_not_followed(trained: Path, tmp_path: Path, na
     (run / name).symlink_to(tmp_path / "outside")
     with pytest.raises(CheckpointError, match=rf"{name}: a link that leads out of the run"):
         Translator.load(run)
+    with pytest.raises(UserError, match=r"source.model|a link that leads out of the run"):
+        Translator.load(checkpoint_of(run))
     (run / name).unlink()
     (run / name).symlink_to("../" * name.count("/") + "inside")
     (tmp_path / "outside").rename(run / "inside")
