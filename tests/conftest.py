@@ -94,6 +94,14 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep prepared data out of the home folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """Take away what the command line sets up, which writes to a stream that is closed by then."""

@@ -32,9 +32,7 @@ TEXTS = sentences(400)
 
 
 def train(texts: list[str] = TEXTS, size: int = 340, name: str = "source", **config) -> Tokenizer:
-    return train_tokenizer(
-        texts, config=TokenizerConfig(**config), vocab_size=size, seed=1, name=name
-    )
+    return train_tokenizer(texts, config=TokenizerConfig(**config), vocab_size=size, name=name)
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
@@ -98,15 +96,12 @@ def test_training_is_deterministic(kind):
     assert train(type=kind)._model_proto == train(type=kind)._model_proto
 
 
-def test_the_seed_chooses_the_texts():
-    def trained(seed: int) -> bytes:
-        config = TokenizerConfig(max_sentences=100)
-        return train_tokenizer(
-            (text for text in TEXTS), config=config, vocab_size=330, seed=seed, name="source"
-        )._model_proto
-
-    assert trained(1) == trained(1)
-    assert trained(1) != trained(2)
+def test_no_more_than_the_first_sentences_are_looked_at(monkeypatch):
+    config = {"max_sentences": 100, "size": 330}
+    assert train(TEXTS, **config)._model_proto == train(TEXTS[:100], size=330)._model_proto
+    monkeypatch.setattr("seq2seq.data.tokenizer._MAX_TEXTS", sum(map(len, TEXTS[:100])))
+    assert train(TEXTS, size=330)._model_proto == train(TEXTS[:100], size=330)._model_proto
+    assert train(TEXTS[1:], **config)._model_proto != train(TEXTS, **config)._model_proto
 
 
 def test_without_bytes_unseen_characters_are_unknown():

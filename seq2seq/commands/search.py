@@ -19,6 +19,11 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams"
     )
+    add_device(parser)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where to compute")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     group.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32")
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")

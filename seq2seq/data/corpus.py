@@ -163,12 +163,21 @@ def _read_jsonl(config: CorpusConfig) -> Iterator[Pair]:
 
 
 def _read_huggingface(config: CorpusConfig) -> Iterator[Pair]:
-    fields = [config.source, config.target, config.alignment]
-    columns = [str(field).partition(".")[0] for field in fields if field is not None]
     name, split = str(config.name), str(config.split)
-    rows = read_dataset(name, config.subset, split=split, columns=columns)
+    rows = read_dataset(name, config.subset, split=split, columns=columns_of(config))
+    return read_rows(rows, config)
+
+
+def columns_of(config: CorpusConfig) -> list[str]:
+    """Return the columns that a Hugging Face corpus is read from."""
+    fields = [config.source, config.target, config.alignment]
+    return [str(field).partition(".")[0] for field in fields if field is not None]
+
+
+def read_rows(rows: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[Pair]:
+    """Yield the pairs of the rows of a Hugging Face dataset."""
     for index, row in enumerate(rows):
-        yield _pair_of_fields(row, config, f"{name} {split}: row {index}")
+        yield _pair_of_fields(row, config, f"{config.name} {config.split}: row {index}")
 
 
 def _pair_of_fields(row: dict[str, Any], config: CorpusConfig, where: str) -> Pair:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +14,9 @@ from torch import Tensor
 from seq2seq.config import Config
 from seq2seq.data.batching import evaluation_batches
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.force import force
 from seq2seq.inference.lines import first_words, normalize_line, split_line
 from seq2seq.inference.mbr import minimum_bayes_risk
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
@@ -147,6 +149,37 @@ class Translator:
                 )
             )
         return found
+
+    @torch.inference_mode()
+    def force(
+        self, sources: Sequence[str], targets: Sequence[str], options: SearchOptions | None = None
+    ) -> list[Part]:
+        """Return for each source and its given translation the model's own account of it.
+
+        Log probability, score and attention weights are of exactly the target's pieces, each piece
+        given the true ones before it. Lines are normalised and never split; either may be empty.
+        Of the options the penalties count. Raises DataError where the numbers of lines differ.
+        """
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{len(sources)} sources for {len(targets)} targets: their numbers must be equal"
+            )
+        options = replace(options or self.options(), keep_weights=True)
+        texts = [normalize_line(line) for line in sources]
+        ids = self.source.encode_batch(texts)
+        forced = self.target.encode_batch([normalize_line(line) for line in targets])
+        found: dict[int, Hypothesis] = {}
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            for batch in evaluation_batches(ids, forced, self.config.inference.batch_tokens):
+                batch = batch.to(self.device)
+                decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
+                here = [forced[index] for index in batch.indices]
+                try:
+                    results = force(decoding, here, options)
+                except FloatingPointError as error:
+                    raise CheckpointError(f"{error}; use another checkpoint") from None
+                found |= zip(batch.indices, results, strict=True)
+        return [self._part(text, 0, found[index]) for index, text in enumerate(texts)]
 
     def decoding(self, source_BS: Tensor, mask_BS: Tensor) -> Decoding[Any]:
         """Return the models bound to a batch of sources."""

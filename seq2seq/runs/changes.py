@@ -15,7 +15,9 @@ _FIXED = {
     "training.seed": "the order of the batches is made from it",
     "training.metric": "the best checkpoint so far was chosen by it",
 }
-_FREE = ("model.dropout", "model.variational_dropout", "model.init")
+_FREE = (
+    "data.cache", "data.processes", "model.dropout", "model.variational_dropout", "model.init"
+)  # fmt: skip
 
 
 def check_changes(saved: Config, given: Config) -> None:
