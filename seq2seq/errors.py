@@ -19,9 +19,12 @@ _NO_MEMORY = ("out of memory", "can't allocate memory")  # torch's words, of a G
 
 
 class UserError(Exception):
-    """A mistake in what the user gave; the command line prints it in one line."""
+    """A mistake in what the user gave, in one line."""
 
     exit_code = EXIT_USER
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class ConfigError(UserError):
@@ -45,7 +48,7 @@ class RankLostError(UserError):
 def verdict(error: Exception) -> tuple[int, str] | None:
     """Return the exit code and the line that tell of an error; None for one of the program."""
     if isinstance(error, UserError):
-        return error.exit_code, one_line(str(error))
+        return error.exit_code, str(error)
     if isinstance(error, OSError):
         line = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
         return EXIT_USER if error.errno in _OF_PATHS else EXIT_FAULT, one_line(line)

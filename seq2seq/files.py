@@ -77,7 +77,9 @@ def check_writable(path: Path) -> None:
         if path.is_file() or not path.exists():  # else a pipe or a device
             tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
 
 
 def remove_directory(path: Path) -> None:

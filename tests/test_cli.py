@@ -101,6 +101,13 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{lines}", "-o", "/none/x"], "/none/x: cannot be written"),
         (["translate", "{run}", "-i", "{lines}", "--nbest", "0"], "expected 1, 2, 3, ..., found"),
         (["translate", "{run}", "-i", "{lines}", "--beam", "-1"], "expected 1, 2, 3, ..., found"),
+        (["translate", "{run}", "-i", "{lines}", "--beam", "9" * 20], "expected 1, 2, 3, ..., fo"),
+        (
+            ["translate", "{run}", "-i", "{lines}", "--beam", "99999"],
+            "beam_size: expected 10000 or",
+        ),
+        (["translate", "{run}", "-i", "{lines}", "--threads", "9999"], "expected 1024 or less"),
+        (["translate", "{run}", "-i", "{lines}", "--length-penalty", "1e9"], "expected 10 or less"),
         (["translate", "{run}", "-i", "{lines}", "--length-penalty", "-1"], "length_penalty"),
         (["translate", "{run}", "-i", "{lines}", "--top-p", "0.5"], "add --samples N"),
         (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--top-p", "2"], "top_p"),

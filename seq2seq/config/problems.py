@@ -37,7 +37,7 @@ def _place(location: tuple[int | str, ...], schema: type[Section]) -> tuple[str,
     for part in location:
         section = section_of(annotation)
         if isinstance(part, int):
-            annotation = get_args(annotation)[0]
+            annotation = next(iter(get_args(annotation)), None)
         elif section is None:
             break
         else:

@@ -149,7 +149,9 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
     try:
         return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:

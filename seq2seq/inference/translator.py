@@ -239,9 +239,10 @@ class Translator:
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
     """Return the run and the checkpoint that a path to either names."""
     run = run_of(path)
-    check_files(run.path)
     if (path / MODEL).is_file():
+        check_files(run.path, path)
         return run, load_checkpoint(path)
+    check_files(run.path, run.checkpoints)
     return run, run.best(run.config().training.metric)
 
 

@@ -25,15 +25,17 @@ MAX_TEXT_BYTES = 1 << 24  # of config, state and checksums
 MAX_TOKENIZER_BYTES = 1 << 28
 
 
-def check_files(run: Path) -> None:
-    """Look at all that loading can open, without opening it.
+def check_files(run: Path, checkpoints: Path) -> None:
+    """Look at all that loading can open of a run, without opening it.
 
-    Raises CheckpointError for a link that leads out of the run, for what is neither a file nor a
-    folder, such as a pipe that would be waited for, and for a text of an absurd size.
+    `checkpoints` is the folder of them, or one of them. Raises CheckpointError for a link that
+    leads out of the run, for what is neither a file nor a folder, such as a pipe that would be
+    waited for, and for a text of an absurd size.
     """
     root = run.resolve()
-    paths = [run / name for name in ("config.yaml", "source.model", "target.model", "checkpoints")]
-    for folder, folders, files in os.walk(run / "checkpoints"):  # follows no links
+    paths = [run / name for name in ("config.yaml", "source.model", "target.model")]
+    paths.append(checkpoints)
+    for folder, folders, files in os.walk(checkpoints):  # follows no links
         paths += [Path(folder, name) for name in (*folders, *files)]
     for path in paths:
         try:
