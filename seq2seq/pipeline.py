@@ -19,8 +19,10 @@ from seq2seq.errors import CheckpointError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.changes import check_changes
+from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.device import choose_device, choose_dtype
+from seq2seq.training.ranks import Ranks, join, was_restarted
 from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -35,26 +37,45 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 
     Raises UserError for what the user can mend; a run that was there is then as it was.
     """
-    run = RunDirectory(Path(config.run_dir))
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
-    _check_directory(run, config, resume=resume, overwrite=overwrite)
-    with _log_file(run) as start_log_file:
-        pairs, valid = load_pairs(config)
-        with run.lock():
+    with join() as ranks, contextlib.ExitStack() as stack:
+        if not ranks.is_first:
+            logging.getLogger("seq2seq").setLevel(logging.ERROR)  # rank 0 tells it all
+        if config.training.threads:
+            torch.set_num_threads(config.training.threads)
+        run = RunDirectory(Path(config.run_dir))
+        if was_restarted():
+            resume = ranks.share(lambda: bool(list_checkpoints(run.checkpoints)))
+            overwrite = not resume
+
+        def check() -> None:
+            _check_directory(run, config, resume=resume, overwrite=overwrite)
+
+        def lock() -> None:
+            stack.enter_context(run.lock())
             if not resume:  # again, for another training may have come and gone
-                _check_directory(run, config, resume=False, overwrite=overwrite)
-            tokenizers = run.tokenizers() if resume else train_tokenizers(pairs, config)
-            trainer = _build_trainer(config, run, pairs, valid, tokenizers)
+                check()
+
+        def begin() -> None:
             if resume:
-                checkpoint = run.newest()
-                log.info("going on from %s", checkpoint.path)
-                trainer.restore(checkpoint)
                 run.update(config)
             else:
                 run.create(config, *tokenizers)
             start_log_file()
-            return trainer.train()
+
+        ranks.share(check)
+        start_log_file = stack.enter_context(_log_file(run))
+        pairs, valid = load_pairs(config)
+        ranks.share(lock)
+        tokenizers = ranks.share(
+            run.tokenizers if resume else lambda: train_tokenizers(pairs, config)
+        )
+        trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks)
+        if resume:
+            checkpoint = ranks.share(lambda: run.newest().in_memory())
+            log.info("going on from %s", checkpoint.path)
+            trainer.restore(checkpoint)
+        ranks.share(begin)
+        return trainer.train()
 
 
 def _check_directory(run: RunDirectory, config: Config, *, resume: bool, overwrite: bool) -> None:
@@ -99,6 +120,7 @@ def _build_trainer(
     pairs: Pairs,
     valid: list[Pair],
     tokenizers: tuple[Tokenizer, Tokenizer],
+    ranks: Ranks,
 ) -> Trainer:
     training = config.training
     device = choose_device(training.device)
@@ -107,8 +129,9 @@ def _build_trainer(
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
     log.info(
-        "model: %.1f million weights, %s, %s, %d threads",
-        sum(p.numel() for p in model.parameters()) / 1e6, device, dtype, torch.get_num_threads(),
+        "model: %.1f million weights, %s, %s, %d threads in each of %d processes",
+        sum(p.numel() for p in model.parameters()) / 1e6, device, dtype,
+        torch.get_num_threads(), ranks.size,
     )  # fmt: skip
-    validator = Validator(valid, *tokenizers, config, device=device, dtype=dtype)
-    return Trainer(model, stream, training, run, validator)
+    validator = Validator(valid, *tokenizers, config, device=device, dtype=dtype, ranks=ranks)
+    return Trainer(model, stream, training, run, validator, ranks)

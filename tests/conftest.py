@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import properties  # noqa: F401
 import pytest
 import torch
+from hypothesis import settings
 
 from seq2seq.config import Config, parse_config
 from seq2seq.pipeline import train
@@ -18,6 +20,17 @@ LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
     "rojo": "red", "grande": "big", "come": "eats", "ve": "sees", "quiere": "wants", "él": "he",
 }  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("fuzz" if "fuzz" in config.option.markexpr else "usual")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.fuzz)
 
 
 @dataclass(frozen=True)
@@ -78,17 +91,15 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
     return [(" ".join(s), " ".join(LEXICON[word] for word in s)) for s in sources]
 
 
+torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep prepared data out of the home folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +124,6 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyCorpus:
 @pytest.fixture(scope="session")
 def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run that has learned the toy language."""
-    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("runs") / "trained"
     config = toy.config(
         path,
@@ -132,7 +142,6 @@ def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def other(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run of the same tokenizers that has learned little."""
-    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("runs") / "other"
     train(
         toy.config(

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from properties import examples
 from pydantic import ValidationError
 
 from seq2seq.config import (
@@ -72,7 +73,7 @@ def sections(section: type[Any], skip: tuple[str, ...] = ()) -> st.SearchStrateg
     return st.fixed_dictionaries({}, optional=leaves)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     run_dir=st.text(st.characters(exclude_categories=["Cs"])),
     model=sections(ModelConfig),

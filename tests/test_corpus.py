@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import json
+import lzma
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.config import CorpusConfig
+from seq2seq.data import compressed
 from seq2seq.data.corpus import MAX_LINE_BYTES, Line, Pair, parse_columns, read_corpus
 from seq2seq.errors import DataError
 
@@ -99,6 +102,20 @@ def test_endless_lines_are_refused(tmp_path: Path) -> None:
     assert fails(path=path).startswith(f"{path}:1: more than {MAX_LINE_BYTES} bytes")
 
 
+@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip), ("bz2", bz2), ("xz", lzma)])
+def test_compressed_bombs_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, pack: Any
+) -> None:
+    monkeypatch.setattr(compressed, "FREE_BYTES", 200_000)
+    honest = "".join(f"Hola {n}.\tHello {n}.\n" for n in range(15_000)).encode()
+    path = write(tmp_path / f"honest.tsv.{suffix}", pack.compress(honest))
+    assert len(read(path=path)) == 15_000
+    for content in (b"Hola.\tHello.\n" * 50_000, b"\n" * 900_000):
+        path = write(tmp_path / f"bomb.tsv.{suffix}", pack.compress(content))
+        assert "bomb.tsv" in fails(path=path)
+        assert "unpacks to more than 100 times its size" in fails(path=path)
+
+
 def test_manythings_has_english_first(tmp_path: Path) -> None:
     path = write(tmp_path / "spa.txt", "Go.\tVe.\nGo.\tVete.\tCC-BY 2.0 (France) #1 & #2\n")
     assert read(format="manythings", path=path, references=True) == [
@@ -128,7 +145,6 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
     assert "no such file" in fails(path=str(tmp_path / "a.tsv"))
     assert "no such file" in fails(path=str(tmp_path / "a.tsv.gz"))
     assert "a directory" in fails(path=str(tmp_path))
-    assert "cannot be read" in fails(path="a\0b")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\r\n\n", b"\xef\xbb\xbf"])
@@ -164,7 +180,7 @@ def test_damaged_gzip(tmp_path: Path) -> None:
     broken = bytearray(whole)
     broken[len(whole) // 2] ^= 0xFF
     for content in (whole[:-30], bytes(broken), b"Hola.\tHello.\n", whole + b"tail"):
-        assert "damaged gzip" in fails(path=write(tmp_path / "a.tsv.gz", content))
+        assert "damaged compressed data" in fails(path=write(tmp_path / "a.tsv.gz", content))
 
 
 # --- aligned files

@@ -3,8 +3,9 @@ import random
 
 import pytest
 import sentencepiece
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from properties import examples
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.cleaning import normalize
@@ -58,7 +59,7 @@ def test_special_ids_and_size(tokenizer):
 @example("a\0b\tc\u00a0d\u200be\nf")
 @example("\ufffd\ufeff")
 @example("▁a▁▁b▁")
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_text_comes_back(tokenizer, text):
     expected = normalize(text.replace("▁", " "))
     assert tokenizer.decode(tokenizer.encode(text)) == expected

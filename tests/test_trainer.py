@@ -21,7 +21,9 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.errors import ConfigError
 from seq2seq.model.translation import TranslationModel
 from seq2seq.pipeline import train
+from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training import objective
 from seq2seq.training import trainer as module
 from seq2seq.training.device import choose_device
 from seq2seq.training.signals import StopRequest
@@ -242,7 +244,7 @@ def test_what_is_not_finite_is_reported_and_not_applied(
     config = toy.config(tmp_path / "run", "training.max_skipped=3")
     trainer = make_trainer(config, tmp_path / "run")
     batches = iter(trainer.stream)
-    loss = module.projection_loss
+    loss = objective.projection_loss
     factors = iter([math.inf, math.nan, 1.0])
     before = {n: p.detach().clone() for n, p in trainer.state.parameters.items()}
 
@@ -250,7 +252,7 @@ def test_what_is_not_finite_is_reported_and_not_applied(
         smoothed, plain = loss(*arguments, **options)
         return smoothed * factor, plain
 
-    monkeypatch.setattr(module, "projection_loss", spoiled)
+    monkeypatch.setattr(objective, "projection_loss", spoiled)
     for factor in factors:
         trainer.update([next(batches)])
         changed = any(not torch.equal(before[n], p) for n, p in trainer.state.parameters.items())
@@ -326,7 +328,7 @@ def test_the_average_is_of_the_last_or_the_best(
     assert best.path == run.average_path
     assert best.state["steps"] == steps
     members = [run.checkpoint_path(step) for step in steps]
-    mean = sum(module.Checkpoint(p, {}).weights()["output_weight"].double() for p in members) / 2
+    mean = sum(Checkpoint(p, {}).weights()["output_weight"].double() for p in members) / 2
     torch.testing.assert_close(best.weights()["output_weight"], mean.float())
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import LEXICON, ToyCorpus
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.lines import normalize_line
@@ -47,7 +48,7 @@ def test_it_has_learned_the_toy_language(translator: Translator) -> None:
     assert best(translator, lines, beam_size=1) == [words(line) for line in lines]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.text(max_size=30) | st.sampled_from(ODD), max_size=6))
 def test_one_line_out_for_each_line_in(translator: Translator, lines: list[str]) -> None:
     found = best(translator, lines, beam_size=1)

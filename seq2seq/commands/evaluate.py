@@ -34,6 +34,7 @@ def add(commands: Commands) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_hypotheses
+    from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator, run_of
 
     set_threads(arguments)
@@ -46,9 +47,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         target=arguments.target,
         single_reference=arguments.single_reference,
     )
-    result = evaluate(translator, pairs, translator.options(**search_options(arguments)))
     beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
     path = Path(arguments.output) if arguments.output else beside
+    check_writable(path)
+    result = evaluate(translator, pairs, translator.options(**search_options(arguments)))
     write_hypotheses(path, result.hypotheses)
     print(result.as_json(path) if arguments.json else result.as_text(path))
     return 0

@@ -6,6 +6,9 @@ import argparse
 from typing import Any
 
 from seq2seq.commands.parser import from_zero, positive
+from seq2seq.errors import UserError
+
+MAX_THREADS = 1024
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -35,5 +38,8 @@ def set_threads(arguments: argparse.Namespace) -> None:
     """Use as many CPU threads as were asked for."""
     if arguments.threads:
         import torch
+
+        if arguments.threads > MAX_THREADS:
+            raise UserError(f"--threads: expected {MAX_THREADS} or less, found {arguments.threads}")
 
         torch.set_num_threads(arguments.threads)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 
-from seq2seq.commands.parser import EXIT_INTERRUPTED, EXIT_TERMINATED, Commands, add_command
+from seq2seq.commands.parser import (
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    Commands,
+    add_command,
+    from_zero,
+    positive,
+)
 
 
 def add(commands: Commands) -> None:
@@ -17,11 +25,21 @@ def add(commands: Commands) -> None:
         "seq2seq train configs/quickstart.yaml\n"
         "seq2seq train configs/quickstart.yaml run_dir=runs/luong model.style=luong\n"
         "seq2seq train configs/quickstart.yaml --resume\n"
+        "seq2seq train configs/tatoeba.yaml --processes 4\n"
+        "torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml\n"
         "seq2seq reference                       (every key with its default)",
         action=_train,
     )
     parser.add_argument("config", help="YAML file of a recipe")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="changed keys")
+    parser.add_argument(
+        "--processes", type=positive, metavar="N",
+        help="train in N processes that share each batch; for several machines use torchrun",
+    )  # fmt: skip
+    parser.add_argument(
+        "--restarts", type=from_zero, default=0, metavar="N",
+        help="with --processes: how often to go on by itself after a process has died",
+    )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     how.add_argument("--overwrite", action="store_true", help="delete the run that is there")
@@ -32,12 +50,26 @@ def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.pipeline import train
 
     config = load_config(arguments.config, arguments.overrides)
+    if arguments.processes:
+        from seq2seq.training.launcher import launch
+
+        how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
+        command = ["train", arguments.config, *arguments.overrides, *how]
+        return launch(arguments.processes, command, restarts=arguments.restarts)
     ended = train(config, resume=arguments.resume, overwrite=arguments.overwrite)
-    if ended in ("interrupted", "terminated"):
+    return _tell(ended, arguments, config.run_dir)
+
+
+def _tell(ended: str, arguments: argparse.Namespace, run_dir: str) -> int:
+    """Say why training ended and what comes next, once for all processes; return the exit code."""
+    code = {"interrupted": EXIT_INTERRUPTED, "terminated": EXIT_TERMINATED}.get(ended, 0)
+    if int(os.environ.get("RANK", "0")):
+        return code
+    if code:
         again = shlex.join([arguments.config, *arguments.overrides])
-        print(f"{ended}; saved. Go on with: seq2seq train {again} --resume", file=sys.stderr)
-        return EXIT_INTERRUPTED if ended == "interrupted" else EXIT_TERMINATED
-    why = "no better metric for training.patience validations" if ended == "early" else "done"
-    translate = shlex.join(["seq2seq", "translate", config.run_dir])
-    print(f"training ended: {why}. Translate with: {translate}", file=sys.stderr)
-    return 0
+        message = f"{ended}; saved. Go on with: seq2seq train {again} --resume"
+    else:
+        why = "no better metric for training.patience validations" if ended == "early" else "done"
+        message = f"training ended: {why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"
+    print(message, file=sys.stderr)
+    return code

@@ -12,7 +12,7 @@ Column = Annotated[int, Field(ge=0)] | str | None
 
 
 class CorpusConfig(Section):
-    """Where sentence pairs are read from. A path that ends in .gz is read as gzip."""
+    """Where sentence pairs are read from; a path may end in .gz, .bz2 or .xz."""
 
     format: Literal["tsv", "manythings", "aligned", "jsonl", "huggingface"] = Field(
         "tsv",
@@ -87,10 +87,10 @@ class TokenizerConfig(Section):
 
     type: Literal["unigram", "bpe"] = Field("unigram", description="SentencePiece model type")
     joint: bool = Field(False, description="one vocabulary for both languages")
-    source_vocab_size: Annotated[int, Field(ge=16)] = Field(
+    source_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
         8000, description="pieces of the source (of both, when joint)"
     )
-    target_vocab_size: Annotated[int, Field(ge=16)] = Field(
+    target_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
         8000, description="pieces of the target (not used when joint)"
     )
     lower_vocab_size: bool = Field(

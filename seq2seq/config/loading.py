@@ -14,6 +14,8 @@ from seq2seq.config.recipe import Config
 from seq2seq.config.section import section_of
 from seq2seq.errors import ConfigError
 
+MAX_BYTES = 1 << 20  # of a recipe
+
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a recipe from YAML and apply `section.key=value` overrides in order.
@@ -21,7 +23,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     Raises ConfigError, which names the file and the key, for whatever does not fit the schema.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise ConfigError(f"{path}: more than {MAX_BYTES} bytes; a recipe in YAML is expected")
+        text = raw.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; check the path") from None
     except UnicodeDecodeError as error:
@@ -52,8 +58,6 @@ def parse_config(text: str, overrides: Sequence[str] = (), *, origin: str = "con
     except ValidationError as error:
         keys = [override.partition("=")[0] for override in overrides]
         raise ConfigError(f"{origin}: {explain(error, keys)}") from None
-    except RecursionError:
-        raise ConfigError(f"{origin}: an alias (*) that holds itself") from None
 
 
 def dump_config(config: Config) -> str:

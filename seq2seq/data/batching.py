@@ -64,6 +64,30 @@ class Batch:
             self.num_target_tokens,
         )
 
+    def shard(self, rank: int, size: int) -> Batch:
+        """Return every size-th row from `rank` on, without the columns that are then all padding.
+
+        Where there is none, a row whose labels are all padding stands in.
+        """
+        if size == 1:
+            return self
+        rows = torch.arange(len(self))[rank::size]
+        lengths_B = self.target_lengths_B[rows]
+        if not len(rows):
+            rows, lengths_B = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+        source_lengths_B = self.source_lengths_B[rows]
+        longest = int(source_lengths_B.max()), max(1, int(lengths_B.max()))
+        return Batch(
+            self.source_BS[rows, : longest[0]],
+            source_lengths_B,
+            self.inputs_BT[rows, : longest[1]],
+            self.labels_BT[rows, : longest[1]],
+            lengths_B,
+            self.indices[rank::size],
+            int(source_lengths_B.sum()),
+            int(lengths_B.sum()),
+        )
+
 
 def _mask(lengths_B: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=lengths_B.device) < lengths_B.unsqueeze(1)

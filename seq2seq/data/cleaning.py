@@ -8,14 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.config import CleaningConfig
+from seq2seq.config import CleaningConfig, CorpusConfig, DataConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.data.digests import Digests, DigestSet
+from seq2seq.errors import DataError
+from seq2seq.files import sha256
 
 EMPTY = "empty side"
 TOO_LONG = "too long"
@@ -73,6 +76,26 @@ def fold(text: str) -> str:
     folded = unicodedata.normalize("NFD", normalize(text)).casefold()
     folded = normalize(folded)
     return " ".join(folded.translate(_PUNCTUATION).split()) or folded
+
+
+def refuse_same_files(data: DataConfig) -> None:
+    """Raise DataError where the test corpus is a file that is trained on, or a copy of one."""
+    for number, corpus in enumerate(data.train):
+        for tested in _files(data.test):
+            for path in _files(corpus):
+                same = path.samefile(tested) or (
+                    path.stat().st_size == tested.stat().st_size and sha256(path) == sha256(tested)
+                )
+                if same:
+                    raise DataError(
+                        f"data.test: {tested} is the same as data.train.{number} ({path}); a score "
+                        "on what was trained on says nothing: name other pairs, or leave it out"
+                    )
+
+
+def _files(corpus: CorpusConfig | None) -> list[Path]:
+    names = (corpus.path, corpus.source_path, corpus.target_path) if corpus else ()
+    return [Path(name) for name in names if name is not None and Path(name).is_file()]
 
 
 class _Side(NamedTuple):

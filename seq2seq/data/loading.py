@@ -24,6 +24,7 @@ from seq2seq.data.cleaning import (
     chunks,
     judge,
     normalize_pair,
+    refuse_same_files,
 )
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.parallel import ordered_map
@@ -52,6 +53,7 @@ def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
     that has no pairs.
     """
     data = config.data
+    refuse_same_files(data)
     read = map(normalize_pair, read_corpus(data.valid))
     valid = [pair for pair in read if pair.source and pair.target]
     if not valid:

@@ -44,7 +44,8 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model_proto)
-        except RuntimeError:
+            self._processor.IdToPiece(list(range(self.vocab_size)))
+        except (RuntimeError, UnicodeDecodeError):  # the latter: pieces that are no text
             raise DataError("tokenizer: not a SentencePiece model, or a damaged one") from None
         processor = self._processor
         found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())

@@ -13,7 +13,7 @@ from seq2seq.config import CorpusConfig, DataConfig
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import Metric, score
-from seq2seq.files import write_atomic
+from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
 
@@ -90,7 +90,9 @@ def read_test(
 
 def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
     """Write a line a sentence. Raises DataError where that cannot be."""
-    try:
-        write_atomic(path, "".join(f"{line}\n" for line in hypotheses))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+    check_writable(path)
+    text = "".join(f"{line}\n" for line in hypotheses)
+    if path.exists() and not path.is_file():  # such as /dev/stdout, which is not to be replaced
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_atomic(path, text)

@@ -14,6 +14,7 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.search import beam_search, greedy
 from seq2seq.model.translation import TranslationModel
 from seq2seq.training.loss import projection_loss
+from seq2seq.training.ranks import Ranks
 from seq2seq.training.trainer import Validation
 
 
@@ -22,11 +23,11 @@ class Validator:
 
     def __init__(
         self, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: Config, *,
-        device: torch.device, dtype: torch.dtype,
+        device: torch.device, dtype: torch.dtype, ranks: Ranks | None = None,
     ) -> None:  # fmt: skip
         self.pairs = pairs[: config.training.validation_sentences]
         self.tokenizer, self.config = target, config.training
-        self.device, self.dtype = device, dtype
+        self.device, self.dtype, self.ranks = device, dtype, ranks or Ranks()
         self.options = SearchOptions(
             beam_size=config.training.validation_beam,
             length_penalty=config.inference.length_penalty,
@@ -36,15 +37,17 @@ class Validator:
         longest = config.inference.max_source_length
         sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
         targets = target.encode_batch([p.target for p in self.pairs])
-        self.batches = evaluation_batches(sources, targets, config.inference.batch_tokens)
+        batches = evaluation_batches(sources, targets, config.inference.batch_tokens)
+        rank, size = self.ranks.rank, self.ranks.size
+        self.batches = [batch.shard(rank, size) for batch in batches if len(batch) > rank]
 
     @torch.no_grad()
     def __call__(self, model: TranslationModel) -> Validation:
         """Return metrics, and the first few translations as samples."""
         model.eval()
-        loss, tokens = 0.0, 0
+        loss, tokens = 0.0, 0.0
         search = greedy if self.options.beam_size == 1 else beam_search
-        translations = [""] * len(self.pairs)
+        found: dict[int, str] = {}
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             for batch in (batch.to(self.device) for batch in self.batches):
                 loss += self._loss(model, batch)
@@ -56,8 +59,12 @@ class Validator:
                     raise ConfigError(
                         f"validation: {error}; lower training.learning_rate, and start again"
                     ) from None
-                for index, found in zip(batch.indices, results, strict=True):
-                    translations[index] = self.tokenizer.decode(found[0].tokens)
+                for index, hypotheses in zip(batch.indices, results, strict=True):
+                    found[index] = self.tokenizer.decode(hypotheses[0].tokens)
+        loss, tokens = self.ranks.sum([loss, tokens])
+        shares = self.ranks.gather(found)
+        texts = {index: text for share in shares for index, text in share.items()}
+        translations = [texts[index] for index in range(len(self.pairs))]
         references = [(pair.target, *pair.references) for pair in self.pairs]
         scores = score(translations, references, metrics=("bleu", "chrf"))
         metrics = {"loss": loss / tokens} | {name: m.score for name, m in scores.items()}

@@ -24,6 +24,7 @@ from seq2seq.inference.translation import Part, Sampling, Translation, join_part
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.foreign import check_files, check_shapes, shapes_of
 from seq2seq.training.device import choose_device, choose_dtype
 
 __all__ = ["Part", "Sampling", "Translation", "Translator"]
@@ -57,8 +58,8 @@ class Translator:
     def load(cls, *runs: str | Path, device: str = "auto", precision: str = "fp32") -> Translator:
         """Load the best checkpoint of each run, or the very checkpoint that a path names.
 
-        Raises CheckpointError when one is missing, damaged, or of other tokenizers than the first,
-        and ConfigError for a device that is not there.
+        Raises CheckpointError when one is missing, damaged, made to do harm (seq2seq.runs.foreign),
+        or of other tokenizers than the first, and ConfigError for a device that is not there.
         """
         if not runs:
             raise ConfigError("a translator needs a run directory or a checkpoint")
@@ -73,7 +74,10 @@ class Translator:
                     f"{run.path}: its tokenizers are not those of {first.path}; an ensemble needs "
                     "runs that share them"
                 )
-            model = TranslationModel(run.config().model, source.vocab_size, target.vocab_size)
+            sizes = run.config().model, source.vocab_size, target.vocab_size
+            # Before memory is taken: a config can ask for more than there is.
+            check_shapes(shapes_of(*sizes), checkpoint.shapes(), origin=checkpoint.path)
+            model = TranslationModel(*sizes)
             load_weights(model, checkpoint.weights(), origin=checkpoint.path)
             log.debug("translating with %s", checkpoint.path)
             models.append(model)
@@ -201,9 +205,10 @@ class Translator:
 
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
     """Return the run and the checkpoint that a path to either names."""
+    run = run_of(path)
+    check_files(run.path)
     if (path / MODEL).is_file():
-        return run_of(path), load_checkpoint(path)
-    run = RunDirectory(path)
+        return run, load_checkpoint(path)
     return run, run.best(run.config().training.metric)
 
 

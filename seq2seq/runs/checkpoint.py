@@ -1,7 +1,7 @@
 """A checkpoint is a directory: weights in safetensors, state in JSON, checksums, no pickle.
 
 step-000500/model.safetensors       the weights that translate (the moving average, if any)
-step-000500/training.safetensors    moments of the optimizer, random generators, raw weights
+step-000500/training.safetensors    moments of the optimizer, raw weights
 step-000500/state.json              step, metrics, the places of the sampler and the schedule
 step-000500/SHA256SUMS              of the three, as the tool sha256sum reads it
 """
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from seq2seq.errors import CheckpointError
 from seq2seq.files import publish_directory, remove_directory, sha256
+from seq2seq.runs.foreign import check_shapes, check_state, read_shapes
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +65,37 @@ class Checkpoint:
             raise _not_whole(self.path, error) from None
         return self
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights that translate, without reading them."""
+        return read_shapes(self.path / MODEL)
+
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
         return _load(self.path / MODEL)
 
     def training(self) -> dict[str, Tensor]:
-        """Return the tensors that only training needs."""
-        return _load(self.path / TRAINING)
+        """Return the tensors that only training needs; before the first update there are none."""
+        return _load(self.path / TRAINING) if (self.path / TRAINING).exists() else {}
+
+    def in_memory(self) -> Checkpoint:
+        """Return the same with its tensors read, for a process that cannot see the files."""
+        return _LoadedCheckpoint(self.path, self.state, self.weights(), self.training())
+
+
+@dataclass(frozen=True)
+class _LoadedCheckpoint(Checkpoint):
+    weights_read: dict[str, Tensor]
+    training_read: dict[str, Tensor]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights that translate, without reading them."""
+        return read_shapes(self.path / MODEL)
+
+    def weights(self) -> dict[str, Tensor]:
+        return self.weights_read
+
+    def training(self) -> dict[str, Tensor]:
+        return self.training_read
 
 
 def save_checkpoint(
@@ -144,19 +169,9 @@ def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> No
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
     """Copy weights into a model. Raises CheckpointError when names or sizes do not match."""
     parameters = dict(model.named_parameters())
-    missing = sorted(parameters.keys() - weights.keys())
-    foreign = sorted(weights.keys() - parameters.keys())
-    if missing or foreign:
-        raise CheckpointError(
-            f"{origin}: weights do not match the config: "
-            f"missing {missing[:3]}, unknown {foreign[:3]}"
-        )
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    check_shapes(parameters, found, origin=origin)
     for name, parameter in parameters.items():
-        if parameter.shape != weights[name].shape:
-            raise CheckpointError(
-                f"{origin}: {name} has the size {tuple(weights[name].shape)}, the config asks for "
-                f"{tuple(parameter.shape)}"
-            )
         parameter.data.copy_(weights[name])
 
 
@@ -179,7 +194,7 @@ def _open(path: Path) -> Checkpoint:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
     except OSError as error:
         raise _not_whole(path, error) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged, {STATE}: {error}") from None
     version = state.get("version") if isinstance(state, dict) else None
     if version != VERSION:
@@ -187,6 +202,7 @@ def _open(path: Path) -> Checkpoint:
             f"{path}: written by version {version} of the format, this program reads "
             f"version {VERSION}"
         )
+    check_state(path, state)
     return Checkpoint(path, state)
 
 

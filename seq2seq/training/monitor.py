@@ -116,6 +116,25 @@ class Monitor:
                     self._board.add_scalar(f"{kind}/{key}", value, record["step"])
 
 
+class Silence(Monitor):
+    """Tells nothing; for the ranks that do not write."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def advance(self) -> None:
+        pass
+
+    def train(self, record: dict[str, Any]) -> None:
+        pass
+
+    def validation(self, *_: object, kind: str = "") -> None:
+        pass
+
+
 def _truncate(path: Path, step: int) -> None:
     """Forget what was recorded after a step, and a line that was cut off in mid-writing."""
     if not path.exists():

@@ -36,7 +36,10 @@ class Progress:
 
 @dataclass
 class TrainingState:
-    """Model, optimizer, schedule, place in the data, counts and random generators."""
+    """Model, optimizer, schedule, place in the data and counts.
+
+    Random generators have no state to keep: each update seeds them anew (see Ranks.seed).
+    """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -76,9 +79,7 @@ class TrainingState:
     def save(self, path: Path, metrics: dict[str, float] | None) -> None:
         """Write a checkpoint; the metrics are those of a validation of these very weights."""
         raw = {name: p.detach() for name, p in self.parameters.items()}
-        training: dict[str, Tensor] = {"generator.cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            training["generator.cuda"] = torch.cuda.get_rng_state(self.device)
+        training: dict[str, Tensor] = {}
         for name, parameter in self.parameters.items():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 training[f"{key}.{name}"] = torch.as_tensor(value)
@@ -106,9 +107,6 @@ class TrainingState:
                 self.optimizer.state[parameter] = {
                     key: tensors[f"{key}.{name}"].to(self.device) for key in _MOMENTS
                 }
-        torch.set_rng_state(tensors["generator.cpu"])
-        if self.device.type == "cuda" and "generator.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["generator.cuda"], self.device)
         self.progress = Progress(**state["progress"])
         self.schedule.restore(state["schedule"])
         self.stream.load_state_dict(state["stream"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -10,29 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import ConfigError
 from seq2seq.model.translation import TranslationModel
-from seq2seq.runs.checkpoint import (
-    Checkpoint,
-    average,
-    list_checkpoints,
-    load_weights,
-    prune,
-    rank,
-    save_checkpoint,
-)
+from seq2seq.runs.checkpoint import Checkpoint, load_weights, prune
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.averaging import average_checkpoints, save_average
 from seq2seq.training.device import choose_device, choose_dtype
-from seq2seq.training.loss import projection_loss
-from seq2seq.training.monitor import Monitor
-from seq2seq.training.sampling import mix_predictions
+from seq2seq.training.monitor import Monitor, Silence
+from seq2seq.training.objective import Objective
+from seq2seq.training.ranks import Ranks
 from seq2seq.training.schedule import Schedule
-from seq2seq.training.signals import StopRequest
+from seq2seq.training.signals import REASONS, StopRequest
 from seq2seq.training.state import TrainingState, make_optimizer
 
 log = logging.getLogger(__name__)
@@ -59,10 +54,17 @@ class Trainer:
         config: TrainingConfig,
         run: RunDirectory,
         validate: Validate,
+        ranks: Ranks | None = None,
     ) -> None:
         self.device = choose_device(config.device)
         self.dtype = choose_dtype(config.precision, self.device)
+        self.ranks = ranks or Ranks()
         self.model = model.to(self.device)
+        smoothing = config.label_smoothing
+        self.objective = self.ranks.wrap(
+            Objective(model, label_smoothing=smoothing, dtype=self.dtype),
+            dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32,
+        )
         self.stream, self.config, self.run, self.validate = stream, config, run, validate
         self.state = TrainingState(
             self.model,
@@ -74,6 +76,8 @@ class Trainer:
         )
         self._saved_step = self._validated_step = -1
         self._mark = (0.0, 0)  # time and tokens from which the speed is measured
+        self._began = 0.0
+        self._stopped = ""
 
     def train(self) -> str:
         """Train to the end; return why training ended: finished, early, interrupted, terminated.
@@ -82,23 +86,24 @@ class Trainer:
         """
         config, progress = self.config, self.state.progress
         first = progress.step
-        monitor = Monitor(self.run, config, start=first)
+        monitor = Monitor(self.run, config, start=first) if self.ranks.is_first else Silence()
         with monitor, StopRequest() as stop:
             batches = iter(self.stream)
-            began = time.monotonic() - 60 * progress.minutes
+            self._began = time.monotonic() - 60 * progress.minutes
             self._restart_speed()
-            while not (reason := stop.reason or self._end()):
+            self._agree(stop)
+            while not (reason := self._stopped or self._end()):
                 self.update([next(batches) for _ in range(config.accumulate)])
-                progress.minutes = (time.monotonic() - began) / 60
                 monitor.advance()
+                self._agree(stop)
                 if progress.step % config.log_every == 0 and progress.loss_tokens:
                     monitor.train(self._record())
                 if progress.step % config.validate_every == 0:
                     self._validate(monitor)
+                    self._agree(stop)
                 elif progress.step % config.checkpoint_every == 0:
                     self._save()
-                progress.minutes = (time.monotonic() - began) / 60
-            if reason in ("interrupted", "terminated"):
+            if reason in REASONS.values():
                 if self._saved_step != progress.step:
                     self._save()
                 return reason
@@ -120,51 +125,62 @@ class Trainer:
         A loss or a gradient that is not finite is reported and not applied; raises ConfigError
         where that goes on for many updates.
         """
-        config, progress = self.config, self.state.progress
+        config, progress, ranks = self.config, self.state.progress, self.ranks
         self.model.train()
+        ranks.seed(config.seed, progress.step)
         tokens = sum(batch.num_target_tokens for batch in batches)
         losses = []
-        for batch in batches:
-            loss, plain = self._loss(batch.to(self.device))
-            (loss / tokens).backward()  # type: ignore[no-untyped-call]
+        for number, batch in enumerate(batches, 1):
+            with self._reducing(number == len(batches)):
+                shard = batch.shard(ranks.rank, ranks.size).to(self.device)
+                loss, plain = self.objective(shard, self._fed_back())
+                # Ranks.wrap gives the mean over the ranks; the sum is wanted.
+                (loss * (ranks.size / tokens)).backward()
             losses.append(torch.stack((loss.detach(), plain)))
-        norm = nn.utils.clip_grad_norm_(
-            self.model.parameters(), config.clip_norm or math.inf, foreach=True
+        norm = float(
+            nn.utils.clip_grad_norm_(
+                self.model.parameters(), config.clip_norm or math.inf, foreach=True
+            )
         )
-        loss_sum, plain_sum, norm_value = (*torch.stack(losses).sum(0).tolist(), float(norm))
+        self._apply(norm, tokens, *ranks.sum(torch.stack(losses).sum(0).tolist()))
+
+    def _apply(self, norm: float, tokens: int, loss: float, plain: float) -> None:
+        """Let the optimizer take its step, unless something is not finite."""
+        config, progress = self.config, self.state.progress
         progress.step += 1
         rate = config.learning_rate * self.state.schedule.factor(progress.step, progress.minutes)
         for group in self.state.optimizer.param_groups:
             group["lr"] = rate
-        if math.isfinite(norm_value) and math.isfinite(loss_sum):
+        if math.isfinite(norm) and math.isfinite(loss):
             self.state.optimizer.step()
             self.state.average_weights()
             progress.skipped = 0
             progress.tokens += tokens
-            progress.loss_sum += loss_sum
-            progress.plain_sum += plain_sum
+            progress.loss_sum += loss
+            progress.plain_sum += plain
             progress.loss_tokens += tokens
         else:
-            self._skip(loss_sum, norm_value)
+            self._skip(loss, norm)
         self.state.optimizer.zero_grad(set_to_none=True)
 
-    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return sums over the batch's target pieces: smoothed loss, plain loss."""
+    def _reducing(self, now: bool) -> contextlib.AbstractContextManager[None]:
+        """Let the backward pass share gradients between ranks at an update's last batch only."""
+        if now or not isinstance(self.objective, DistributedDataParallel):
+            return contextlib.nullcontext()
+        return self.objective.no_sync()
+
+    def _fed_back(self) -> float:
+        """Return the present share of own predictions in scheduled sampling."""
         config = self.config
-        inputs_BT = batch.inputs_BT
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            if config.scheduled_sampling:
-                risen = min(1.0, self.state.progress.step / config.scheduled_sampling_steps)
-                inputs_BT = mix_predictions(self.model, batch, config.scheduled_sampling * risen)
-            features_BTO, _ = self.model(batch.source_BS, batch.source_mask_BS, inputs_BT)
-            mask_BT = batch.label_mask_BT
-            return projection_loss(
-                features_BTO[mask_BT],
-                self.model.output_weight,
-                self.model.output_bias,
-                batch.labels_BT[mask_BT],
-                label_smoothing=config.label_smoothing,
-            )
+        risen = min(1.0, self.state.progress.step / config.scheduled_sampling_steps)
+        return config.scheduled_sampling * risen
+
+    def _agree(self, stop: StopRequest) -> None:
+        """Agree on the clock, which is rank 0's, and on whether a rank was asked to stop."""
+        minutes = (time.monotonic() - self._began) / 60 if self.ranks.is_first else 0.0
+        asked = [float(stop.reason == reason) for reason in REASONS.values()]
+        self.state.progress.minutes, *asked = self.ranks.sum([minutes, *asked])
+        self._stopped = next((r for r, n in zip(REASONS.values(), asked, strict=True) if n), "")
 
     def _skip(self, loss: float, norm: float) -> None:
         progress = self.state.progress
@@ -219,10 +235,12 @@ class Trainer:
 
     def _save(self, metrics: dict[str, float] | None = None) -> None:
         step = self.state.progress.step
-        self.state.save(self.run.checkpoint_path(step), metrics)
         self._saved_step = step
         if metrics is not None:
             self._validated_step = step
+        if not self.ranks.is_first:
+            return
+        self.state.save(self.run.checkpoint_path(step), metrics)
         config = self.config
         prune(
             self.run.checkpoints,
@@ -233,25 +251,20 @@ class Trainer:
 
     def _average(self, monitor: Monitor, *, trained: bool) -> None:
         """Write and validate the mean of the last or best checkpoints, unless it is there."""
-        config, run = self.config, self.run
-        if run.average_path.exists() and not trained:
+        run, ranks = self.run, self.ranks
+        if not trained and ranks.share(run.average_path.exists):
             return
-        checkpoints = list_checkpoints(run.checkpoints)
-        if config.average == "last":
-            chosen = checkpoints[-config.keep_last :]
-        else:
-            chosen = rank(checkpoints, config.metric)[: config.keep_best]
-        if not chosen:
-            return  # no validation had a finite metric
-        weights = average(chosen)
+        found = ranks.share(lambda: average_checkpoints(run, self.config))
+        if found is None:
+            return
+        steps, weights = found
         load_weights(self.model, weights, origin=run.checkpoints)
         self.model.eval()
         validation = self.validate(self.model)
-        steps = [checkpoint.step for checkpoint in chosen]
         record = {"step": self.state.progress.step, "steps": steps, **validation.metrics}
         monitor.validation(record, [], kind="average")
-        state = {"step": steps[-1], "steps": steps, "validation": validation.metrics}
-        save_checkpoint(run.average_path, weights, {}, state)
+        if ranks.is_first:
+            save_average(run, steps, weights, validation.metrics)
 
     def _end(self) -> str:
         """Return why training is over, or nothing."""

@@ -1,0 +1,151 @@
+"""The processes that train one model together, as torchrun starts them.
+
+Each has a rank, from 0 to size - 1. All read the same batches and take every size-th row; only
+rank 0 writes. One process alone is the same program, with nothing to agree on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+from seq2seq.errors import RankLostError, UserError
+
+TIMEOUT_MINUTES = (
+    30  # without a sign of life from another host; a process that dies is seen at once
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that train together."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.rank == 0
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the sums over all ranks, the same at each."""
+        if self.size == 1:
+            return list(values)
+        totals = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(totals)
+        return [float(total) for total in totals]
+
+    def share(self, make: Callable[[], T]) -> T:
+        """Return at every rank what rank 0 makes.
+
+        What goes wrong at rank 0 is raised there; the others then end without a word.
+        """
+        if self.size == 1:
+            return make()
+        box: list[Any] = [None, False]
+        try:
+            if self.is_first:
+                box = [make(), True]
+        finally:
+            dist.broadcast_object_list(box)
+        if not box[1]:
+            raise SystemExit(1)
+        value: T = box[0]
+        return value
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all ranks, in their order, at each."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def seed(self, seed: int, step: int) -> None:
+        """Set torch's generators for an update: other numbers at each step and rank.
+
+        So nothing random has to be saved for going on, not even with another number of ranks.
+        """
+        words = np.random.SeedSequence((seed, step, self.rank)).generate_state(2, np.uint32)
+        torch.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
+
+    def wrap(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
+        """Return the module with gradients that are means over the ranks, sent in a dtype."""
+        if self.size == 1:
+            return module
+        wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True)
+        if dtype != torch.float32:
+            wrapped.register_comm_hook(dtype, lambda dtype, bucket: _compressed(dtype, bucket))
+        return wrapped
+
+
+@contextlib.contextmanager
+def join() -> Iterator[Ranks]:
+    """Join the processes that torchrun started, or be one alone.
+
+    Raises RankLostError where another one has ended or is silent.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Ranks()
+        return
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    timeout = timedelta(minutes=TIMEOUT_MINUTES)
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    # torchrun's store outlives a restart, and with it the addresses of processes that are dead.
+    store = PrefixStore(f"start-{_restarts()}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    try:
+        yield Ranks(rank, size)
+    except (UserError, OSError):
+        raise
+    except RuntimeError as error:
+        if _is_lost(error):
+            raise RankLostError(
+                f"rank {rank}: another process has ended or is silent; what it said "
+                "stands above. Go on from the newest checkpoint with --resume"
+            ) from None
+        raise
+    dist.destroy_process_group()
+
+
+def was_restarted() -> bool:
+    """Return whether torchrun started these processes again, after one of them had died."""
+    return _restarts() > 0
+
+
+def _restarts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def _is_lost(error: RuntimeError) -> bool:
+    signs = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
+    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)
+
+
+def _compressed(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Return the mean of a torch.distributed.GradBucket over the ranks, sent in a narrower dtype.
+
+    torch's own hook for this refuses CPUs.
+    """
+    wide: Tensor = bucket.buffer()
+    narrow = wide.to(dtype).div_(dist.get_world_size())
+    sent = dist.all_reduce(narrow, async_op=True).get_future()
+    received: torch.futures.Future[Tensor] = sent.then(lambda _: wide.copy_(narrow))
+    return received
