@@ -57,7 +57,8 @@ class Validator:
                     results = search(decoding, self.options)
                 except FloatingPointError as error:
                     raise ConfigError(
-                        f"validation: {error}; lower training.learning_rate, and start again"
+                        f"validation: {error}; lower training.learning_rate, and go on with "
+                        "--resume"
                     ) from None
                 for index, hypotheses in zip(batch.indices, results, strict=True):
                     found[index] = self.tokenizer.decode(hypotheses[0].tokens)

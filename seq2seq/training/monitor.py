@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from seq2seq.config import TrainingConfig
-from seq2seq.files import write_atomic
+from seq2seq.files import naming, write_atomic
 from seq2seq.runs.directory import RunDirectory
 
 log = logging.getLogger(__name__)
@@ -24,10 +25,16 @@ log = logging.getLogger(__name__)
 class Monitor:
     """Writes one record at a time to every place that wants it."""
 
-    def __init__(self, run: RunDirectory, config: TrainingConfig, *, start: int) -> None:
-        """Open the places; what was recorded after step `start` is forgotten."""
-        _truncate(run.metrics, start)
-        self._file = run.metrics.open("a", encoding="utf-8")
+    def __init__(
+        self, run: RunDirectory, config: TrainingConfig, *, start: int, validated: bool = False
+    ) -> None:
+        """Open the places; what was recorded after step `start` is forgotten.
+
+        `validated` says whether the validation of that step itself is over.
+        """
+        _truncate(run.metrics, start, ("train", "validation") if validated else ("train",))
+        self._path = run.metrics
+        self._file = self._path.open("a", encoding="utf-8")
         self._board = _board(run.path / "tensorboard", start) if config.tensorboard else None
         self._bar = tqdm(
             total=config.max_steps,
@@ -49,7 +56,8 @@ class Monitor:
         trace: TracebackType | None,
     ) -> None:
         self._bar.close()
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
         if self._board is not None:
             self._board.close()
 
@@ -109,7 +117,9 @@ class Monitor:
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in record.items()
         }
-        print(json.dumps({"kind": kind, **plain}), file=self._file, flush=True)
+        with naming(self._path):
+            print(json.dumps({"kind": kind, **plain}), file=self._file, flush=True)
+            os.fsync(self._file.fileno())  # before the checkpoint that goes on behind it
         if self._board is not None:
             for key, value in record.items():
                 if isinstance(value, float):
@@ -135,14 +145,18 @@ class Silence(Monitor):
         pass
 
 
-def _truncate(path: Path, step: int) -> None:
-    """Forget what was recorded after a step, and a line that was cut off in mid-writing."""
+def _truncate(path: Path, step: int, kinds: tuple[str, ...]) -> None:
+    """Forget what was recorded after a step, and a line that was cut off in mid-writing.
+
+    Of the step itself the kinds given are kept: the others are yet to come.
+    """
     if not path.exists():
         return
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            if json.loads(line)["step"] <= step:
+            record = json.loads(line)
+            if record["step"] < step or (record["step"] == step and record["kind"] in kinds):
                 kept.append(line + "\n")
         except (ValueError, KeyError, TypeError):
             continue
