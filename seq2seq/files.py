@@ -54,7 +54,8 @@ def publish_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
         raise
     if before.exists():
-        shutil.rmtree(before)
+        with naming(before):
+            shutil.rmtree(before)
 
 
 def replaced(path: Path) -> Path:
@@ -68,16 +69,20 @@ def remove_directory(path: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     if path.exists():
         path.replace(aside)
-        shutil.rmtree(aside)
+        with naming(aside):
+            shutil.rmtree(aside)
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the path into an OSError without one: of an open file the system knows no name."""
+    """Put the path into an OSError without one.
+
+    Of an open file the system knows no name, and in an open directory the last part of it only.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        if error.errno is not None and os.sep not in str(error.filename):
             error.filename = str(path)
         raise
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import Server
 
 from seq2seq.config import Config, parse_config
 from seq2seq.pipeline import train
@@ -89,6 +90,13 @@ def _logging_as_it_was() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Start trainings in processes of their own."""
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

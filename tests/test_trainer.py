@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ToyCorpus
+from same_runs import assert_same, records
 
 from seq2seq.config import Config, dump_config
 from seq2seq.data.batching import make_batch
@@ -27,24 +27,6 @@ from seq2seq.training import trainer as module
 from seq2seq.training.device import choose_device
 from seq2seq.training.signals import StopRequest
 from seq2seq.training.trainer import Trainer, Validation
-
-TIMES = ("minutes", "tokens_per_second")
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    return [{key: line[key] for key in line if key not in TIMES} for line in lines]
-
-
-def assert_same(first: Path, second: Path) -> None:
-    """Hold two runs to have the same last weights, moments and records, bit by bit."""
-    one, other = (RunDirectory(path).newest() for path in (first, second))
-    assert one.step == other.step
-    for kind in ("weights", "training"):
-        tensors, twins = getattr(one, kind)(), getattr(other, kind)()
-        assert tensors.keys() == twins.keys()
-        assert all(torch.equal(tensors[name], twins[name]) for name in tensors)
-    assert records(first) == records(second)
 
 
 def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:

@@ -18,7 +18,7 @@ from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import remove_directory, sync_directory, write_atomic
 from seq2seq.runs.checkpoint import Checkpoint, first_whole, list_checkpoints, rank
-from seq2seq.runs.retention import set_unusable_aside
+from seq2seq.runs.retention import tidy
 from seq2seq.runs.sources import dump_checksums
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class RunDirectory:
         return any(any(self.checkpoints.glob(name)) for name in names)
 
     def recover(self) -> Checkpoint | None:
-        """Return where to go on, and set aside what is damaged; None before the first checkpoint.
+        """Return where to go on, after tidying up; None before the first checkpoint.
 
         Raises CheckpointError when there are checkpoints, but no whole one.
         """
@@ -156,7 +156,7 @@ class RunDirectory:
             log.warning("%s: no checkpoint yet: training starts from its beginning", self.path)
             return None
         newest = self.newest()
-        set_unusable_aside(self.checkpoints)
+        tidy(self.checkpoints)
         return newest
 
     def best(self, metric: str) -> Checkpoint:

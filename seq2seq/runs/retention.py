@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from seq2seq.errors import CheckpointError
-from seq2seq.files import remove_directory
-from seq2seq.runs.checkpoint import list_checkpoints, rank
+from seq2seq.files import naming, remove_directory
+from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, rank
 
 log = logging.getLogger(__name__)
 
@@ -20,23 +20,24 @@ def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> No
     written or half deleted.
     """
     checkpoints = list_checkpoints(directory)
+    _remove_leftovers(directory, checkpoints)
     regular = [checkpoint for checkpoint in checkpoints if not checkpoint.stopped]
     best = rank(checkpoints, metric)[:keep_best]
     kept = {c.path for c in [*regular[-keep_last:], *checkpoints[-1:], *best]}
-    for leftover in {*directory.glob(".step-*"), *directory.glob(".average.*")} - kept:
-        shutil.rmtree(leftover)
     for checkpoint in checkpoints:
         if checkpoint.path not in kept:
             remove_directory(checkpoint.path)
 
 
-def set_unusable_aside(directory: Path) -> None:
-    """Rename the checkpoints that are not as they were written, with a warning.
+def tidy(directory: Path) -> None:
+    """Delete what a crash left, and rename, with a warning, what is not as it was written.
 
-    They would count among the newest and the best that are kept, and push out whole ones.
+    Damaged checkpoints would count among the newest and the best, and push out whole ones.
     """
+    checkpoints = list_checkpoints(directory)
+    _remove_leftovers(directory, checkpoints)
     whole = set()
-    for checkpoint in list_checkpoints(directory):
+    for checkpoint in checkpoints:
         try:
             whole.add(checkpoint.verify().path)
         except CheckpointError as error:
@@ -46,3 +47,11 @@ def set_unusable_aside(directory: Path) -> None:
         log.warning("%s is now %s: delete it when you have no use for it", path, aside.name)
         remove_directory(aside)
         path.replace(aside)
+
+
+def _remove_leftovers(directory: Path, checkpoints: list[Checkpoint]) -> None:
+    """Delete what writing, replacing and removing checkpoints left, but for one of them itself."""
+    hidden = {*directory.glob(".step-*"), *directory.glob(".average.*")}
+    for leftover in hidden - {checkpoint.path for checkpoint in checkpoints}:
+        with naming(leftover):
+            shutil.rmtree(leftover)

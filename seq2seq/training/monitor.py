@@ -18,6 +18,7 @@ from tqdm import tqdm
 from seq2seq.config import TrainingConfig
 from seq2seq.files import naming, write_atomic
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.board import Board
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,8 @@ class Monitor:
         _truncate(run.metrics, start, ("train", "validation") if validated else ("train",))
         self._path = run.metrics
         self._file = self._path.open("a", encoding="utf-8")
-        self._board = _board(run.path / "tensorboard", start) if config.tensorboard else None
+        board = run.path / "tensorboard"
+        self._board = Board(board, first=start + 1) if config.tensorboard else None
         self._bar = tqdm(
             total=config.max_steps,
             initial=start,
@@ -121,9 +123,8 @@ class Monitor:
             print(json.dumps({"kind": kind, **plain}), file=self._file, flush=True)
             os.fsync(self._file.fileno())  # before the checkpoint that goes on behind it
         if self._board is not None:
-            for key, value in record.items():
-                if isinstance(value, float):
-                    self._board.add_scalar(f"{kind}/{key}", value, record["step"])
+            scalars = {f"{kind}/{k}": v for k, v in record.items() if isinstance(v, float)}
+            self._board.add(scalars, record["step"])
 
 
 class Silence(Monitor):
@@ -161,9 +162,3 @@ def _truncate(path: Path, step: int, kinds: tuple[str, ...]) -> None:
         except (ValueError, KeyError, TypeError):
             continue
     write_atomic(path, "".join(kept))
-
-
-def _board(path: Path, start: int) -> Any:
-    from torch.utils.tensorboard import SummaryWriter  # seconds, and not all runs want it
-
-    return SummaryWriter(str(path), purge_step=start + 1)
