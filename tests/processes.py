@@ -77,6 +77,7 @@ class Server:
 
         `setup` is Python that the process runs first.
         """
+        output.touch()
         words = [str(argument) for argument in arguments]
         answer = self.ask(arguments=words, output=str(output), setup=setup)
         return Training(self, answer["pid"], output)

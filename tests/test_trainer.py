@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import torch
 from conftest import ToyCorpus
 from same_runs import assert_same, records
 
-from seq2seq.config import Config, dump_config
+from seq2seq.config import Config
 from seq2seq.data.batching import make_batch
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import ConfigError
@@ -58,42 +55,6 @@ def test_the_same_seed_gives_the_same_weights(
     assert_same(straight, tmp_path / "again")
     train(toy.config(tmp_path / "other", "training.seed=2"))
     assert records(straight) != records(tmp_path / "other")
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
-)
-def test_a_signal_saves_and_going_on_changes_nothing(
-    toy: ToyCorpus, tmp_path: Path, number: int, code: int, word: str
-) -> None:
-    config = toy.config(tmp_path / "run")
-    train(config.model_copy(update={"run_dir": str(tmp_path / "straight")}))
-    recipe = tmp_path / "toy.yaml"
-    recipe.write_text(dump_config(config))
-    # Slow steps, so that the signal comes in the midst of them.
-    slow = (
-        "import sys, time; from seq2seq.training.trainer import Trainer; u = Trainer.update\n"
-        "def update(self, batches): time.sleep(0.1); u(self, batches)\n"
-        "Trainer.update = update; from seq2seq.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", slow, "train", str(recipe)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    metrics = tmp_path / "run/metrics.jsonl"
-    for _ in range(600):
-        if metrics.exists() and metrics.read_text().count("\n") >= 2:
-            break
-        time.sleep(0.05)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert f"{word}; saved. Go on with: seq2seq train {recipe} --resume" in errors
-    assert "Traceback" not in errors
-    stopped = RunDirectory(tmp_path / "run").newest().step
-    assert 6 <= stopped < 20
-    assert train(config, resume=True) == "finished"
-    assert_same(tmp_path / "straight", tmp_path / "run")
 
 
 def test_subword_sampling_is_the_same_in_every_process(straight: Path) -> None:

@@ -155,9 +155,7 @@ def test_kills_at_every_call_of_saving(
 
 
 @pytest.mark.slow
-def test_kills_at_every_call_of_the_beginning(
-    server: Server, recipe: Path, tmp_path: Path
-) -> None:
+def test_kills_at_every_call_of_the_beginning(server: Server, recipe: Path, tmp_path: Path) -> None:
     """A run that is killed before its first checkpoint begins again, whichever way it is called."""
     short = (*OVERRIDES, "training.max_steps=2")
     Victim(server, recipe, tmp_path / "straight", short).finish()
