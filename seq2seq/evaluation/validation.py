@@ -34,9 +34,10 @@ class Validator:
             max_length_factor=config.inference.max_length_factor,
             max_length_offset=config.inference.max_length_offset,
         )
-        longest = config.inference.max_source_length
+        # A line without end must not take all memory; its loss is that of its beginning.
+        longest, most = config.inference.max_source_length, config.data.batching.max_length
         sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
-        targets = target.encode_batch([p.target for p in self.pairs])
+        targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
         batches = evaluation_batches(sources, targets, config.inference.batch_tokens)
         rank, size = self.ranks.rank, self.ranks.size
         self.batches = [batch.shard(rank, size) for batch in batches if len(batch) > rank]

@@ -202,9 +202,9 @@ class Trainer:
         )  # fmt: skip
         if progress.skipped >= self.config.max_skipped:
             raise ConfigError(
-                f"training: {progress.skipped} updates in a row were not finite; the checkpoints "
-                "before them are kept: lower training.learning_rate or training.clip_norm, and go "
-                "on with --resume"
+                f"training: {progress.skipped} updates in a row were not finite; lower "
+                "training.learning_rate or training.clip_norm, and go on with --resume (the "
+                "checkpoints before them are kept; if the newest is spoilt, delete it)"
             )
 
     def _record(self) -> dict[str, Any]:
