@@ -39,6 +39,12 @@ class CheckpointError(UserError):
     """A run directory or a checkpoint is missing, damaged, or of another model."""
 
 
+class DiskError(UserError):
+    """A disk is full, is broken, or takes no more writing; no mistake of the user."""
+
+    exit_code = 1
+
+
 class RankLostError(UserError):
     """A process of those that train together has ended; no mistake of the user."""
 

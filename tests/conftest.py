@@ -12,6 +12,7 @@ import properties  # noqa: F401
 import pytest
 import torch
 from hypothesis import settings
+from processes import Server
 
 from seq2seq.config import Config, parse_config
 from seq2seq.pipeline import train
@@ -110,6 +111,13 @@ def _logging_as_it_was() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Start trainings in processes of their own."""
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
