@@ -26,8 +26,9 @@ PLACES = ("path", "source_path", "target_path", "name")
 def checksum_sources(data: DataConfig) -> dict[str, str]:
     """Return the checksum of each file that there is, of a local dataset as of one.
 
-    A streamed file goes by its size and beginning. A pipe can be read once only and has none. Of a dataset that is elsewhere the validation pairs
-    have one; of its train pairs the batches know (BatchStream.state_dict).
+    A streamed file goes by its size and beginning. A pipe can be read once only and has none. Of a
+    dataset that is elsewhere the validation pairs have one; of its train pairs the batches know
+    (BatchStream.state_dict).
     """
     found = {key: _checksum(Path(place), of_file) for key, place, of_file in _places(data)}
     checksums = {key: value for key, value in found.items() if value}
