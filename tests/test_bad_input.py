@@ -255,6 +255,20 @@ OUTPUTS: list[Case] = [
      "/dev/null/out: cannot be written"),
     ("hypotheses", lambda p: p.evaluate("gato\tcat\n", "-o", f"{p.folder}/none/out"),
      "none/out: cannot be written .No such file or directory"),
+    ("a report", lambda p: p.evaluate("gato\tcat\n", "--report", p.write("file", "")),
+     "file: File exists"),
+    ("links of an alignment",
+     lambda p: ["align", *p.evaluate("gato\tcat\n")[1:], "-o", f"{p.folder}/none/out"],
+     "none/out: cannot be written"),
+    ("a comparison", lambda p: ["compare", str(p.trained), f"{p.trained}/checkpoints/average",
+     p.write("test.tsv", "gato\tcat\n"), "--html", f"{p.folder}/none/out"],
+     "none/out: cannot be written"),
+    ("a picture", lambda p: ["plot", "length", str(p.trained), "--test",
+     p.write("test.tsv", "gato\tcat\n"), "-o", f"{p.folder}/none/out.png"],
+     "none/out.png: cannot be written"),
+    ("a picture of attention",
+     lambda p: ["plot", "attention", str(p.trained), "gato", "-o", f"{p.folder}/none/out.png"],
+     "none/out.png: cannot be written"),
     ("hypotheses in a folder", lambda p: p.evaluate("gato\tcat\n", "-o", str(p.folder)),
      "cannot be written .Is a directory"),
 ]  # fmt: skip
@@ -268,7 +282,8 @@ def test_outputs_are_looked_at_before_the_work(
     make: Callable[[Place], list[str]],
     words: str,
 ) -> None:
-    monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("worked in vain"))
+    for work in ("translate", "force"):
+        monkeypatch.setattr(Translator, work, lambda *_, **__: pytest.fail("worked in vain"))
     check(make(place), 2, words, capfd)
 
 

@@ -66,6 +66,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output) if arguments.output else beside
     check_writable(path)
     reports = arguments.report is not None
+    if reports:
+        Path(arguments.report).mkdir(parents=True, exist_ok=True)
+        check_writable(Path(arguments.report) / "report.html")
     options = translator.options(**search_options(arguments), keep_weights=reports)
     resamples = RESAMPLES if arguments.confidence or reports else 0
     result = evaluate(translator, pairs, options, resamples=resamples)
