@@ -49,7 +49,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
     from seq2seq.evaluation.report import RESAMPLES, make_report
     from seq2seq.evaluation.report_page import write_report
-    from seq2seq.files import check_writable
+    from seq2seq.files import check_writable, make_folder
     from seq2seq.inference.translator import Translator, run_of
 
     set_threads(arguments)
@@ -66,6 +66,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output) if arguments.output else beside
     check_writable(path)
     reports = arguments.report is not None
+    if reports:
+        make_folder(Path(arguments.report))
     options = translator.options(**search_options(arguments), keep_weights=reports)
     resamples = RESAMPLES if arguments.confidence or reports else 0
     result = evaluate(translator, pairs, options, resamples=resamples)
