@@ -152,6 +152,9 @@ CORPORA: list[Case] = [
     ("nothing to score", lambda p: p.evaluate(""), "test.tsv: an empty file"),
     ("blanks to score", lambda p: p.evaluate("\n"), "test.tsv:1: blank lines only"),
     ("half a test set", lambda p: p.evaluate("gato\n"), "test.tsv:1: 1 column but column 1"),
+    ("too few to resample", lambda p: p.evaluate(
+        "gato come pan agua\tcat eats bread water\ngato\tx\n", "--confidence"),
+     "2 sentences are too few for an interval of .*, which is 0 in .*; .* give more sentences"),
     ("unequal sides", lambda p: p.evaluate("a\nb\n", "--target", p.write("en", "a\n")),
      "test.tsv has 2 lines but .*en has 1 line; line n"),
 ]  # fmt: skip
