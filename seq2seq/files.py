@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from seq2seq.errors import DataError
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a file so that a reader, or a crash at any moment, never sees half of it."""
     data = content.encode() if isinstance(content, str) else content
     aside = path.with_name(f".{path.name}.partial")
+    aside.unlink(missing_ok=True)
     try:
-        with naming(path), aside.open("wb") as file:
+        # Never through a link that someone laid there.
+        with naming(path), aside.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -58,6 +64,38 @@ def publish_directory(path: Path) -> Iterator[Path]:
 def replaced(path: Path) -> Path:
     """Return where a directory is while another one takes its name."""
     return path.with_name(f".{path.name}.replaced")
+
+
+@contextlib.contextmanager
+def publish_files(directory: Path) -> Iterator[Path]:
+    """Yield a directory to fill; on leaving, flush its files and move them into the one given.
+
+    No file gets its name before all of them are on disk; on an error none does.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".partial-") as aside:
+        yield Path(aside)
+        files = sorted(Path(aside).iterdir())
+        for file in files:
+            sync_file(file)
+        for file in files:
+            file.replace(directory / file.name)
+    sync_directory(directory)
+
+
+def check_writable(path: Path) -> None:
+    """Raise DataError where no file can be written under this name, before work is done for it."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if path.is_file() or not path.exists():  # else a pipe or a device
+            tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
 
 
 def remove_directory(path: Path) -> None:

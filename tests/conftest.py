@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import properties  # noqa: F401
 import pytest
 import torch
+from hypothesis import settings
 from processes import Server
 
 from seq2seq.config import Config, parse_config
@@ -19,6 +21,17 @@ LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
     "rojo": "red", "grande": "big", "come": "eats", "ve": "sees", "quiere": "wants", "él": "he",
 }  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("fuzz" if "fuzz" in config.option.markexpr else "usual")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.fuzz)
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,14 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep prepared data out of the home folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True)

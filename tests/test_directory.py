@@ -135,6 +135,8 @@ def test_a_run_dir_that_cannot_be_written(tmp_path: Path) -> None:
         ("training.max_steps=30", False),
         ("training.learning_rate=1", False),
         ("inference.beam_size=9", False),
+        ("data.cache=elsewhere", False),
+        ("data.processes=1", False),
         ("run_dir=moved", False),
     ],
 )

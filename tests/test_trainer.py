@@ -13,10 +13,11 @@ from same_runs import assert_same, records
 
 from seq2seq.config import Config
 from seq2seq.data.batching import make_batch
+from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import ConfigError
 from seq2seq.model.translation import TranslationModel
-from seq2seq.pipeline import load_pairs, train, train_tokenizers
+from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import objective
@@ -27,11 +28,11 @@ from seq2seq.training.trainer import Trainer, Validation
 
 
 def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:
-    store, _ = load_pairs(config)
-    source, target = train_tokenizers(store, config)
+    pairs, _ = load_pairs(config)
+    source, target = train_tokenizers(pairs, config)
     torch.manual_seed(0)
     model = TranslationModel(config.model, source.vocab_size, target.vocab_size)
-    stream = BatchStream(store, source, target, config.data, seed=1)
+    stream = BatchStream(pairs, source, target, config.data, seed=1)
     directory = RunDirectory(run)
     directory.create(config, source, target)
 

@@ -6,6 +6,9 @@ import argparse
 from typing import Any
 
 from seq2seq.commands.parser import from_zero, positive
+from seq2seq.errors import UserError
+
+MAX_THREADS = 1024
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +19,11 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams"
     )
+    add_device(parser)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where to compute")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     group.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32")
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
@@ -35,5 +43,8 @@ def set_threads(arguments: argparse.Namespace) -> None:
     """Use as many CPU threads as were asked for."""
     if arguments.threads:
         import torch
+
+        if arguments.threads > MAX_THREADS:
+            raise UserError(f"--threads: expected {MAX_THREADS} or less, found {arguments.threads}")
 
         torch.set_num_threads(arguments.threads)

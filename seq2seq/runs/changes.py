@@ -23,7 +23,7 @@ _FIXED = {
 # Where the data is may change: check_sources knows it again wherever it is.
 _FREE = re.compile(
     r"model\.(dropout|variational_dropout|init)"
-    r"|data\.(source_language|target_language|test\b.*)"
+    r"|data\.(cache|processes|source_language|target_language|test\b.*)"
     rf"|data\.(train\.\d+|valid)\.({'|'.join(PLACES)})"
 )
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from seq2seq.errors import CheckpointError
 from seq2seq.files import naming, publish_directory, replaced, sha256
+from seq2seq.runs.foreign import check_shapes, check_state, read_shapes
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,10 @@ class Checkpoint:
             raise _not_whole(self.path, error) from None
         return self
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights that translate, without reading them."""
+        return read_shapes(self.path / MODEL)
+
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
         return _load(self.path / MODEL)
@@ -89,6 +94,10 @@ class Checkpoint:
 class _LoadedCheckpoint(Checkpoint):
     weights_read: dict[str, Tensor]
     training_read: dict[str, Tensor]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights that translate, without reading them."""
+        return read_shapes(self.path / MODEL)
 
     def weights(self) -> dict[str, Tensor]:
         return self.weights_read
@@ -159,19 +168,9 @@ def rank(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
     """Copy weights into a model. Raises CheckpointError when names or sizes do not match."""
     parameters = dict(model.named_parameters())
-    missing = sorted(parameters.keys() - weights.keys())
-    foreign = sorted(weights.keys() - parameters.keys())
-    if missing or foreign:
-        raise CheckpointError(
-            f"{origin}: weights do not match the config: "
-            f"missing {missing[:3]}, unknown {foreign[:3]}"
-        )
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    check_shapes(parameters, found, origin=origin)
     for name, parameter in parameters.items():
-        if parameter.shape != weights[name].shape:
-            raise CheckpointError(
-                f"{origin}: {name} has the size {tuple(weights[name].shape)}, the config asks for "
-                f"{tuple(parameter.shape)}"
-            )
         parameter.data.copy_(weights[name])
 
 
@@ -197,7 +196,7 @@ def _open(path: Path) -> Checkpoint:
         state = json.loads(text)
     except OSError as error:
         raise _not_whole(path, error) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged, {STATE}: {error}") from None
     version = state.get("version") if isinstance(state, dict) else None
     if version != VERSION:
@@ -208,6 +207,7 @@ def _open(path: Path) -> Checkpoint:
     # At once, and not as late as that of the weights: the state alone decides what is kept.
     if hashlib.sha256(text).hexdigest() != sums[STATE]:
         raise CheckpointError(f"{path}: damaged, {STATE} does not have its checksum")
+    check_state(path, state)
     return Checkpoint(path, state)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from seq2seq.config import CorpusConfig, DataConfig
 from seq2seq.data.corpus import read_corpus
+from seq2seq.data.sources import glance
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.files import sha256
 
@@ -25,10 +26,11 @@ PLACES = ("path", "source_path", "target_path", "name")
 def checksum_sources(data: DataConfig) -> dict[str, str]:
     """Return the checksum of each file that there is, of a local dataset as of one.
 
-    A pipe can be read once only and has none. Of a dataset that is elsewhere the validation pairs
-    have one; of its train pairs the batches know (BatchStream.state_dict).
+    A streamed file goes by its size and beginning. A pipe can be read once only and has none. Of a
+    dataset that is elsewhere the validation pairs have one; of its train pairs the batches know
+    (BatchStream.state_dict).
     """
-    found = {key: _checksum(Path(place)) for key, place in _places(data)}
+    found = {key: _checksum(Path(place), of_file) for key, place, of_file in _places(data)}
     checksums = {key: value for key, value in found.items() if value}
     if data.valid.format == "huggingface" and "data.valid.name" not in checksums:
         digest = hashlib.sha256()
@@ -53,7 +55,7 @@ def check_sources(path: Path, data: DataConfig) -> None:
         raise CheckpointError(
             f"{path}: cannot be read ({error}); remove it to go on without comparing the data"
         ) from None
-    given, places = checksum_sources(data), dict(_places(data))
+    given, places = checksum_sources(data), {key: place for key, place, _ in _places(data)}
     for key, checksum in saved.items():
         if given.get(key) == checksum:
             continue
@@ -78,23 +80,23 @@ def dump_checksums(checksums: Mapping[str, str]) -> str:
     return json.dumps(checksums, indent=1) + "\n"
 
 
-def _places(data: DataConfig) -> Iterator[tuple[str, str]]:
+def _places(data: DataConfig) -> Iterator[tuple[str, str, Callable[[Path], str]]]:
     corpora: dict[str, CorpusConfig] = {f"train.{n}": c for n, c in enumerate(data.train)}
     for name, corpus in (corpora | {"valid": data.valid}).items():
         for place in PLACES:
             if (value := getattr(corpus, place)) is not None:
-                yield f"data.{name}.{place}", value
+                yield f"data.{name}.{place}", value, glance if corpus.streaming else sha256
 
 
-def _checksum(path: Path) -> str:
+def _checksum(path: Path, of_file: Callable[[Path], str]) -> str:
     """Return the checksum of a file, or of all files below a folder; else nothing."""
     try:
         if path.is_file():
-            return sha256(path)
+            return of_file(path)
         if not path.is_dir():
             return ""
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        lines = [f"{sha256(file)}  {file.relative_to(path)}\n" for file in files]
+        lines = [f"{of_file(file)}  {file.relative_to(path)}\n" for file in files]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
