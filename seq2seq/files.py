@@ -37,7 +37,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 def publish_directory(path: Path) -> Iterator[Path]:
     """Yield a directory to fill; on leaving, flush it and give it its name, or remove it.
 
-    What had the name before goes once the new one has it; a crash between the two leaves it whole
+    What had the name before goes once the new one has it; an end between the two leaves it whole
     under the name that `replaced` returns.
     """
     aside, before = path.with_name(f".{path.name}.partial"), replaced(path)
@@ -54,9 +54,6 @@ def publish_directory(path: Path) -> Iterator[Path]:
         aside.replace(path)
         sync_directory(path.parent)
     except BaseException:
-        with contextlib.suppress(OSError):
-            if before.exists() and not path.exists():
-                before.replace(path)
         shutil.rmtree(aside, ignore_errors=True)
         raise
     if before.exists():

@@ -75,12 +75,16 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         )
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks)
         if resume:
-            checkpoint = ranks.share(lambda: (found := run.recover()) and found.in_memory())
-            if checkpoint is not None:
-                log.info("going on from %s", checkpoint.path)
-                trainer.restore(checkpoint)
+            _restore(trainer, run, ranks)
         ranks.share(begin)
         return trainer.train()
+
+
+def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
+    checkpoint = ranks.share(lambda: (found := run.recover()) and found.in_memory())
+    if checkpoint is not None:
+        log.info("going on from %s", checkpoint.path)
+        trainer.restore(checkpoint)
 
 
 def _check_directory(run: RunDirectory, config: Config, *, resume: bool, overwrite: bool) -> None:

@@ -87,6 +87,16 @@ def test_training_that_is_lost_leaves_the_checkpoints_before(
     assert train(toy.config(path, *SHORT), resume=True) == "finished"
 
 
+def test_a_validation_among_lost_updates_pushes_out_no_checkpoint(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, few = tmp_path / "run", ("training.validate_every=8", "training.keep_last=1")
+    spoil(monkeypatch, 7, 99)
+    with pytest.raises(ConfigError, match="4 updates in a row"):
+        train(toy.config(path, *SHORT, *few))
+    assert steps(path) == [6, 8]
+
+
 def test_weights_that_explode(toy: ToyCorpus, tmp_path: Path) -> None:
     """The update that spoils the weights is finite itself, and so is what it leaves."""
     path = tmp_path / "run"

@@ -20,6 +20,7 @@ from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
 from seq2seq.training.objective import Objective
 from seq2seq.training.state import TrainingState
+from seq2seq.training.trainer import Trainer
 
 RECIPES = {
     "all-of-it": ("training.average=last", "training.keep_last=2", "training.log_every=1"),
@@ -220,6 +221,25 @@ def test_another_number_of_threads_is_reported(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     train(toy.config(path, "training.max_steps=3"), resume=True)
     assert "saved with threads 1, going on with 7: the last bits" in caplog.text
+
+
+def test_nothing_is_left_of_the_file_that_was_restored_from(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mapped tensors would be as long-lived as the file, and aligned as it is."""
+    path, update = tmp_path / "run", Trainer.update
+    train(toy.config(path, "training.max_steps=2"))
+
+    def updated(self: Trainer, batches: Any) -> None:
+        assert ".safetensors" not in Path("/proc/self/maps").read_text()
+        tensors = [*self.state.averaged.values(), *self.state.parameters.values()]
+        for moments in self.state.optimizer.state.values():
+            tensors += moments.values()
+        assert all(tensor.data_ptr() % 64 == 0 for tensor in tensors)
+        update(self, batches)
+
+    monkeypatch.setattr(Trainer, "update", updated)
+    train(toy.config(path, "training.max_steps=3"), resume=True)
 
 
 def test_the_state_holds_all_that_changes(toy: ToyCorpus, tmp_path: Path) -> None:

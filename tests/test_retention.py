@@ -13,6 +13,7 @@ from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, save_checkpoint
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.retention import prune, tidy
+from seq2seq.training.averaging import average_checkpoints
 
 
 def save(
@@ -40,6 +41,16 @@ def test_what_a_signal_made_is_kept_only_while_it_is_the_newest(tmp_path: Path) 
     assert keep() == [10, 20, 25]
     save(tmp_path, 30)
     assert keep() == [20, 30]
+
+
+def test_what_a_signal_made_is_no_part_of_the_average(toy: ToyCorpus, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    for step, stopped in ((10, False), (15, True), (20, False)):
+        save(run.checkpoints, step, stopped=stopped)
+    config = toy.config(tmp_path, "training.keep_last=2", "training.average=last").training
+    found = average_checkpoints(run, config)
+    assert found is not None
+    assert found[0] == [10, 20]
 
 
 @pytest.mark.parametrize("seed", range(60))

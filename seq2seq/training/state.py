@@ -143,7 +143,7 @@ class TrainingState:
 
 
 def _own(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a copy: what is read from a file is mapped to it, at whatever address."""
+    """Return a copy: what is read is mapped to the file, which may go, and to any address."""
     return tensor.to(device, copy=True)
 
 
