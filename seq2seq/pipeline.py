@@ -84,6 +84,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 
 
 def _check_directory(run: RunDirectory, config: Config, *, resume: bool, overwrite: bool) -> None:
+    run.check_writable()
     if resume:
         check_changes(run.config(), config)
         check_sources(run.sources_path, config.data)
