@@ -18,7 +18,7 @@ import torch
 from conftest import ToyCorpus
 from foreign import alter_config, alter_header, alter_state, checkpoint_of, copy_run, seal
 
-from seq2seq import cli
+from seq2seq import cli, pipeline
 from seq2seq.errors import verdict
 from seq2seq.inference.translator import Translator
 
@@ -290,6 +290,14 @@ def test_outputs_are_looked_at_before_the_work(
     for work in ("translate", "force"):
         monkeypatch.setattr(Translator, work, lambda *_, **__: pytest.fail("worked in vain"))
     check(make(place), 2, words, capfd)
+
+
+def test_a_run_that_cannot_be_written_is_known_before_the_corpora_are_read(
+    place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "load_pairs", lambda _: pytest.fail("read in vain"))
+    arguments = place.train("run_dir=/dev/null/a/run")
+    check(arguments, 2, "run_dir: /dev/null/a/run cannot be written .Not a directory.", capfd)
 
 
 def test_a_full_disk_is_a_fault(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
