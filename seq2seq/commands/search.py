@@ -17,7 +17,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams"
     )
     group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    group.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32")
+    group.add_argument("--precision", choices=("auto", "fp32", "bf16", "int8"), default="fp32")
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
 
 

@@ -21,7 +21,7 @@ from seq2seq.inference.translator import Translator, Utility
 
 log = logging.getLogger(__name__)
 
-WINDOW = 1000  # lines that are sorted by length and translated together
+WINDOW = 2000  # lines that are sorted by length and translated together
 
 
 @dataclass(frozen=True)
