@@ -23,3 +23,9 @@ class RankLostError(UserError):
     """A process of those that train together has ended; no mistake of the user."""
 
     exit_code = 1
+
+
+class WorkerError(UserError):
+    """A process of those that share the work was killed; no mistake of the user."""
+
+    exit_code = 1

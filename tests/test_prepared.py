@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from oracle.cases import TARGET_VOCAB, every_case, one_of_each, tiny_batch, tiny_config, tiny_model
+from oracle.cases import TARGET_VOCAB, every_case, tiny_batch, tiny_model
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.inference.protocol import Decoding
-from seq2seq.model.prepared.lookup import Lookup
 from seq2seq.model.prepared.model import PreparedModel
-from seq2seq.model.prepared.product import multiplies_int8, product
+from seq2seq.model.prepared.product import multiplies_int8
 from seq2seq.model.translation import TranslationModel
 
 LENGTHS = (4, 1, 5)

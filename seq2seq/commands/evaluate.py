@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from seq2seq.commands.parser import Commands, add_command
-from seq2seq.commands.search import add_search, search_options, set_threads
+from seq2seq.commands.search import add_search, add_workers, search_options, set_threads
 
 
 def add(commands: Commands) -> None:
@@ -30,6 +30,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("-o", "--output", metavar="FILE", help="hypotheses; default: into the run")
     add_search(parser)
+    add_workers(parser)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -46,7 +47,13 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         target=arguments.target,
         single_reference=arguments.single_reference,
     )
-    result = evaluate(translator, pairs, translator.options(**search_options(arguments)))
+    result = evaluate(
+        translator,
+        pairs,
+        translator.options(**search_options(arguments)),
+        workers=arguments.workers,
+        threads=arguments.threads or 1,
+    )
     beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
     path = Path(arguments.output) if arguments.output else beside
     write_hypotheses(path, result.hypotheses)

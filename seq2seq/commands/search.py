@@ -21,6 +21,14 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
 
 
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", type=positive, default=1, metavar="N",
+        help="processes that share the lines; the translations are the same whatever N is. Each "
+        "has one CPU thread, or --threads; N workers are faster than one with N threads",
+    )  # fmt: skip
+
+
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return what was given of the search, as Translator.options takes it."""
     return {
@@ -32,8 +40,8 @@ def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def set_threads(arguments: argparse.Namespace) -> None:
-    """Use as many CPU threads as were asked for."""
-    if arguments.threads:
+    """Use as many CPU threads as were asked for; workers, which are forked, start theirs."""
+    if arguments.threads or getattr(arguments, "workers", 1) > 1:
         import torch
 
-        torch.set_num_threads(arguments.threads)
+        torch.set_num_threads(1 if getattr(arguments, "workers", 1) > 1 else arguments.threads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -47,22 +48,32 @@ def evaluate(
     options: SearchOptions | None = None,
     *,
     window: int = 500,
+    workers: int = 1,
+    threads: int = 1,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
 
-    Raises DataError for an empty test set.
+    `workers` and `threads` are those of Translator.shared. Raises DataError for an empty test set.
     """
     if not pairs:
         raise DataError("the test set is empty: no pairs to score")
     options = options or translator.options()
+    sources = [pair.source for pair in pairs]
+    windows = [sources[start : start + window] for start in range(0, len(sources), window)]
+    results = translator.shared(
+        partial(_best, translator, options), windows, workers=workers, threads=threads
+    )
     hypotheses: list[str] = []
     with tqdm(total=len(pairs), unit=" sentences", disable=None, leave=False) as bar:
-        for start in range(0, len(pairs), window):
-            lines = [pair.source for pair in pairs[start : start + window]]
-            hypotheses += [best[0].text for best in translator.translate(lines, options)]
-            bar.update(len(lines))
+        for texts in results:
+            hypotheses += texts
+            bar.update(len(texts))
     references = [(pair.target, *pair.references) for pair in pairs]
     return Evaluation(hypotheses, score(hypotheses, references), options.beam_size)
+
+
+def _best(translator: Translator, options: SearchOptions, sources: list[str]) -> list[str]:
+    return [found[0].text for found in translator.translate(sources, options)]
 
 
 def read_test(

@@ -59,7 +59,7 @@ def top_extensions(
 def _top_blocks(log_probs_RV: Tensor, totals_BK: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return rows [B, N, 1] and pieces [B, N, block] of the blocks with the largest maxima."""
     whole = log_probs_RV.size(1) // _BLOCK
-    maxima_RZ = log_probs_RV[:, : whole * _BLOCK].unflatten(1, (whole, _BLOCK)).amax(2)
+    maxima_RZ = log_probs_RV[:, : whole * _BLOCK].view(-1, whole, _BLOCK).amax(2)
     if whole * _BLOCK < log_probs_RV.size(1):
         rest_R1 = log_probs_RV[:, whole * _BLOCK :].amax(1, keepdim=True)
         maxima_RZ = torch.cat((maxima_RZ, rest_R1), 1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.device import choose_device, choose_dtype
+from seq2seq.workers import Item, Result, ordered_map
 
 __all__ = ["Part", "Sampling", "Translation", "Translator"]
 
@@ -86,6 +87,25 @@ class Translator:
             models.append(model)
         dtype = choose_dtype(precision, where)
         return cls(models, source, target, first.config(), device=where, dtype=dtype)
+
+    def shared(
+        self,
+        work: Callable[[Item], Result],
+        items: Iterable[Item],
+        *,
+        workers: int,
+        threads: int = 1,
+    ) -> Iterator[Result]:
+        """Return the results of work that translates, in order, shared between processes.
+
+        Each worker computes with so many threads; this process must not have computed with more
+        than one. Raises ConfigError for several workers on a GPU; see seq2seq.workers.
+        """
+        if workers > 1 and self.device.type != "cpu":
+            raise ConfigError(f"{workers} workers cannot share {self.device}; use --device cpu")
+        _ = self.prepared  # now, so that the workers have it in common
+        begin = partial(torch.set_num_threads, threads)
+        return ordered_map(work, items, workers=workers, begin=begin)
 
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with some of them changed; None changes nothing.

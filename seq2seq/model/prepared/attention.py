@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq.model.attention import (
     Attention,
@@ -26,6 +26,10 @@ from seq2seq.model.attention import (
 from seq2seq.model.memory import Encoded
 from seq2seq.model.prepared.product import product
 from seq2seq.model.prepared.score import prepare_score
+
+# With fewer queries a sentence MKL sums in other orders. How many hypotheses a sentence has at a
+# step depends on its neighbours, and its translation must not.
+_LEAST = 4
 
 
 @dataclass(frozen=True)
@@ -74,12 +78,15 @@ class Reader:
 
     def __call__(self, query_RQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
         """Return reads [R, X] and weights [R, S] of one query a row."""
-        batch = len(memory.lengths_B)
-        reads_BKX, weights_BKS = self.attend(query_RQ.view(batch, -1, query_RQ.shape[1]), memory)
-        reads_RX = reads_BKX.flatten(0, 1)
+        query_BKQ = query_RQ.view(len(memory.lengths_B), -1, query_RQ.shape[1])
+        count = query_BKQ.shape[1]
+        if memory.shared and count < _LEAST:
+            query_BKQ = nn.functional.pad(query_BKQ, (0, 0, 0, _LEAST - count))
+        reads_BKX, weights_BKS = self.attend(query_BKQ, memory)
+        reads_RX = reads_BKX[:, :count].flatten(0, 1)
         if self.residual is not None:
             reads_RX = reads_RX + self.residual(query_RQ)
-        return reads_RX, None if weights_BKS is None else weights_BKS.flatten(0, 1)
+        return reads_RX, None if weights_BKS is None else weights_BKS[:, :count].flatten(0, 1)
 
 
 class SingleHead(Reader):

@@ -99,7 +99,7 @@ class PreparedBahdanau(PreparedDecoder):
             order = torch.cat([order[0::2], order[1::2]])
         size, context_size = self.cells[0].size, decoder.attention.output_size
         sizes = (size, embedding_VE.shape[1], context_size)
-        state_WD, embedded_WE, context_WM = readout.weight[order].split(sizes, 1)
+        state_WD, embedded_WE, context_WM = readout.weight[order].split_with_sizes(sizes, 1)
         self.sizes = (3 * size, len(order))
         self.lookup = Lookup(
             embedding_VE,
@@ -115,13 +115,10 @@ class PreparedBahdanau(PreparedDecoder):
         self, tokens_R: Tensor, state: DecoderState, memory: PreparedMemory
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         reads_RX, weights_RS = self.attention(state.hidden[-1], memory)
-        gates_RG, deep_RW = self.lookup(tokens_R).add_(reads_RX).split(self.sizes, -1)
+        gates_RG, deep_RW = self.lookup(tokens_R).add_(reads_RX).split_with_sizes(self.sizes, -1)
         hidden = self.advance(gates_RG, state.hidden)
         deep_RW = deep_RW + self.readout(hidden[-1])
-        if self.maxout:
-            features_RO = torch.maximum(*deep_RW.chunk(2, -1))
-        else:
-            features_RO = tanh_(deep_RW)
+        features_RO = torch.maximum(*deep_RW.chunk(2, -1)) if self.maxout else tanh_(deep_RW)
         return features_RO, weights_RS, DecoderState(hidden)
 
 
@@ -133,7 +130,7 @@ class PreparedLuong(PreparedDecoder):
         layer, combine = decoder.layers[0], decoder.combine
         self.lookup = Lookup(embedding_VE, layer.weight_input, bias_of(layer), dtype)
         sizes = (decoder.attention.output_size, self.cells[0].size)
-        context_OM, state_OD = combine.weight.split(sizes, 1)
+        context_OM, state_OD = combine.weight.split_with_sizes(sizes, 1)
         self.attention = prepare_attention(decoder.attention, context_OM, None, dtype)
         self.combine = product(state_OD, None, dtype, bounded=True)
         self.features_size = decoder.features_size

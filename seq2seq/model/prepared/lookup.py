@@ -10,29 +10,24 @@ from torch import Tensor
 
 from seq2seq.model.prepared.product import product
 
-_MOST = 2**25  # numbers in a table; larger ones would cost more memory than they are worth
+_MOST = 2**25  # numbers in a table; larger ones cost more memory than they are worth
 
 
 class Lookup:
-    """The product of each piece's embedding, from a table as soon as the table pays."""
+    """The product W e + b of each piece's embedding e."""
 
     def __init__(
         self, embedding_VE: Tensor, weight_OE: Tensor, bias_O: Tensor, dtype: torch.dtype
     ) -> None:
-        self.embedding_VE = embedding_VE.detach()
-        # Not in int8: embeddings are not bounded, and the table is made once.
-        self.multiply = product(weight_OE, bias_O, torch.float32 if dtype == torch.int8 else dtype)
-        self.table_VO: Tensor | None = None
-        fits = len(embedding_VE) * len(weight_OE) <= _MOST
-        self._to_pay = len(embedding_VE) if fits else -1
+        # Embeddings are not bounded, and a table is made only once: int8 would gain nothing.
+        exact = torch.float32 if dtype == torch.int8 else dtype
+        self.rows = embedding_VE.detach()
+        self.multiply = product(weight_OE, bias_O, exact)
+        self.is_table = len(embedding_VE) * len(weight_OE) <= _MOST
+        if self.is_table:
+            self.rows = self.multiply(self.rows)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return [..., O] for tokens [...]; a new tensor."""
-        if self.table_VO is None and 0 <= self._to_pay < tokens.numel():
-            # As many products have been made as the table has rows. Its rows are what they were.
-            self.table_VO = self.multiply(self.embedding_VE)
-        if self.table_VO is not None:
-            return torch.nn.functional.embedding(tokens, self.table_VO)
-        if self._to_pay >= 0:
-            self._to_pay -= tokens.numel()
-        return self.multiply(torch.nn.functional.embedding(tokens, self.embedding_VE))
+        rows = torch.nn.functional.embedding(tokens, self.rows)
+        return rows if self.is_table else self.multiply(rows)

@@ -98,9 +98,7 @@ def packs(device: torch.device, dtype: torch.dtype) -> bool:
     """Return whether this torch can lay out weights for oneDNN there."""
     if device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16):
         return False
-    return torch.backends.mkldnn.is_available() and _has(
-        torch.ops.mkldnn, "_reorder_linear_weight", "_linear_pointwise"
-    )
+    return _has(torch.ops.mkldnn, "_reorder_linear_weight", "_linear_pointwise")
 
 
 def multiplies_int8(device: torch.device) -> bool:
