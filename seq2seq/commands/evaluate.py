@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from seq2seq.commands.parser import Commands, add_command
-from seq2seq.commands.search import add_search, search_options, set_threads
+from seq2seq.commands.search import add_search, add_workers, search_options, set_threads
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="hypotheses; default: into the run")
     add_search(parser)
+    add_workers(parser)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -70,7 +71,14 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         make_folder(Path(arguments.report))
     options = translator.options(**search_options(arguments), keep_weights=reports)
     resamples = RESAMPLES if arguments.confidence or reports else 0
-    result = evaluate(translator, pairs, options, resamples=resamples)
+    result = evaluate(
+        translator,
+        pairs,
+        options,
+        resamples=resamples,
+        workers=arguments.workers,
+        threads=arguments.threads or 1,
+    )
     write_lines(path, result.hypotheses)
     print(result.as_json(path) if arguments.json else result.as_text(path))
     if reports:
