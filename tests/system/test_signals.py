@@ -26,9 +26,9 @@ def updated(self, batches):
     time.sleep({pause})
     update(self, batches)
 
-def prepared(self, epoch, window):
-    time.sleep(60 if window else 0)
-    return prepare(self, epoch, window)
+def prepared(self, place):
+    time.sleep(60 if place.window else 0)
+    return prepare(self, place)
 
 Trainer.update = updated
 if {stuck}:
