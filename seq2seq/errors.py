@@ -51,6 +51,12 @@ class RankLostError(UserError):
     exit_code = EXIT_FAULT
 
 
+class WorkerError(UserError):
+    """A process of those that share the work was killed; no mistake of the user."""
+
+    exit_code = EXIT_FAULT
+
+
 def verdict(error: Exception) -> tuple[int, str] | None:
     """Return the exit code and the line that tell of an error; None for one of the program."""
     if isinstance(error, UserError):

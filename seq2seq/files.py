@@ -98,6 +98,20 @@ def check_writable(path: Path) -> None:
         ) from None
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder for what is going to be written, before work is done for it.
+
+    Raises DataError where it, or a file in it, cannot be.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
+    check_writable(path / "file")
+
+
 def remove_directory(path: Path) -> None:
     """Delete a directory, if it is there; a crash on the way leaves none that looks whole."""
     aside = path.with_name(f".{path.name}.old")

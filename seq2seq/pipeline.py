@@ -88,6 +88,7 @@ def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
 
 
 def _check_directory(run: RunDirectory, config: Config, *, resume: bool, overwrite: bool) -> None:
+    run.check_writable()
     if resume:
         check_changes(run.config(), config)
         check_sources(run.sources_path, config.data)

@@ -24,7 +24,8 @@ LEXICON = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("fuzz" if "fuzz" in config.option.markexpr else "usual")
+    asked = "fuzz" in config.option.markexpr and "not fuzz" not in config.option.markexpr
+    settings.load_profile("fuzz" if asked else "usual")
 
 
 @pytest.hookimpl(tryfirst=True)

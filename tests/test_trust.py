@@ -204,6 +204,17 @@ def test_what_is_neither_file_nor_folder_is_refused(
         Translator.load(run)
 
 
+def test_a_folder_outside_is_not_even_listed(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = copy_run(trained, tmp_path / "run")
+    shutil.rmtree(run / "checkpoints")
+    (run / "checkpoints").symlink_to("/")
+    monkeypatch.setattr(os, "walk", lambda *_: pytest.fail("listed all there is"))
+    with pytest.raises(CheckpointError, match="checkpoints: a link that leads out of the run"):
+        Translator.load(run)
+
+
 def test_texts_of_absurd_size_are_not_read(trained: Path, tmp_path: Path) -> None:
     for name, most in (
         ("config.yaml", foreign.MAX_TEXT_BYTES),

@@ -67,10 +67,13 @@ def _align(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.alignment_error import alignment_error
     from seq2seq.evaluation.evaluate import read_test, write_lines
     from seq2seq.evaluation.gold import format_links
+    from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator
 
     if arguments.threshold is not None and arguments.method != "threshold":
         raise UserError("--threshold is of --method threshold; add it")
+    if arguments.output is not None:
+        check_writable(Path(arguments.output))
     set_threads(arguments)
     where = {"device": arguments.device, "precision": arguments.precision}
     translator = Translator.load(arguments.run, **where)

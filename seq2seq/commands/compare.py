@@ -51,8 +51,11 @@ def _compare(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.compare import compare
     from seq2seq.evaluation.compare_page import contest_page, contest_text
     from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
+    from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator
 
+    if arguments.html is not None:
+        check_writable(Path(arguments.html))
     set_threads(arguments)
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells of each of its steps
     translators = {

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from seq2seq.commands.parser import Commands, add_command
-from seq2seq.commands.search import add_search, search_options, set_threads
+from seq2seq.commands.search import add_search, add_workers, search_options, set_threads
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +43,14 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="hypotheses; default: into the run")
     add_search(parser)
+    add_workers(parser)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
     from seq2seq.evaluation.report import RESAMPLES, make_report
     from seq2seq.evaluation.report_page import write_report
-    from seq2seq.files import check_writable
+    from seq2seq.files import check_writable, make_folder
     from seq2seq.inference.translator import Translator, run_of
 
     set_threads(arguments)
@@ -66,9 +67,18 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output) if arguments.output else beside
     check_writable(path)
     reports = arguments.report is not None
+    if reports:
+        make_folder(Path(arguments.report))
     options = translator.options(**search_options(arguments), keep_weights=reports)
     resamples = RESAMPLES if arguments.confidence or reports else 0
-    result = evaluate(translator, pairs, options, resamples=resamples)
+    result = evaluate(
+        translator,
+        pairs,
+        options,
+        resamples=resamples,
+        workers=arguments.workers,
+        threads=arguments.threads or 1,
+    )
     write_lines(path, result.hypotheses)
     print(result.as_json(path) if arguments.json else result.as_text(path))
     if reports:

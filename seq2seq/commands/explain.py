@@ -47,14 +47,14 @@ def add(commands: Commands) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.plots import check_suffix, plot_attention
+    from seq2seq.evaluation.plots import check_picture, plot_attention
     from seq2seq.explaining.explain import explain
     from seq2seq.explaining.page import write_page
     from seq2seq.explaining.terminal import print_explanation
     from seq2seq.inference.translator import Translator
 
     if arguments.plot:
-        check_suffix(Path(arguments.plot))
+        check_picture(Path(arguments.plot))
     # One sentence is quick on any machine, and the CPU's numbers are the same everywhere.
     translator = Translator.load(arguments.run, device="cpu")
     found = explain(translator, arguments.sentence, beam=arguments.beam, target=arguments.force)

@@ -38,8 +38,11 @@ def _faults(arguments: argparse.Namespace) -> int:
     from seq2seq.diagnosis.museum import tour
     from seq2seq.diagnosis.museum_page import museum_text, write_museum
     from seq2seq.diagnosis.patient import make_patient
+    from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
 
+    if arguments.out is not None:
+        make_folder(Path(arguments.out))
     translator = Translator.load(arguments.run)
     pairs = read_pairs(translator, arguments.test)
     patient = make_patient(translator, pairs, sentences=12)

@@ -127,11 +127,11 @@ def _plot_training(arguments: argparse.Namespace) -> int:
 
 
 def _plot_length(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.plots import check_suffix, plot_length, run_names
+    from seq2seq.evaluation.plots import check_picture, plot_length, run_names
     from seq2seq.evaluation.systems import read_systems
 
     path = Path(arguments.output)
-    check_suffix(path)
+    check_picture(path)
     pairs, systems = read_systems(
         arguments.systems, arguments.test, target=arguments.target, beam=arguments.beam
     )

@@ -47,8 +47,8 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         """Use a folder; raises OSError where it cannot be written."""
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            self.folder = folder
+        tempfile.TemporaryFile(dir=folder).close()
+        self.folder = folder
 
     def entry(
         self, kind: str, made_of: dict[str, Any], make: Callable[[Path], dict[str, Any]]

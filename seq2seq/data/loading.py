@@ -37,7 +37,8 @@ from seq2seq.errors import DataError
 log = logging.getLogger(__name__)
 
 _CLEANING_CODE = tuple(
-    f"seq2seq.data.{name}" for name in ("blocks", "cleaning", "corpus", "huggingface", "store")
+    f"seq2seq.data.{name}"
+    for name in ("blocks", "cleaning", "compressed", "corpus", "huggingface", "store")
 )
 _MODEL = "tokenizer.model"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}

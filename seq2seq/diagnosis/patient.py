@@ -52,11 +52,14 @@ class Patient:
         return self.translator.models[0]
 
     def copy(self) -> Patient:
-        """Return the same with a model of its own; what is done to it changes no other."""
+        """Return the same with a model of its own; what is done to it changes no other.
+
+        It translates with the model's own modules, so that a fault in one of them shows.
+        """
         old = self.translator
         translator = Translator(
             [copy.deepcopy(self.model)], old.source, old.target, old.config,
-            device=old.device, dtype=old.dtype,
+            device=old.device, dtype=torch.float32, plain=True,
         )  # fmt: skip
         return replace(self, translator=translator)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -55,21 +56,31 @@ def evaluate(
     *,
     resamples: int = 0,
     window: int = 500,
+    workers: int = 1,
+    threads: int = 1,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
 
-    With `resamples` (1000 is usual) each metric has a bootstrap interval. Raises DataError for an
-    empty test set.
+    With `resamples` (1000 is usual) each metric has a bootstrap interval. `workers` and `threads`
+    are those of Translator.shared. Raises DataError for an empty test set.
     """
     options = options or translator.options()
-    translations = translate_all(translator, pairs, options, window=window)
+    translations = translate_all(
+        translator, pairs, options, window=window, workers=workers, threads=threads
+    )
     hypotheses = [translation.text for translation in translations]
     metrics = score(hypotheses, references_of(pairs), resamples=resamples)
     return Evaluation(translations, metrics, options.beam_size)
 
 
 def translate_all(
-    translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, window: int = 500
+    translator: Translator,
+    pairs: Sequence[Pair],
+    options: SearchOptions,
+    *,
+    window: int = 500,
+    workers: int = 1,
+    threads: int = 1,
 ) -> list[Translation]:
     """Return the best translation of each source, with a bar where a person waits.
 
@@ -77,18 +88,26 @@ def translate_all(
     """
     if not pairs:
         raise DataError("the test set is empty: no pairs to score")
+    sources = [pair.source for pair in pairs]
+    windows = [sources[start : start + window] for start in range(0, len(sources), window)]
+    results = translator.shared(
+        partial(_best, translator, options), windows, workers=workers, threads=threads
+    )
     found: list[Translation] = []
     with tqdm(total=len(pairs), unit=" sentences", disable=None, leave=False) as bar:
-        for start in range(0, len(pairs), window):
-            lines = [pair.source for pair in pairs[start : start + window]]
-            found += [best[0] for best in translator.translate(lines, options)]
-            bar.update(len(lines))
+        for best in results:
+            found += best
+            bar.update(len(best))
     return found
 
 
 def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
     """Return all references of each pair."""
     return [(pair.target, *pair.references) for pair in pairs]
+
+
+def _best(translator: Translator, options: SearchOptions, sources: list[str]) -> list[Translation]:
+    return [found[0] for found in translator.translate(sources, options)]
 
 
 def read_test(

@@ -68,7 +68,8 @@ def score(
     Hypotheses and references are plain (detokenised) text. With `resamples` (1000 is usual) each
     metric has a bootstrap interval (Koehn 2004); the seed is sacreBLEU's and in the signature.
 
-    Raises DataError for no hypotheses, unequal counts, and a sentence without reference.
+    Raises DataError for no hypotheses, unequal counts, a sentence without reference, and where
+    there are too few sentences for an interval.
     """
     streams = _streams(hypotheses, references)
     return {name: _score(name, hypotheses, streams, resamples) for name in metrics}
@@ -146,7 +147,13 @@ def paired_test(
 
 def _score(name: Name, hypotheses: Sequence[str], streams: Any, resamples: int) -> Metric:
     scorer = _scorer(name)
-    result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
+    try:
+        result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
+    except TypeError:  # sacreBLEU cannot take the mean of scores of which some are exactly 0
+        raise DataError(
+            f"{len(hypotheses)} sentences are too few for an interval of {name}, which is 0 in "
+            "some resamples; ask for scores alone, or give more sentences"
+        ) from None
     signature = str(scorer.get_signature())
     if resamples < 2:
         return Metric(name, float(result.score), signature)

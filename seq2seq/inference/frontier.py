@@ -40,7 +40,8 @@ class Frontier(Generic[StateT]):
             sentences_B = torch.arange(decoding.num_sentences, device=self.device)
             self.state = self.state.select(sentences_B.repeat_interleave(copies))
         self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
-        self.limits = [options.max_length(length) for length in self.source_lengths]
+        limits = [options.max_length(length) for length in self.source_lengths]
+        self.limits: Ints = np.array(limits, dtype=np.int64)
         # Of those that are left: their numbers in the batch that search was given.
         self.sentences: Ints = np.arange(decoding.num_sentences)
         self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
@@ -146,7 +147,7 @@ class Frontier(Generic[StateT]):
             rows, pieces = repeated(self.tokens_RT, self.options.no_repeat_ngram)
             places = torch.from_numpy(np.stack((rows, pieces))).to(self.device)
             log_probs_RV[places[0], places[1]] = -torch.inf
-        at_limit_B = np.array([self.limits[s] == self.length for s in self.sentences])
+        at_limit_B = self.limits[self.sentences] == self.length
         self._forced_R = None
         if at_limit_B.any():
             at_limit_R = at_limit_B.repeat(self.width)

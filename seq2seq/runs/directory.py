@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,16 +166,27 @@ class RunDirectory:
         candidates += list_checkpoints(self.checkpoints, pattern=self.average_path.name)
         return first_whole(rank(candidates, metric)) or self.newest()
 
+    def check_writable(self) -> None:
+        """Raise ConfigError where the run cannot be written; nothing is made for it."""
+        folders = (self.path, *self.path.absolute().parents)
+        try:
+            tempfile.TemporaryFile(dir=next(path for path in folders if path.exists())).close()
+        except OSError as error:
+            raise self._not_writable(error) from None
+
+    def _not_writable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"run_dir: {self.path} cannot be written ({error.strerror}); choose another"
+        )
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run for this process; the system lets go of it when the process ends."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / ".lock").open("w")
+            file = (self.path / ".lock").open("a")
         except OSError as error:
-            raise ConfigError(
-                f"run_dir: {self.path} cannot be written ({error.strerror}); choose another"
-            ) from None
+            raise self._not_writable(error) from None
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import END, word_weights
-from seq2seq.evaluation.plots.figure import check_suffix, new_figure, plain, save
+from seq2seq.evaluation.plots.figure import check_picture, new_figure, plain, save
 from seq2seq.inference.translation import Part
 from seq2seq.inference.translator import Translator
 
@@ -114,7 +114,7 @@ def plot_sentences(
 
     Raises DataError as plot_attention does, and for an empty sentence.
     """
-    check_suffix(path)
+    check_picture(path)
     _check_count(len(sentences))
     options = translator.options(beam_size=beam, keep_weights=True)
     parts = []
@@ -142,7 +142,7 @@ def plot_attention(
     suffix chooses PNG, SVG or PDF. Raises DataError for another suffix, a path that cannot be
     written, a model without attention, and for more than 30 translations or none.
     """
-    check_suffix(path)
+    check_picture(path)
     _check_count(len(parts))
     maps = [_word_map(part) if words else _piece_map(part) for part in parts]
     grid = _Grid(maps)

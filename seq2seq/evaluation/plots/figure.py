@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.errors import DataError
+from seq2seq.files import check_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,10 +17,11 @@ _MOST_INCHES = 100.0
 _DOTS_PER_INCH = 150
 
 
-def check_suffix(path: Path) -> None:
-    """Raise DataError where the name of a file does not say which kind of picture it is."""
+def check_picture(path: Path) -> None:
+    """Raise DataError where a name does not say which kind of picture, or cannot be written."""
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path}: a picture ends in {', '.join(SUFFIXES)}; rename it")
+    check_writable(path)
 
 
 def new_figure(width: float, height: float, *, constrained: bool = True) -> Figure:
@@ -39,14 +41,11 @@ def save(figure: Figure, path: Path) -> None:
 
     Raises DataError for another suffix and for a path that cannot be written.
     """
-    check_suffix(path)
+    check_picture(path)
     with warnings.catch_warnings():
         # A sign that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        try:
-            figure.savefig(path, dpi=_DOTS_PER_INCH)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        figure.savefig(path, dpi=_DOTS_PER_INCH)
 
 
 def plain(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.by_length import bleu_by_length
-from seq2seq.evaluation.plots.figure import check_suffix, new_figure, plain, save
+from seq2seq.evaluation.plots.figure import check_picture, new_figure, plain, save
 
 MOST_SYSTEMS = 10
 
@@ -22,7 +22,7 @@ def plot_length(
     chooses PNG, SVG or PDF. Raises DataError for another suffix, translations that do not fit the
     pairs, and more than 10 systems.
     """
-    check_suffix(path)
+    check_picture(path)
     if len(systems) > MOST_SYSTEMS:
         raise DataError(f"{len(systems)} systems; a picture holds {MOST_SYSTEMS}")
     sources = [pair.source for pair in pairs]

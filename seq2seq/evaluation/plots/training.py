@@ -10,7 +10,7 @@ import numpy as np
 
 from seq2seq.errors import DataError
 from seq2seq.evaluation.curves import Curve, Curves, Unit, read_curves
-from seq2seq.evaluation.plots.figure import check_suffix, new_figure, plain, run_names, save
+from seq2seq.evaluation.plots.figure import check_picture, new_figure, plain, run_names, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
     can be compared with the validation's. The suffix chooses PNG, SVG or PDF. Raises DataError for
     another suffix, runs without records, and more than 10 runs.
     """
-    check_suffix(path)
+    check_picture(path)
     if len(runs) > MOST_RUNS:
         raise DataError(f"{len(runs)} runs; a picture holds {MOST_RUNS}")
     curves = [read_curves(Path(run)) for run in runs]
