@@ -91,7 +91,8 @@ def _opener(calls: Calls) -> Callable[..., Any]:
             return super().write(part)
 
     def opened(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        if isinstance(file, int) or not set(mode) & set("wax"):
+        special = isinstance(file, int) or options.get("opener")
+        if special or not set(mode) & set("wax"):
             return _open(file, mode, *arguments, **options)
         try:
             calls.meet("open")

@@ -255,7 +255,9 @@ def test_the_state_holds_all_that_changes(toy: ToyCorpus, tmp_path: Path) -> Non
         "loss_tokens",
     }  # fmt: skip
     assert state["schedule"].keys() == {"plateau", "waited"}
-    assert state["stream"].keys() == {"epoch", "position", "window", "taken", "made_for"}
+    assert state["stream"].keys() == {
+        "epoch", "position", "window", "reader", "taken", "made_for",
+    }  # fmt: skip
     assert RunDirectory(path).newest().training().keys() >= {
         "exp_avg.output_weight", "exp_avg_sq.output_weight", "step.output_weight",
         "raw.output_weight",

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ToyCorpus
+from conftest import ToyCorpus, toy_pairs
 from same_runs import assert_same
 
-from seq2seq.config import CorpusConfig, DataConfig
+from seq2seq import pipeline
+from seq2seq.config import Config, CorpusConfig, DataConfig
 from seq2seq.data import corpus
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.pipeline import train
@@ -74,7 +75,8 @@ def test_what_is_watched_for_leaks_may_change(mine: ToyCorpus, tmp_path: Path) -
 
 
 def test_files_in_another_order_or_one_more_are_refused(mine: ToyCorpus, tmp_path: Path) -> None:
-    shutil.copy(mine.folder / "test.tsv", mine.folder / "more.tsv")
+    rows = ["\t".join(pair) for pair in toy_pairs(50, seed=9)]
+    (mine.folder / "more.tsv").write_text("\n".join(rows) + "\n")
     places = [f"{mine.folder}/{name}.tsv" for name in ("train", "more")]
     train(mine.config(tmp_path / "run", TWO, f"data.train.1.path={places[1]}"))
     swapped = [f"data.train.{n}.path={place}" for n, place in enumerate(reversed(places))]
@@ -84,20 +86,20 @@ def test_files_in_another_order_or_one_more_are_refused(mine: ToyCorpus, tmp_pat
         train(mine.config(tmp_path / "run", TWO), resume=True)
 
 
-def test_a_change_while_it_was_read_is_found_later(
+def test_a_change_since_it_was_read_is_found_later(
     mine: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checksum is older than the reading, so that no change goes unseen."""
     config = mine.config(tmp_path / "run", TWO)
-    path, lines = mine.folder / "train.tsv", corpus.read_lines
+    path, load = mine.folder / "train.tsv", pipeline.load_pairs
 
-    def changing(name: str) -> Any:
-        yield from lines(name)
-        if name == str(path):
-            path.write_text("gato\tcat\n" + path.read_text())
+    def changing(config: Config) -> Any:
+        found = load(config)
+        path.write_text("gato\tcat\n" + path.read_text())
+        return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(corpus, "read_lines", changing)
+        patch.setattr(pipeline, "load_pairs", changing)
         train(config)
     with pytest.raises(DataError, match=r"train\.tsv: not what the run began with"):
         train(config, resume=True)

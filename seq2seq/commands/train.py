@@ -50,7 +50,6 @@ def add(commands: Commands) -> None:
 def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.config import load_config
     from seq2seq.pipeline import train
-    from seq2seq.training.signals import deadly_interrupt
 
     config = load_config(arguments.config, arguments.overrides)
     if arguments.processes:
@@ -60,8 +59,7 @@ def _train(arguments: argparse.Namespace) -> int:
         command = ["train", arguments.config, *arguments.overrides, *how]
         return launch(arguments.processes, command, restarts=arguments.restarts)
     try:
-        with deadly_interrupt():
-            ended = train(config, resume=arguments.resume, overwrite=arguments.overwrite)
+        ended = train(config, resume=arguments.resume, overwrite=arguments.overwrite)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -145,9 +145,9 @@ def test_dozens_of_kills(server: Server, recipe: Path, straight: Path, tmp_path:
 def test_kills_at_every_call_of_saving(
     server: Server, recipe: Path, straight: Path, tmp_path: Path
 ) -> None:
-    """Going on, recording, saving and removing what is old, all of it twice, are sixty calls."""
+    """Going on, recording, and twice saving and removing what is old are some sixty calls."""
     victim = Victim(server, recipe, tmp_path / "run")
-    for call in (150, *range(1, 62)):  # first until there is something old to remove
+    for call in (150, *range(1, 65)):  # first until there is something old to remove
         assert victim.killed(victim.start(f"import faults; faults.die_at({call})"))
     assert victim.left == set(SIGNS.values())
     victim.finish()
@@ -156,11 +156,12 @@ def test_kills_at_every_call_of_saving(
 
 @pytest.mark.slow
 def test_kills_at_every_call_of_the_beginning(server: Server, recipe: Path, tmp_path: Path) -> None:
-    """A run that is killed before its first checkpoint begins again, whichever way it is called."""
+    """Of preparing the data, too; a run that has no checkpoint yet begins again."""
     short = (*OVERRIDES, "training.max_steps=2")
     Victim(server, recipe, tmp_path / "straight", short).finish()
-    for call in range(2, 62, 3):
-        victim = Victim(server, recipe, tmp_path / f"run-{call}", short)
+    for call in range(2, 134, 8):
+        path = tmp_path / f"run-{call}"
+        victim = Victim(server, recipe, path, (*short, f"data.cache={path}-cache"))
         assert victim.killed(victim.start(f"import faults; faults.die_at({call})"))
         victim.finish()
         assert_same(tmp_path / "straight", victim.path)

@@ -26,9 +26,9 @@ def updated(self, batches):
     time.sleep({pause})
     update(self, batches)
 
-def prepared(self, epoch, window):
-    time.sleep(60 if window else 0)
-    return prepare(self, epoch, window)
+def prepared(self, place):
+    time.sleep(60 if place.window else 0)
+    return prepare(self, place)
 
 Trainer.update = updated
 if {stuck}:
@@ -108,14 +108,16 @@ def test_a_second_signal_ends_at_once(
     assert_same(straight, path)
 
 
-def test_ctrl_c_before_the_first_update_ends_at_once(
-    server: Server, recipe: Path, tmp_path: Path
-) -> None:
-    setup = "import time, seq2seq.pipeline as p; p.load_pairs = lambda c: time.sleep(60)"
+def test_ctrl_c_while_data_is_prepared(server: Server, recipe: Path, tmp_path: Path) -> None:
+    setup = (
+        "import time, seq2seq.pipeline\n"
+        "def load(config): print('loading', flush=True); time.sleep(60)\n"
+        "seq2seq.pipeline.load_pairs = load"
+    )
     training = server.start(["train", recipe, f"run_dir={tmp_path}"], tmp_path / "text", setup)
-    time.sleep(0.3)
+    await_text(training, "loading\n")
     training.send(signal.SIGINT)
-    assert training.wait(10) == -signal.SIGINT
+    assert training.wait(10) == 128 + signal.SIGINT
     assert "Traceback" not in training.text()
 
 
