@@ -10,15 +10,33 @@ import sys
 from collections.abc import Sequence
 
 from seq2seq import __version__
-from seq2seq.commands import evaluate, plot, reference, train, translate
-from seq2seq.commands.parser import EXIT_INTERRUPTED, EXIT_USER, Parser
-from seq2seq.errors import UserError
+from seq2seq.commands import (
+    align,
+    compare,
+    doctor,
+    evaluate,
+    explain,
+    faults,
+    plot,
+    reference,
+    study,
+    train,
+    translate,
+)
+from seq2seq.commands.parser import EXIT_INTERRUPTED, Parser
+from seq2seq.errors import verdict
 
-COMMANDS = (train, translate, evaluate, plot, reference)
+COMMANDS = (
+    train, translate, evaluate, explain, plot, compare, align, study, doctor, faults, reference
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return 0, 2 for a user's mistake, 130 or 143 for a training that was ended."""
+    """Run a command and return its exit code.
+
+    0: done; 1: a fault (see seq2seq.errors), or a check of the doctor failed; 2: a user's mistake;
+    130, 143: training was ended.
+    """
     # OpenMP's threads wait for each other by spinning, which brings training to a halt as soon as
     # another program wants a core. A short spin costs nothing on idle cores and shares busy ones.
     # It has to be said before torch is imported.
@@ -28,22 +46,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", force=True
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        # A path that is no UTF-8 is printed in the bytes that it has.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     try:
         code: int = parsed.action(parsed)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by who called us
+            sys.stdout.flush()
         return code
-    except UserError as error:
-        return _fail(str(error), error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone, as `| head` does; that is no fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        # A full disk, or rights that are missing: nothing that the program could mend.
-        return _fail(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except Exception as error:
+        found = verdict(error)
+        if found is None:
+            raise
+        code, line = found
+        print(f"seq2seq: {line}", file=sys.stderr)
+        return code
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -65,8 +87,3 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if further:
         parser.error(f"unknown: {' '.join(further)}")
     return parsed
-
-
-def _fail(message: str, code: int = EXIT_USER) -> int:
-    print(f"seq2seq: {' '.join(message.split())}", file=sys.stderr)
-    return code

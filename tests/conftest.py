@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import properties  # noqa: F401
 import pytest
 import torch
+from hypothesis import settings
+from processes import Server
 
 from seq2seq.config import Config, parse_config
 from seq2seq.pipeline import train
@@ -18,6 +21,18 @@ LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
     "rojo": "red", "grande": "big", "come": "eats", "ve": "sees", "quiere": "wants", "él": "he",
 }  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    asked = "fuzz" in config.option.markexpr and "not fuzz" not in config.option.markexpr
+    settings.load_profile("fuzz" if asked else "usual")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.fuzz)
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,14 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep prepared data out of the home folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """Take away what the command line sets up, which writes to a stream that is closed by then."""
@@ -89,6 +112,13 @@ def _logging_as_it_was() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Start trainings in processes of their own."""
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,8 @@ def texts(path: Path) -> list[str]:
 
 def test_a_run_has_exactly_its_files(trained: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
-        ".lock", "config.yaml", "source.model", "target.model", "checkpoints", "metrics.jsonl",
-        "log.txt",
+        ".lock", "config.yaml", "data.json", "source.model", "target.model", "checkpoints",
+        "metrics.jsonl", "log.txt",
     }  # fmt: skip
     assert {path.name for path in (trained / "checkpoints").iterdir()} == {
         "step-000050", "step-000100", "step-000150", "average",
@@ -135,6 +135,8 @@ def test_a_run_dir_that_cannot_be_written(tmp_path: Path) -> None:
         ("training.max_steps=30", False),
         ("training.learning_rate=1", False),
         ("inference.beam_size=9", False),
+        ("data.cache=elsewhere", False),
+        ("data.processes=1", False),
         ("run_dir=moved", False),
     ],
 )

@@ -28,8 +28,11 @@ class Site:
     url: str = ""
     behaviours: list[str] = field(default_factory=lambda: ["whole"])
     etag: str | None = '"v1"'
+    modified: str | None = None
+    location: str = ""  # for the behaviour "moved"
     content: bytes = CONTENT
     requests: list[dict[str, str]] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)  # ends what is silent
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -44,6 +47,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         behaviour = site.behaviours.pop(0) if len(site.behaviours) > 1 else site.behaviours[0]
         if behaviour.isdecimal():
             self.send_error(int(behaviour))
+            return
+        if behaviour == "moved":
+            self.send_response(302)
+            self.send_header("Location", site.location)
+            self.end_headers()
+            return
+        if behaviour == "silent":
+            site.released.wait()
             return
         start = self._start() if behaviour != "no ranges" else 0
         if start >= len(site.content):
@@ -67,12 +78,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
         if site.etag:
             self.send_header("ETag", site.etag)
+        if site.modified:
+            self.send_header("Last-Modified", site.modified)
+        if behaviour == "page":
+            self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
+        if behaviour == "stuck":
+            self.wfile.write(body[: len(body) // 2])
+            site.released.wait()
+            return
         self.wfile.write(body)
 
     def _start(self) -> int:
         wanted = self.headers.get("Range")
-        if wanted is None or self.headers.get("If-Range", self.site.etag) != self.site.etag:
+        version = self.site.etag or self.site.modified
+        if wanted is None or self.headers.get("If-Range", version) != version:
             return 0
         return int(wanted.removeprefix("bytes=").removesuffix("-"))
 
@@ -87,6 +107,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield current
+        current.released.set()
         server.shutdown()
         thread.join()
 
@@ -120,6 +141,23 @@ def test_download_goes_on_without_etags(site: Site, tmp_path: Path) -> None:
     assert fetch(site, tmp_path) == CONTENT
     assert ranges(site) == [None, "bytes=150000-"]
     assert "If-Range" not in site.requests[1]
+
+
+def test_a_date_does_where_there_is_no_etag(site: Site, tmp_path: Path) -> None:
+    site.etag, site.modified = None, "Wed, 01 May 2024 00:00:00 GMT"
+    site.behaviours = ["cut"]
+    with pytest.raises(DataError):
+        download(site.url, tmp_path / "file", attempts=1)
+    site.behaviours = ["cut", "whole"]
+    assert fetch(site, tmp_path) == CONTENT
+    assert [request.get("If-Range") for request in site.requests] == [None, *[site.modified] * 2]
+    (tmp_path / "file").unlink()
+    site.behaviours = ["cut"]
+    with pytest.raises(DataError):
+        download(site.url, tmp_path / "file", attempts=1)
+    site.behaviours, site.content = ["whole"], CONTENT[::-1]
+    site.modified = "Thu, 02 May 2024 00:00:00 GMT"
+    assert fetch(site, tmp_path) == CONTENT[::-1]
 
 
 def test_weak_etags_are_not_asked_for(site: Site, tmp_path: Path) -> None:
@@ -210,6 +248,49 @@ def test_lasting_errors_are_not_tried_again(site: Site, tmp_path: Path) -> None:
     for url in ("ftp://a/b", "http://", "file:///etc/passwd", "http://a b/c", "http://a:b/c"):
         with pytest.raises(DataError, match="address"):
             download(url, tmp_path / "file")
+
+
+@pytest.mark.parametrize("behaviour", ["silent", "stuck"])
+def test_a_server_that_hangs_is_not_waited_for(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    monkeypatch.setattr(download_module, "_TIMEOUT", 0.3)
+    site.behaviours = [behaviour, "whole"]
+    assert fetch(site, tmp_path) == CONTENT
+    kept = download_module._CHUNK * 2  # whole chunks of the half that came
+    assert ranges(site) == [None, f"bytes={kept}-" if behaviour == "stuck" else None]
+    site.behaviours = ["silent"]
+    with pytest.raises(DataError, match=r"timed out.* in the last of 2 attempts"):
+        download(site.url, tmp_path / "other", attempts=2, pause=0)
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("file://{secret}", "is not allowed"),
+        ("ftp://127.0.0.1/a.zip", "not over HTTP"),
+        ("data:,secret", "is not allowed"),
+    ],
+)
+def test_redirects_stay_on_the_web(site: Site, tmp_path: Path, location: str, words: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    site.behaviours, site.location = ["moved"], location.format(secret=tmp_path / "secret")
+    with pytest.raises(DataError, match=words):
+        download(site.url, tmp_path / "file", pause=0)
+    assert os.listdir(tmp_path) == ["secret"]
+    assert len(site.requests) == 1
+
+
+def test_redirects_are_followed(site: Site, tmp_path: Path) -> None:
+    site.behaviours, site.location = ["moved", "cut", "moved", "whole"], "/elsewhere.zip"
+    assert fetch(site, tmp_path) == CONTENT
+
+
+def test_a_page_in_place_of_the_file_is_refused(site: Site, tmp_path: Path) -> None:
+    site.behaviours = ["page"]
+    with pytest.raises(DataError, match="sends a web page, not a file; check the address"):
+        download(site.url, tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

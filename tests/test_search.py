@@ -9,10 +9,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_search import enumerate_all, plain_beam
 from prefix_model import BOS, EOS, PIECES, PrefixModel, prefix_model
+from properties import examples
 
 from seq2seq.errors import ConfigError
 from seq2seq.inference.search import Hypothesis, SearchOptions, beam_search, greedy
@@ -42,7 +43,7 @@ def same(found: list[Hypothesis], expected: list[tuple[float, tuple[int, ...]]])
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(any_model, any_options, st.sampled_from([1, 3, 20]))
 def test_a_wide_beam_is_enumeration(model: PrefixModel, options: SearchOptions, nbest: int) -> None:
     wide = dataclasses.replace(options, beam_size=WIDE, nbest=nbest)
@@ -51,7 +52,7 @@ def test_a_wide_beam_is_enumeration(model: PrefixModel, options: SearchOptions, 
         same(found, enumerate_all(model, sentence, length, options)[:nbest])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(any_model, any_options, st.integers(1, 6), st.data())
 def test_a_narrow_beam_is_the_plain_one(
     model: PrefixModel, options: SearchOptions, beam_size: int, data: st.DataObject
@@ -66,7 +67,7 @@ def test_a_narrow_beam_is_the_plain_one(
         same(found, plain_beam(model, sentence, length, options)[:nbest])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(any_model, any_options)
 def test_greedy_is_a_beam_of_one(model: PrefixModel, options: SearchOptions) -> None:
     options = dataclasses.replace(options, beam_size=1, max_length_offset=8, keep_weights=True)
@@ -78,7 +79,7 @@ def test_greedy_is_a_beam_of_one(model: PrefixModel, options: SearchOptions) -> 
         assert torch.equal(one[0].weights, other[0].weights)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 100), st.permutations([1, 2, 3, 4, 5]), st.integers(1, 4), st.booleans())
 def test_a_batch_is_one_by_one_in_any_order(
     seed: int, order: list[int], beam_size: int, tied: bool
@@ -95,7 +96,7 @@ def test_a_batch_is_one_by_one_in_any_order(
             assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(any_model, any_options, st.integers(1, 8))
 def test_hypotheses_are_sorted_distinct_and_legal(
     model: PrefixModel, options: SearchOptions, beam_size: int

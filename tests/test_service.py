@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import pharaoh
@@ -72,7 +73,7 @@ TEXT = st.text(max_size=25) | st.sampled_from(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(TEXT, max_size=5), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_line_n_of_the_output_is_line_n_of_the_input(
     translator: Translator,

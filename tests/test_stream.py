@@ -12,13 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_batching import indices_of, same
-from test_store import Pair
+from test_store import Pair, all_pairs, store_of
 
 from seq2seq.config import BatchingConfig, CorpusConfig, DataConfig, TokenizerConfig
 from seq2seq.data.batching import Batch
-from seq2seq.data.store import PairStore
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import BOS, EOS, UNK, Tokenizer, train_tokenizer
+from seq2seq.data.windows import Place
 from seq2seq.errors import CheckpointError, DataError
 
 REAL_DATA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en/train.tsv"
@@ -38,14 +38,14 @@ def make_pairs(count: int, longest: int = 12, seed: int = 0) -> list[Pair]:
     return [Pair(sentence(n), sentence(max(1, n + generator.randint(-2, 2)))) for n in lengths]
 
 
-PAIRS = make_pairs(300)
-STORE = PairStore(PAIRS)
+STORE = store_of(make_pairs(300))
+PAIRS = [Pair(*pair) for pair in all_pairs(STORE)]  # in the order of the store
 
 
 @pytest.fixture(scope="module")
 def tokenizers() -> tuple[Tokenizer, Tokenizer]:
     source, target = (
-        train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, seed=1, name=name)
+        train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, name=name)
         for texts, name in zip(zip(*PAIRS, strict=True), ("source", "target"), strict=True)
     )
     return source, target
@@ -86,7 +86,7 @@ def take_epoch(stream: BatchStream) -> list[Batch]:
 def test_every_pair_once_an_epoch_within_the_budget(
     tokenizers, count, window, unit, size, seed, alpha
 ):
-    store = PairStore(PAIRS[:count])
+    store = store_of(PAIRS[:count])
     stream = make_stream(
         tokenizers, store, seed=seed, alpha=alpha, window=window, unit=unit, size=size
     )
@@ -157,7 +157,7 @@ def test_a_stream_goes_on_from_any_position(tokenizers, taken, window):
     ("change", "key"),
     [
         ({"seed": 2}, r"training\.seed was 1 and is 2"),
-        ({"store": PairStore(PAIRS[1:])}, r"data\.train"),
+        ({"store": store_of(PAIRS[1:])}, r"data\.train"),
         ({"size": 300}, r"data\.batching\.size was 150 and is 300"),
         ({"alpha": 0.1}, r"data\.tokenizer\.sampling_alpha"),
         ({"word_dropout": 0.1}, r"data\.word_dropout"),
@@ -188,7 +188,7 @@ def test_long_pairs_are_skipped_and_counted_once(tokenizers, alpha, caplog):
     assert stream.num_skipped == len(PAIRS) - len(fitting)
 
 
-@pytest.mark.parametrize("store", [PairStore([]), PairStore([Pair("a" * 999, "a b c d e f")])])
+@pytest.mark.parametrize("store", [store_of([]), store_of([Pair("a" * 999, "a b c d e f")])])
 def test_a_corpus_with_nothing_left_is_refused(tokenizers, store):
     with pytest.raises(DataError, match=r"none of \d pairs.*data\.batching\.max_length"):
         make_stream(tokenizers, store, max_length=3)
@@ -217,8 +217,8 @@ def test_errors_of_the_background_thread_surface(tokenizers):
     batches = iter(stream)
     next(batches)
 
-    def fail(epoch: int, window: int) -> None:
-        raise RuntimeError(f"window {window}")
+    def fail(place: Place) -> None:
+        raise RuntimeError(f"window {place.window}")
 
     stream._prepare = fail
     with pytest.raises(RuntimeError, match="window 2"):
@@ -265,13 +265,12 @@ def test_padding_on_real_pairs():
             (pair[side] for pair in pairs),
             config=TokenizerConfig(type="bpe", max_sentences=3000),
             vocab_size=2000,
-            seed=1,
             name="source",
         )
         for side in (0, 1)
     ]
     positions = real = 0
-    for batch in take_epoch(make_stream(tokenizers, PairStore(pairs), size=2048)):
+    for batch in take_epoch(make_stream(tokenizers, store_of(pairs), size=2048)):
         positions += batch.source_BS.numel() + batch.labels_BT.numel()
         real += batch.num_source_tokens + batch.num_target_tokens
     assert 1 - real / positions < 0.05

@@ -3,8 +3,9 @@ import random
 
 import pytest
 import sentencepiece
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from properties import examples
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.cleaning import normalize
@@ -31,9 +32,7 @@ TEXTS = sentences(400)
 
 
 def train(texts: list[str] = TEXTS, size: int = 340, name: str = "source", **config) -> Tokenizer:
-    return train_tokenizer(
-        texts, config=TokenizerConfig(**config), vocab_size=size, seed=1, name=name
-    )
+    return train_tokenizer(texts, config=TokenizerConfig(**config), vocab_size=size, name=name)
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
@@ -60,7 +59,7 @@ def test_special_ids_and_size(tokenizer):
 @example("a\0b\tc\u00a0d\u200be\nf")
 @example("\ufffd\ufeff")
 @example("▁a▁▁b▁")
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_text_comes_back(tokenizer, text):
     expected = normalize(text.replace("▁", " "))
     assert tokenizer.decode(tokenizer.encode(text)) == expected
@@ -97,15 +96,12 @@ def test_training_is_deterministic(kind):
     assert train(type=kind)._model_proto == train(type=kind)._model_proto
 
 
-def test_the_seed_chooses_the_texts():
-    def trained(seed: int) -> bytes:
-        config = TokenizerConfig(max_sentences=100)
-        return train_tokenizer(
-            (text for text in TEXTS), config=config, vocab_size=330, seed=seed, name="source"
-        )._model_proto
-
-    assert trained(1) == trained(1)
-    assert trained(1) != trained(2)
+def test_no_more_than_the_first_sentences_are_looked_at(monkeypatch):
+    config = {"max_sentences": 100, "size": 330}
+    assert train(TEXTS, **config)._model_proto == train(TEXTS[:100], size=330)._model_proto
+    monkeypatch.setattr("seq2seq.data.tokenizer._MAX_TEXTS", sum(map(len, TEXTS[:100])))
+    assert train(TEXTS, size=330)._model_proto == train(TEXTS[:100], size=330)._model_proto
+    assert train(TEXTS[1:], **config)._model_proto != train(TEXTS, **config)._model_proto
 
 
 def test_without_bytes_unseen_characters_are_unknown():
@@ -174,6 +170,15 @@ def test_damaged_files_are_refused_by_name(tokenizer, tmp_path, damage):
     path.write_bytes(damage(tokenizer._model_proto))
     with pytest.raises(DataError, match=r"source\.model.*damaged"):
         Tokenizer.load(path)
+
+
+def test_pieces_that_are_no_text_are_refused():
+    proto = train()._model_proto
+    assert "ñ".encode() in proto
+    with pytest.raises(DataError, match="not a SentencePiece model, or a damaged one"):
+        Tokenizer(proto.replace("ñ".encode(), b"\xff\xfe"))
+    with pytest.raises(DataError, match="not a SentencePiece model, or a damaged one"):
+        Tokenizer(proto.replace(b"<0x41>", b"<0x\xff1>"))
 
 
 def test_missing_and_foreign_files_are_refused(tmp_path):

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import LEXICON, ToyCorpus
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.lines import normalize_line
@@ -47,7 +48,7 @@ def test_it_has_learned_the_toy_language(translator: Translator) -> None:
     assert best(translator, lines, beam_size=1) == [words(line) for line in lines]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.text(max_size=30) | st.sampled_from(ODD), max_size=6))
 def test_one_line_out_for_each_line_in(translator: Translator, lines: list[str]) -> None:
     found = best(translator, lines, beam_size=1)
@@ -72,6 +73,22 @@ def test_neighbours_and_batches_make_no_difference(translator: Translator) -> No
         assert one[0].text == other[0].text
         assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
         assert translator.translate([line])[0][0].text == one[0].text
+
+
+WORDY = st.lists(st.sampled_from([*LEXICON, "😀", "xyz"]), max_size=30).map(" ".join)
+
+
+@examples(15)
+@given(st.lists(WORDY | st.sampled_from(ODD), min_size=1, max_size=6), st.data())
+def test_the_order_and_the_number_of_lines_make_no_difference(
+    translator: Translator, lines: list[str], data: st.DataObject
+) -> None:
+    order = data.draw(st.lists(st.integers(0, len(lines) - 1), max_size=8))
+    whole = translator.translate(lines)
+    again = translator.translate([lines[place] for place in order])
+    for place, found in zip(order, again, strict=True):
+        assert found[0].text == whole[place][0].text
+        assert found[0].score == pytest.approx(whole[place][0].score, abs=1e-4)
 
 
 def test_what_a_translation_holds(translator: Translator) -> None:

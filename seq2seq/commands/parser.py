@@ -6,14 +6,16 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-EXIT_USER, EXIT_INTERRUPTED, EXIT_TERMINATED = 2, 130, 143
+from seq2seq.errors import EXIT_USER, one_line
+
+EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USER, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(EXIT_USER, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
 
 if TYPE_CHECKING:
@@ -45,14 +47,18 @@ def add_command(
 
 def positive(text: str) -> int:
     """Read 1, 2, 3, ..."""
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected 1, 2, 3, ..., found '{text}'")
-    return number
+    return _whole(text, 1)
 
 
 def from_zero(text: str) -> int:
     """Read 0, 1, 2, ..."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected 0, 1, 2, ..., found '{text}'")
-    return int(text)
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    # Nine digits are more than anything here can use, and less than torch cannot hold.
+    number = int(text) if text.isdecimal() and len(text) <= 9 else -1
+    if number < least:
+        numbers = ", ".join(str(least + step) for step in range(3))
+        raise argparse.ArgumentTypeError(f"expected {numbers}, ..., found '{text}'")
+    return number

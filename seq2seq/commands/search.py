@@ -6,6 +6,9 @@ import argparse
 from typing import Any
 
 from seq2seq.commands.parser import from_zero, positive
+from seq2seq.errors import UserError
+
+MAX_THREADS = 1024
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +19,11 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams"
     )
+    add_device(parser)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where to compute")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     group.add_argument("--precision", choices=("auto", "fp32", "bf16", "int8"), default="fp32")
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
@@ -44,4 +52,7 @@ def set_threads(arguments: argparse.Namespace) -> None:
     if arguments.threads or getattr(arguments, "workers", 1) > 1:
         import torch
 
-        torch.set_num_threads(1 if getattr(arguments, "workers", 1) > 1 else arguments.threads)
+        threads = arguments.threads or 1
+        if threads > MAX_THREADS:
+            raise UserError(f"--threads: expected {MAX_THREADS} or less, found {threads}")
+        torch.set_num_threads(1 if getattr(arguments, "workers", 1) > 1 else threads)

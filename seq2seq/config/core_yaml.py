@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+MAX_NODES = 100_000  # of a document whose aliases are written out
 _SCALARS = (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("int", r"[-+]?[0-9]+(?:_[0-9]+)*", "-+0123456789"),
@@ -54,6 +55,10 @@ for _name, _pattern, _first in _SCALARS:
 
 
 def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    if len(node.value) > 100:  # Python refuses some thousand digits, in words of its own
+        raise yaml.MarkedYAMLError(
+            problem=f"a number of {len(node.value)} digits", problem_mark=node.start_mark
+        )
     return int(node.value)
 
 
@@ -65,10 +70,29 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # Only between double quotes is there an escape for what YAML takes for the end of a line.
+    style = None if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def parse_yaml(text: str) -> Any:
-    """Return what YAML text holds. Raises ValueError, in one line, where it is no YAML."""
+    """Return what YAML text holds.
+
+    Raises ValueError, in one line, where it is no YAML, and where aliases make it more than
+    MAX_NODES values ("billion laughs") or hold themselves.
+    """
     try:
-        return yaml.load(text, Loader=_Loader)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _num_nodes(node, {}) > MAX_NODES:
+            raise ValueError(f"aliases (*) make it more than {MAX_NODES} values")
+        return _construct(loader, node)
     except yaml.MarkedYAMLError as error:
         problem = error.problem or error.context or "not valid"
         mark = error.problem_mark or error.context_mark
@@ -78,6 +102,27 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _num_nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of values of a node, aliases counted as what they stand for."""
+    if id(node) not in known:
+        known[id(node)] = 0  # being counted: only an alias that holds itself finds this
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in parts for part in pair]
+        known[id(node)] = 1 + sum(_num_nodes(part, known) for part in parts)
+    if not known[id(node)]:
+        raise ValueError("an alias (*) that holds itself")
+    return known[id(node)]
+
+
+def _construct(loader: _Loader, node: yaml.Node) -> Any:
+    try:
+        return loader.construct_document(node)
+    except (KeyError, AttributeError):
+        # PyYAML, of a scalar that is not what its tag says, such as `!!bool maybe`.
+        raise ValueError("a value does not fit its tag (!!)") from None
 
 
 def dump_yaml(value: Any) -> str:

@@ -12,7 +12,7 @@ Column = Annotated[int, Field(ge=0)] | str | None
 
 
 class CorpusConfig(Section):
-    """Where sentence pairs are read from. A path that ends in .gz is read as gzip."""
+    """Where sentence pairs are read from; a path may end in .gz, .bz2 or .xz."""
 
     format: Literal["tsv", "manythings", "aligned", "jsonl", "huggingface"] = Field(
         "tsv",
@@ -37,6 +37,12 @@ class CorpusConfig(Section):
     name: str | None = Field(None, description="huggingface: the dataset's name or a local folder")
     subset: str | None = Field(None, description="huggingface: the dataset's configuration")
     split: str | None = Field(None, description="huggingface: the split, for example train[:10%]")
+    streaming: bool = Field(
+        False,
+        description="in train: read, clean and encode pairs while training, with no pass over all "
+        "before; duplicates are found within a window only, and the order is that of the corpus, "
+        "shuffled within windows. For all corpora of train or none",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> CorpusConfig:
@@ -81,10 +87,10 @@ class TokenizerConfig(Section):
 
     type: Literal["unigram", "bpe"] = Field("unigram", description="SentencePiece model type")
     joint: bool = Field(False, description="one vocabulary for both languages")
-    source_vocab_size: Annotated[int, Field(ge=16)] = Field(
+    source_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
         8000, description="pieces of the source (of both, when joint)"
     )
-    target_vocab_size: Annotated[int, Field(ge=16)] = Field(
+    target_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
         8000, description="pieces of the target (not used when joint)"
     )
     lower_vocab_size: bool = Field(
@@ -94,7 +100,11 @@ class TokenizerConfig(Section):
     character_coverage: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="share of characters that get pieces of their own"
     )
-    max_sentences: Count = Field(1_000_000, description="sentences that training looks at")
+    max_sentences: Count = Field(
+        1_000_000,
+        description="sentences that training looks at, and 40 million characters at most: a "
+        "random sample of the corpus, of a streamed one the first pairs",
+    )
     sampling_alpha: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,
         description=(
@@ -132,8 +142,24 @@ class DataConfig(Section):
         None, description="pairs that are only scored; named here to watch for leaks"
     )
     cleaning: CleaningConfig = CleaningConfig()
+    cache: str | None = Field(
+        "auto",
+        description="folder of prepared data, by content: clean pairs, tokenizers, ids; auto: "
+        "$XDG_CACHE_HOME/seq2seq or ~/.cache/seq2seq; null: a temporary one. It may be deleted",
+    )
+    processes: Count | None = Field(
+        None, description="processes that prepare data; null: as many as there are cores"
+    )
     tokenizer: TokenizerConfig = TokenizerConfig()
     batching: BatchingConfig = BatchingConfig()
     word_dropout: Rate = Field(
         0.0, description="share of input pieces replaced by <unk> in training, on both sides"
     )
+
+    @model_validator(mode="after")
+    def _streamed(self) -> DataConfig:
+        if any(corpus is not None and corpus.streaming for corpus in (self.valid, self.test)):
+            raise ValueError("valid and test are read whole; leave out their key 'streaming'")
+        if len({corpus.streaming for corpus in self.train}) > 1:
+            raise ValueError("train: set 'streaming' for all corpora or for none")
+        return self

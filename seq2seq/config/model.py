@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from seq2seq.config.section import Count, Rate, Section
+from seq2seq.config.section import Layers, Rate, Section, Size
 
 Score = Literal["dot", "scaled_dot", "general", "additive", "concat", "multi_head", "none"]
 Style = Literal["bahdanau", "luong", "pre_attention"]
@@ -16,10 +16,10 @@ class AttentionConfig(Section):
     """The score function and what surrounds it."""
 
     score: Score = Field("additive", description="score function; none is the fixed context")
-    size: Count = Field(256, description="hidden size of additive and concat")
-    heads: Count = Field(1, description="heads of multi_head")
-    key_size: Count | None = Field(None, description="project H to keys of this size")
-    value_size: Count | None = Field(None, description="project H to values of this size")
+    size: Size = Field(256, description="hidden size of additive and concat")
+    heads: Size = Field(1, description="heads of multi_head")
+    key_size: Size | None = Field(None, description="project H to keys of this size")
+    value_size: Size | None = Field(None, description="project H to values of this size")
     project_query: bool = Field(
         False, description="dot, scaled_dot: project the query to the key size where they differ"
     )
@@ -33,11 +33,11 @@ class ModelConfig(Section):
     """Sizes and shape of encoder, attention and decoder."""
 
     style: Style = Field("bahdanau", description="what queries, and where the context enters")
-    embedding_size: Count = Field(256, description="both embeddings")
-    encoder_size: Count = Field(256, description="state of the encoder, each direction")
-    encoder_layers: Count = Field(1, description="BiGRU layers")
-    decoder_size: Count = Field(512, description="state of the decoder")
-    decoder_layers: Count = Field(
+    embedding_size: Size = Field(256, description="both embeddings")
+    encoder_size: Size = Field(256, description="state of the encoder, each direction")
+    encoder_layers: Layers = Field(1, description="BiGRU layers")
+    decoder_size: Size = Field(512, description="state of the decoder")
+    decoder_layers: Layers = Field(
         1, description="GRU layers (pre_attention: of those after the attention)"
     )
     attention: AttentionConfig = AttentionConfig()
@@ -45,7 +45,7 @@ class ModelConfig(Section):
     readout: Literal["maxout", "tanh"] = Field(
         "maxout", description="bahdanau: the deep output (maxout is the paper's)"
     )
-    readout_size: Count | None = Field(
+    readout_size: Size | None = Field(
         None,
         description="features that the vocabulary projection sees; default: decoder_size, "
         "or embedding_size when tied",

@@ -5,10 +5,16 @@ from __future__ import annotations
 import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+# Every number has an upper limit too: beyond it is nothing but a slip of the hand, or a recipe
+# that was made to exhaust the machine of who uses it.
+LARGEST = 2**31 - 1
 Rate = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+CountFrom0 = Annotated[int, Field(ge=0, le=LARGEST)]
+Size = Annotated[int, Field(ge=1, le=65_536)]  # of a vector
+Layers = Annotated[int, Field(ge=1, le=64)]
 
 
 class Section(BaseModel):
@@ -17,6 +23,13 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
     )
+
+    @field_validator("*")
+    @classmethod
+    def _without_nul(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("a NUL character, which no name of a file can hold; leave it out")
+        return value
 
 
 def section_of(annotation: Any) -> type[Section] | None:

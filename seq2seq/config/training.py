@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from seq2seq.config.section import Count, Rate, Section
+from seq2seq.config.section import Count, CountFrom0, Rate, Section
 
 
 class ScheduleConfig(Section):
@@ -15,7 +15,7 @@ class ScheduleConfig(Section):
     kind: Literal["constant", "inverse_sqrt", "plateau", "cosine", "linear"] = Field(
         "constant", description="what follows the warm-up"
     )
-    warmup_steps: Annotated[int, Field(ge=0)] = Field(0, description="linear rise from 0")
+    warmup_steps: CountFrom0 = Field(0, description="linear rise from 0")
     decay_steps: Count | None = Field(
         None, description="cosine, linear: step at which min_factor is reached; default: max_steps"
     )
@@ -25,7 +25,7 @@ class ScheduleConfig(Section):
     plateau_factor: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5, description="plateau: what the rate is multiplied by"
     )
-    plateau_patience: Annotated[int, Field(ge=0)] = Field(
+    plateau_patience: CountFrom0 = Field(
         2, description="plateau: validations without a better metric that are waited for"
     )
 
@@ -33,7 +33,7 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """Optimization, validation, checkpoints."""
 
-    seed: Annotated[int, Field(ge=0)] = Field(1, description="of everything that is random")
+    seed: CountFrom0 = Field(1, description="of everything that is random")
     max_steps: Count = Field(100_000, description="updates after which training ends")
     max_epochs: Count | None = Field(None, description="epochs after which training ends")
     max_minutes: Annotated[float, Field(gt=0)] | None = Field(
@@ -65,7 +65,9 @@ class TrainingConfig(Section):
         "auto", description="auto: bf16 where the processor multiplies it natively"
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
-    threads: Count | None = Field(None, description="CPU threads; default: torch's choice")
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        None, description="CPU threads; default: torch's choice"
+    )
     reduce_bf16: bool = Field(
         False, description="several processes: send gradients in bf16, half the bytes of fp32"
     )
@@ -84,7 +86,7 @@ class TrainingConfig(Section):
     validation_sentences: Count | None = Field(
         None, description="validate on the first n pairs only"
     )
-    samples: Annotated[int, Field(ge=0)] = Field(3, description="translations shown each time")
+    samples: CountFrom0 = Field(3, description="translations shown each time")
     ema: Rate = Field(0.0, description="decay of a moving average of weights; 0 is off")
     average: Literal["none", "last", "best"] = Field(
         "none", description="average the kept checkpoints into the final model"

@@ -71,7 +71,7 @@ class Batch:
         """
         if size == 1:
             return self
-        rows = torch.arange(rank, len(self), size)
+        rows = torch.arange(len(self))[rank::size]
         lengths_B = self.target_lengths_B[rows]
         if not len(rows):
             rows, lengths_B = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)

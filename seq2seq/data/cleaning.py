@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.config import CleaningConfig
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq.config import CleaningConfig, CorpusConfig, DataConfig
 from seq2seq.data.corpus import Pair
+from seq2seq.data.digests import Digests, DigestSet
+from seq2seq.errors import DataError
+from seq2seq.files import sha256
 
 EMPTY = "empty side"
 TOO_LONG = "too long"
@@ -17,6 +26,8 @@ RATIO = "length ratio"
 DUPLICATE = "duplicate"
 OVERLAP = "overlap with valid or test"
 REASONS = (EMPTY, TOO_LONG, RATIO, DUPLICATE, OVERLAP)
+
+_CHUNK = 4096  # pairs that are judged together
 
 
 class _Controls(dict[int, str]):
@@ -46,7 +57,9 @@ def normalize(text: str) -> str:
     Control characters and half surrogates become spaces; format characters, such as zero-width
     spaces, soft hyphens and byte order marks, are removed.
     """
-    return " ".join(unicodedata.normalize("NFC", text.translate(_CONTROLS)).split())
+    if not text.isprintable():  # most texts are, and have nothing to be translated
+        text = text.translate(_CONTROLS)
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def normalize_pair(pair: Pair) -> Pair:
@@ -63,6 +76,26 @@ def fold(text: str) -> str:
     folded = unicodedata.normalize("NFD", normalize(text)).casefold()
     folded = normalize(folded)
     return " ".join(folded.translate(_PUNCTUATION).split()) or folded
+
+
+def refuse_same_files(data: DataConfig) -> None:
+    """Raise DataError where the test corpus is a file that is trained on, or a copy of one."""
+    for number, corpus in enumerate(data.train):
+        for tested in _files(data.test):
+            for path in _files(corpus):
+                same = path.samefile(tested) or (
+                    path.stat().st_size == tested.stat().st_size and sha256(path) == sha256(tested)
+                )
+                if same:
+                    raise DataError(
+                        f"data.test: {tested} is the same as data.train.{number} ({path}); a score "
+                        "on what was trained on says nothing: name other pairs, or leave it out"
+                    )
+
+
+def _files(corpus: CorpusConfig | None) -> list[Path]:
+    names = (corpus.path, corpus.source_path, corpus.target_path) if corpus else ()
+    return [Path(name) for name in names if name is not None and Path(name).is_file()]
 
 
 class _Side(NamedTuple):
@@ -157,6 +190,63 @@ class CleaningReport:
         ]
 
 
+class Judged(NamedTuple):
+    """Normalised pairs that have no fault in themselves, and what decides whether to keep them."""
+
+    pairs: list[Pair]
+    faults: Counter[str]  # of the others, by reason
+    digests: Digests  # of each pair
+    overlaps: list[tuple[int, Pair, dict[str, str]]]  # place, pair, where it occurs
+
+
+def judge(raw: Iterable[Pair], config: CleaningConfig, held_out: HeldOut | None) -> Judged:
+    """Return what can be said of each pair alone, so that processes can share the work."""
+    pairs: list[Pair] = []
+    faults: Counter[str] = Counter()
+    overlaps = []
+    for pair in map(normalize_pair, raw):
+        fault = _fault(pair, config)
+        if fault is not None:
+            faults[fault] += 1
+            continue
+        if held_out is not None and (found := held_out.find(pair)):
+            overlaps.append((len(pairs), pair, found))
+        pairs.append(pair)
+    digests = b"".join(_digest(f"{pair.source}\t{pair.target}") for pair in pairs)
+    return Judged(pairs, faults, np.frombuffer(digests, np.uint64), overlaps)
+
+
+class Cleaner:
+    """Decides which of the judged pairs are kept, in the order of the corpus, and counts all."""
+
+    def __init__(
+        self, config: CleaningConfig, held_out: HeldOut | None, report: CleaningReport
+    ) -> None:
+        self._config, self._held_out, self._report = config, held_out, report
+        self._seen = DigestSet()
+        report.drops_overlap = config.drop_overlap
+
+    def keep(self, judged: Judged) -> npt.NDArray[np.bool_]:
+        """Return which of the pairs are kept."""
+        report, config = self._report, self._config
+        kept = np.ones(len(judged.digests), dtype=bool)
+        if config.drop_duplicates:
+            kept = self._seen.add(judged.digests)
+        report.dropped[DUPLICATE] += int((~kept).sum())
+        for place, pair, found in judged.overlaps:
+            if kept[place] and self._held_out is not None:
+                for name, kind in found.items():
+                    size = self._held_out.sizes[name]
+                    report.overlaps.setdefault(name, Overlap(size)).count(kind, pair)
+                kept[place] = not config.drop_overlap
+                report.dropped[OVERLAP] += config.drop_overlap
+        for reason, number in judged.faults.items():
+            report.dropped[reason] += number
+        report.read += len(kept) + judged.faults.total()
+        report.kept += int(kept.sum())
+        return kept
+
+
 def clean(
     pairs: Iterable[Pair],
     config: CleaningConfig,
@@ -168,28 +258,17 @@ def clean(
 
     Only digests of what was seen are held in memory; the report is whole when the last pair is out.
     """
-    report = CleaningReport() if report is None else report
-    report.drops_overlap = config.drop_overlap
-    seen: set[bytes] = set()
-    for raw in pairs:
-        report.read += 1
-        pair = normalize_pair(raw)
-        reason = _fault(pair, config)
-        if reason is None and config.drop_duplicates:
-            digest = _digest(f"{pair.source}\t{pair.target}")
-            reason = DUPLICATE if digest in seen else None
-            seen.add(digest)
-        if reason is None and held_out is not None:
-            found = held_out.find(pair)
-            for name, kind in found.items():
-                overlap = report.overlaps.setdefault(name, Overlap(held_out.sizes[name]))
-                overlap.count(kind, pair)
-            reason = OVERLAP if found and config.drop_overlap else None
-        if reason is None:
-            report.kept += 1
-            yield pair
-        else:
-            report.dropped[reason] += 1
+    cleaner = Cleaner(config, held_out, CleaningReport() if report is None else report)
+    for chunk in chunks(pairs):
+        judged = judge(chunk, config, held_out)
+        yield from itertools.compress(judged.pairs, cleaner.keep(judged))
+
+
+def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """Yield all pairs, some thousands at a time."""
+    iterator = iter(pairs)
+    while chunk := list(itertools.islice(iterator, _CHUNK)):
+        yield chunk
 
 
 def _fault(pair: Pair, config: CleaningConfig) -> str | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 from seq2seq.config import CorpusConfig
+from seq2seq.data.compressed import DAMAGED, open_unpacked
 from seq2seq.data.huggingface import read_dataset
 from seq2seq.errors import DataError
 
@@ -51,20 +50,21 @@ def read_corpus(config: CorpusConfig) -> Iterator[Pair]:
 
 
 def read_lines(path: str) -> Iterator[Line]:
-    """Yield the lines of a UTF-8 file, through gzip where its name ends in .gz.
+    """Yield the lines of a UTF-8 file, unpacked where its name ends in .gz, .bz2 or .xz.
 
-    Raises DataError where it is missing, empty, damaged, binary or not UTF-8.
+    Raises DataError where it is missing, empty, damaged, binary or not UTF-8, or unpacks to what
+    no text would (seq2seq.data.compressed).
     """
     try:
-        with _open(path) as stream:
+        with open_unpacked(path) as stream:
             yield from decode_lines(stream, path)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; name a file in it") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(
-            f"{path}: damaged gzip data ({error}); fetch or compress the file again"
+            f"{path}: damaged compressed data ({error}); fetch or compress the file again"
         ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
@@ -163,12 +163,21 @@ def _read_jsonl(config: CorpusConfig) -> Iterator[Pair]:
 
 
 def _read_huggingface(config: CorpusConfig) -> Iterator[Pair]:
-    fields = [config.source, config.target, config.alignment]
-    columns = [str(field).partition(".")[0] for field in fields if field is not None]
     name, split = str(config.name), str(config.split)
-    rows = read_dataset(name, config.subset, split=split, columns=columns)
+    rows = read_dataset(name, config.subset, split=split, columns=columns_of(config))
+    return read_rows(rows, config)
+
+
+def columns_of(config: CorpusConfig) -> list[str]:
+    """Return the columns that a Hugging Face corpus is read from."""
+    fields = [config.source, config.target, config.alignment]
+    return [str(field).partition(".")[0] for field in fields if field is not None]
+
+
+def read_rows(rows: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[Pair]:
+    """Yield the pairs of the rows of a Hugging Face dataset."""
     for index, row in enumerate(rows):
-        yield _pair_of_fields(row, config, f"{name} {split}: row {index}")
+        yield _pair_of_fields(row, config, f"{config.name} {config.split}: row {index}")
 
 
 def _pair_of_fields(row: dict[str, Any], config: CorpusConfig, where: str) -> Pair:
@@ -186,10 +195,9 @@ def _field(row: dict[str, Any], name: str, where: str) -> str:
     for depth, part in enumerate(parts):
         if not isinstance(value, dict) or part not in value:
             parent = ".".join(parts[:depth])
-            known = ", ".join(map(str, value)) if isinstance(value, dict) else "none"
-            raise DataError(
-                f"{where}: no field '{name}'; fields{f' of {parent}' if parent else ''}: {known}"
-            )
+            known = ", ".join(map(str, value)) if isinstance(value, dict) else ""
+            of = f" of {parent}" if parent else ""
+            raise DataError(f"{where}: no field '{name}'; fields{of}: {known or 'none'}")
         value = value[part]
     if not isinstance(value, str):
         raise DataError(
@@ -204,10 +212,6 @@ def _field(row: dict[str, Any], name: str, where: str) -> str:
             "which is no text; write it whole"
         ) from None
     return value
-
-
-def _open(path: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path) if path.endswith(".gz") else open(path, "rb"))
 
 
 def _decode(raw: bytes, where: str, offset: int) -> str:

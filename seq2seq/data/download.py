@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import logging
-import os
 import re
 import time
 import urllib.error
@@ -18,10 +16,13 @@ from typing import Any
 from tqdm import tqdm
 
 from seq2seq.errors import DataError
+from seq2seq.files import sha256 as sha256_of
+from seq2seq.files import sync_directory, sync_file
 
 MAX_BYTES = 1 << 30
 _CHUNK = 1 << 16
 _TIMEOUT = 30  # seconds without a byte
+_ADDRESS = re.compile(r"https?://[^/]")
 _PASSING = {408, 429, 500, 502, 503, 504}  # HTTP errors that may be gone a moment later
 # Some hosts, manythings.org among them, turn urllib's own name away.
 _AGENT = "Mozilla/5.0 (compatible; seq2seq prepare_data)"
@@ -31,6 +32,20 @@ logger = logging.getLogger(__name__)
 
 class _TransferError(Exception):
     """A transfer ended early; what is in the partial file is kept for the next attempt."""
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects over HTTP alone: urllib itself would go on to an FTP server."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if not _ADDRESS.match(newurl):
+            raise DataError(f"{req.full_url}: sent on to {newurl!r}, which is not over HTTP")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_Redirects)
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ def download(
     What an interrupted attempt left is resumed where the server shows that the file is the same,
     and else begun again. The pause, in seconds, doubles after each attempt. Raises DataError.
     """
-    if not re.match(r"https?://[^/]", url):
+    if not _ADDRESS.match(url):
         raise DataError(f"{url}: not an address; http:// or https:// is expected")
     partial = _Partial(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,21 +117,13 @@ def download(
                 ) from None
             logger.warning("%s: %s; trying again", url, problem)
             time.sleep(pause * 2 ** (attempt - 1))
-    found = sha256_of(partial.path)
-    if sha256 is not None and found != sha256.lower():
+    if sha256 is not None and (found := sha256_of(partial.path)) != sha256.lower():
         partial.remove()
         raise DataError(f"{url}: its SHA-256 is {found}, not {sha256.lower()}; it is not that file")
-    os.replace(partial.path, path)
+    sync_file(partial.path)
+    partial.path.replace(path)
+    sync_directory(path.parent)
     partial.remove()
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _fetch(url: str, partial: _Partial) -> None:
@@ -131,9 +138,7 @@ def _fetch(url: str, partial: _Partial) -> None:
         if known.validator is not None:
             headers["If-Range"] = known.validator
     try:
-        response = urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=_TIMEOUT
-        )
+        response = _OPENER.open(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             partial.remove()
@@ -154,6 +159,8 @@ def _fetch(url: str, partial: _Partial) -> None:
 def _describe(url: str, response: Any) -> tuple[_Version, int]:
     """Return the version of the whole file, and the byte at which this response starts in it."""
     headers = response.headers
+    if headers.get_content_type() == "text/html":
+        raise DataError(f"{url}: the server sends a web page, not a file; check the address")
     etag = headers.get("ETag")
     validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
     length = headers.get("Content-Length", "")

@@ -5,22 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import re
 import sys
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.config import CleaningConfig, CorpusConfig
-from seq2seq.data.archive import open_member
+from seq2seq.data.archive import is_archive, open_member
 from seq2seq.data.cleaning import CleaningReport, clean
 from seq2seq.data.corpus import Pair, decode_lines, parse_columns, read_lines
-from seq2seq.data.download import download, sha256_of
+from seq2seq.data.download import download
 from seq2seq.data.splitting import MAX_GROUP, Split, split_pairs
-from seq2seq.errors import DataError, UserError
+from seq2seq.errors import DataError, verdict
+from seq2seq.files import make_folder, publish_files
+from seq2seq.files import sha256 as sha256_of
 
 MEMBER = "spa.txt"
 LICENCE = "CC BY 2.0; attribution: tatoeba.org and manythings.org/anki"
@@ -43,8 +42,9 @@ def prepare_tatoeba(
 ) -> None:
     """Write train.tsv, valid.tsv, test.tsv and metadata.json from the Tatoeba list.
 
-    The source is an address or a local file: spa-eng.zip, or spa.txt. Pairs are cleaned by the
-    defaults of a recipe and split by groups that share a sentence. Raises DataError.
+    The source is an address or a local file: a zip or tar archive that holds spa.txt, or spa.txt
+    itself. Pairs are cleaned by the defaults of a recipe and split by groups that share a sentence.
+    Raises DataError.
     """
     path = _obtain(source, directory, sha256, show)
     report = CleaningReport()
@@ -93,7 +93,7 @@ def _obtain(source: str, directory: Path, sha256: str | None, show: Print) -> Pa
 
 @contextmanager
 def _open_pairs(path: Path) -> Iterator[Iterable[Pair]]:
-    if path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
+    if is_archive(path):
         with open_member(path, MEMBER) as stream:
             yield parse_columns(decode_lines(stream, f"{path}/{MEMBER}"), _LAYOUT)
     else:
@@ -101,16 +101,11 @@ def _open_pairs(path: Path) -> Iterator[Iterable[Pair]]:
 
 
 def _write(directory: Path, split: Split, metadata: str) -> None:
-    """Write all files under temporary names before the first gets its own."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".prepare-") as temporary:
+    with publish_files(directory) as aside:
         for name, pairs in zip(SIDES, (split.train, split.valid, split.test), strict=True):
-            with Path(temporary, name).open("w", encoding="utf-8", newline="\n") as stream:
-                for pair in pairs:
-                    stream.write("\t".join((pair.source, pair.target, *pair.references)) + "\n")
-        Path(temporary, METADATA).write_text(metadata, encoding="utf-8")
-        for name in (*SIDES, METADATA):
-            os.replace(Path(temporary, name), directory / name)
+            rows = ("\t".join((pair.source, pair.target, *pair.references)) for pair in pairs)
+            (aside / name).write_bytes("".join(f"{row}\n" for row in rows).encode())
+        (aside / METADATA).write_text(metadata, encoding="utf-8")
 
 
 def _summary(split: Split, directory: Path) -> list[str]:
@@ -131,21 +126,22 @@ def _is_address(source: str) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, or 2 for what the user can mend."""
+    """Run the command line; return its exit code, as those of `seq2seq` (seq2seq.errors)."""
     options = _parser().parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     try:
-        _refuse_overwriting(options.out, force=options.force)
+        _check_output(options.out, force=options.force)
         {"tatoeba": _tatoeba, "sample": _sample}[options.command](options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {error.filename or options.out}: {error.strerror}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("interrupted; run it again to go on with a download", file=sys.stderr)
         return 130
+    except Exception as error:
+        found = verdict(error)
+        if found is None:
+            raise
+        code, line = found
+        print(f"prepare_data.py: {line}", file=sys.stderr)
+        return code
     return 0
 
 
@@ -168,13 +164,14 @@ def _sample(options: argparse.Namespace) -> None:
     print(write_sample(options.out, seed=options.seed, **given))
 
 
-def _refuse_overwriting(directory: Path, *, force: bool) -> None:
+def _check_output(directory: Path, *, force: bool) -> None:
     there = [name for name in (*SIDES, METADATA) if (directory / name).exists()]
     if there and not force:
         raise DataError(
             f"{directory} has {', '.join(there)} already; name another --out, or give --force to "
             "write over them"
         )
+    make_folder(directory)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -183,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Prepare a corpus: TAB-separated train.tsv, valid.tsv and test.tsv.",
         epilog="examples:\n"
         "  prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip\n"
+        "  prepare_data.py tatoeba spa-eng.tar.gz\n"
         "  prepare_data.py tatoeba spa.txt --out data/tatoeba --valid 1000 --test 1000\n"
         "  prepare_data.py sample --out data/sample --seed 2",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -194,7 +192,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Fetch, clean and split the list of the Tatoeba project. No sentence of valid "
         "or test, nor a translation of one, is in train.",
     )
-    tatoeba.add_argument("source", metavar="SOURCE", help="address or file: spa-eng.zip, spa.txt")
+    tatoeba.add_argument(
+        "source", metavar="SOURCE", help="address or file: spa-eng.zip, .tar.gz, spa.txt"
+    )
     tatoeba.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
     sample = commands.add_parser("sample", help="sentences of a small grammar, with alignments")
     sample.add_argument("--train", type=_count, metavar="N", help="training pairs")

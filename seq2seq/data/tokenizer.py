@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import itertools
 import logging
-import random
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -24,7 +25,8 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 log = logging.getLogger(__name__)
 
-_MAX_TRAINING_CHARS = 4000  # of one text; SentencePiece would drop what is longer without a word
+_MAX_TEXT = 4000  # characters; SentencePiece would drop what is longer without a word
+_MAX_TEXTS = 40_000_000  # characters of all; a unigram model takes some 25 bytes for each
 _TRAINING_THREADS = 4  # a constant: the order of its float sums, so the model, depends on it
 
 
@@ -43,7 +45,8 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model_proto)
-        except RuntimeError:
+            self._processor.IdToPiece(list(range(self.vocab_size)))
+        except (RuntimeError, UnicodeDecodeError):  # the latter: pieces that are no text
             raise DataError("tokenizer: not a SentencePiece model, or a damaged one") from None
         processor = self._processor
         found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
@@ -67,6 +70,10 @@ class Tokenizer:
     def save(self, path: str | Path) -> None:
         """Write a .model file, whole or not at all."""
         write_atomic(Path(path), self._model_proto)
+
+    def fingerprint(self) -> str:
+        """Return what tells this model from another."""
+        return hashlib.sha256(self._model_proto).hexdigest()[:16]
 
     @property
     def vocab_size(self) -> int:
@@ -112,17 +119,17 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    texts: Iterable[str], *, config: TokenizerConfig, vocab_size: int, seed: int, name: str
+    texts: Iterable[str], *, config: TokenizerConfig, vocab_size: int, name: str
 ) -> Tokenizer:
-    """Train a tokenizer on texts; the same texts, configuration and seed give the same one.
+    """Train a tokenizer on texts; the same texts and configuration give the same one.
 
-    `name` (source, target or joint) says in messages which it is. The seed chooses the texts when
-    there are more than `config.max_sentences`. Raises DataError when there is no text, or when
-    the vocabulary is too small for its characters, or too large and may not be lowered.
+    No more than the first `config.max_sentences` and the first 40 million characters are looked
+    at. `name` (source, target or joint) says in messages which it is. Raises DataError when there
+    is no text, or when the vocabulary is too small for its characters, or too large and may not be
+    lowered.
     """
     key = f"data.tokenizer.{'target' if name == 'target' else 'source'}_vocab_size"
-    chosen = (_normalize(text[:_MAX_TRAINING_CHARS]) for text in _choose(texts, config, seed))
-    sentences = [text for text in chosen if text]
+    sentences = _choose(texts, config.max_sentences)
     if not sentences:
         raise DataError(f"{name} tokenizer: no text to train on; is data.train empty?")
     try:
@@ -145,17 +152,16 @@ def _normalize(text: str) -> str:
     return normalize(text.replace(SPACE_PIECE, " "))
 
 
-def _choose(texts: Iterable[str], config: TokenizerConfig, seed: int) -> list[str]:
-    """Return at most `max_sentences` texts, each with the same chance (reservoir sampling)."""
-    generator = random.Random(seed)
-    chosen: list[str] = []
-    for seen, text in enumerate(texts):
-        if seen < config.max_sentences:
-            chosen.append(text)
-            continue
-        slot = generator.randrange(seen + 1)
-        if slot < config.max_sentences:
-            chosen[slot] = text
+def _choose(texts: Iterable[str], number: int) -> list[str]:
+    """Return the first texts, normalised, as many as training may look at."""
+    chosen, size = [], 0
+    for text in itertools.islice(texts, number):
+        normalized = _normalize(text[:_MAX_TEXT])
+        size += len(normalized)
+        if size > _MAX_TEXTS:
+            break
+        if normalized:
+            chosen.append(normalized)
     return chosen
 
 
@@ -174,7 +180,7 @@ def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int)
         bos_id=BOS,
         eos_id=EOS,
         normalization_rule_name="identity",  # see Tokenizer
-        max_sentence_length=4 * _MAX_TRAINING_CHARS,  # bytes
+        max_sentence_length=4 * _MAX_TEXT,  # bytes
         num_threads=_TRAINING_THREADS,
         minloglevel=2,
     )

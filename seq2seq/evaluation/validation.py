@@ -34,9 +34,10 @@ class Validator:
             max_length_factor=config.inference.max_length_factor,
             max_length_offset=config.inference.max_length_offset,
         )
-        longest = config.inference.max_source_length
+        # A line without end must not take all memory; its loss is that of its beginning.
+        longest, most = config.inference.max_source_length, config.data.batching.max_length
         sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
-        targets = target.encode_batch([p.target for p in self.pairs])
+        targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
         batches = evaluation_batches(sources, targets, config.inference.batch_tokens)
         rank, size = self.ranks.rank, self.ranks.size
         self.batches = [batch.shard(rank, size) for batch in batches if len(batch) > rank]
@@ -57,7 +58,8 @@ class Validator:
                     results = search(decoding, self.options)
                 except FloatingPointError as error:
                     raise ConfigError(
-                        f"validation: {error}; lower training.learning_rate, and start again"
+                        f"validation: {error}; lower training.learning_rate, and go on with "
+                        "--resume"
                     ) from None
                 for index, hypotheses in zip(batch.indices, results, strict=True):
                     found[index] = self.tokenizer.decode(hypotheses[0].tokens)

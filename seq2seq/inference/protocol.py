@@ -109,18 +109,20 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         """Refuse values that no search can use."""
-        for name, least in (
-            ("beam_size", 1),
-            ("nbest", 1),
-            ("length_penalty", 0),
-            ("coverage_penalty", 0),
-            ("max_length_factor", 0),
-            ("max_length_offset", 1),
-            ("no_repeat_ngram", 0),
+        for name, least, most in (
+            ("beam_size", 1, 10_000),
+            ("nbest", 1, 10_000),
+            ("length_penalty", 0, 10),
+            ("coverage_penalty", 0, 100),
+            ("max_length_factor", 0, 100),
+            ("max_length_offset", 1, 10_000),
+            ("no_repeat_ngram", 0, 10_000),
         ):
             value = getattr(self, name)
             if not value >= least:
                 raise ConfigError(f"{name}: expected {least} or more, found {value}")
+            if value > most:
+                raise ConfigError(f"{name}: expected {most} or less, found {value}")
         if self.nbest > self.beam_size:
             raise ConfigError(
                 f"nbest: {self.nbest} is more than beam_size {self.beam_size}; raise beam_size"

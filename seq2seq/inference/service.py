@@ -15,6 +15,7 @@ from typing import BinaryIO, Literal, TextIO
 
 from tqdm import tqdm
 
+from seq2seq.data.corpus import MAX_LINE_BYTES
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translation import Sampling, Translation
@@ -67,6 +68,9 @@ def translate_files(
     or the other output, and for a line that is not UTF-8 where the request refuses such lines;
     WorkerError where a worker was killed, with all lines before its part written.
     """
+    for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
+        if given is None and stream is None:
+            raise DataError(f"standard {name} is closed; name a file with --{name}")
     _refuse_same(source, output, alignments)
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
@@ -143,9 +147,7 @@ def _refuse_same(source: str | None, *outputs: str | None) -> None:
     """Raise DataError where two of the files are one: opening it to write would empty it."""
     seen: dict[tuple[int, int] | str, str] = {}
     for path, name in [(source, source or "standard input"), *((o, o) for o in outputs)]:
-        if name is None:
-            continue
-        if path is None and sys.stdin.isatty():
+        if name is None or (path is None and sys.stdin.isatty()):
             continue
         key: tuple[int, int] | str
         try:
@@ -176,12 +178,21 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
     try:
         return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
     """Yield lines without their ends; a line ends at LF only, so that none is ever added."""
-    for number, raw in enumerate(file, start=1):
+    number = 0
+    while raw := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(raw) > MAX_LINE_BYTES:
+            raise DataError(
+                f"line {number}: more than {MAX_LINE_BYTES} bytes without a line feed; one "
+                "sentence a line is expected"
+            )
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
             yield line.decode("utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import Config
-from seq2seq.data.batching import source_batches
+from seq2seq.data.batching import evaluation_batches, source_batches
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.force import force
 from seq2seq.inference.lines import first_words, normalize_line, split_line
 from seq2seq.inference.mbr import minimum_bayes_risk
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
@@ -26,6 +28,7 @@ from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.foreign import check_files, check_shapes, shapes_of
 from seq2seq.training.device import choose_device, choose_dtype
 from seq2seq.workers import Item, Result, ordered_map
 
@@ -51,10 +54,12 @@ class Translator:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        plain: bool = False,
     ) -> None:
+        """Keep the models; a `plain` translator uses them as they are, in the dtype they have."""
         self.models = [model.to(device).eval() for model in models]
         self.source, self.target, self.config = source, target, config
-        self.device, self.dtype = device, dtype
+        self.device, self.dtype, self.plain = device, dtype, plain
 
     @cached_property
     def prepared(self) -> list[PreparedModel]:
@@ -65,8 +70,8 @@ class Translator:
     def load(cls, *runs: str | Path, device: str = "auto", precision: str = "fp32") -> Translator:
         """Load the best checkpoint of each run, or the very checkpoint that a path names.
 
-        Raises CheckpointError when one is missing, damaged, or of other tokenizers than the first,
-        and ConfigError for a device that is not there.
+        Raises CheckpointError when one is missing, damaged, made to do harm (seq2seq.runs.foreign),
+        or of other tokenizers than the first, and ConfigError for a device that is not there.
         """
         if not runs:
             raise ConfigError("a translator needs a run directory or a checkpoint")
@@ -81,7 +86,10 @@ class Translator:
                     f"{run.path}: its tokenizers are not those of {first.path}; an ensemble needs "
                     "runs that share them"
                 )
-            model = TranslationModel(run.config().model, source.vocab_size, target.vocab_size)
+            sizes = run.config().model, source.vocab_size, target.vocab_size
+            # Before memory is taken: a config can ask for more than there is.
+            check_shapes(shapes_of(*sizes), checkpoint.shapes(), origin=checkpoint.path)
+            model = TranslationModel(*sizes)
             load_weights(model, checkpoint.weights(), origin=checkpoint.path)
             log.debug("translating with %s", checkpoint.path)
             models.append(model)
@@ -172,11 +180,47 @@ class Translator:
             )
         return found
 
+    @torch.inference_mode()
+    def force(
+        self, sources: Sequence[str], targets: Sequence[str], options: SearchOptions | None = None
+    ) -> list[Part]:
+        """Return for each source and its given translation the model's own account of it.
+
+        Log probability, score and attention weights are of exactly the target's pieces, each piece
+        given the true ones before it. Lines are normalised and never split; either may be empty.
+        Of the options the penalties count. Raises DataError where the numbers of lines differ.
+        """
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{len(sources)} sources for {len(targets)} targets: their numbers must be equal"
+            )
+        options = replace(options or self.options(), keep_weights=True)
+        texts = [normalize_line(line) for line in sources]
+        ids = self.source.encode_batch(texts)
+        forced = self.target.encode_batch([normalize_line(line) for line in targets])
+        found: dict[int, Hypothesis] = {}
+        for batch in evaluation_batches(ids, forced, self.config.inference.batch_tokens):
+            batch = batch.to(self.device)
+            decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
+            here = [forced[index] for index in batch.indices]
+            try:
+                results = force(decoding, here, options)
+            except FloatingPointError as error:
+                raise CheckpointError(f"{error}; use another checkpoint") from None
+            found |= zip(batch.indices, results, strict=True)
+        return [
+            self._parts(text, 0, ids[index], [found[index]])[0] for index, text in enumerate(texts)
+        ]
+
     def decoding(
         self, source_BS: Tensor, mask_BS: Tensor, *, shared: bool = False
     ) -> Decoding[Any]:
         """Return the models bound to a batch of sources; see PreparedModel.decoding."""
-        members = [model.decoding(source_BS, mask_BS, shared=shared) for model in self.prepared]
+        members: list[Decoding[Any]]
+        if self.plain:
+            members = [model.decoding(source_BS, mask_BS) for model in self.models]
+        else:
+            members = [m.decoding(source_BS, mask_BS, shared=shared) for m in self.prepared]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @torch.inference_mode()
@@ -234,9 +278,11 @@ class Translator:
 
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
     """Return the run and the checkpoint that a path to either names."""
+    run = run_of(path)
     if (path / MODEL).is_file():
-        return run_of(path), load_checkpoint(path)
-    run = RunDirectory(path)
+        check_files(run.path, path)
+        return run, load_checkpoint(path)
+    check_files(run.path, run.checkpoints)
     return run, run.best(run.config().training.metric)
 
 

@@ -24,6 +24,7 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     config = LaunchConfig(
+        run_id=f"seq2seq-{os.getpid()}",
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=processes,

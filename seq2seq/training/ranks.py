@@ -17,6 +17,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from seq2seq.errors import RankLostError, UserError
@@ -88,7 +90,7 @@ class Ranks:
             return module
         wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True)
         if dtype != torch.float32:
-            wrapped.register_comm_hook(dtype, _compressed)
+            wrapped.register_comm_hook(dtype, lambda dtype, bucket: _compressed(dtype, bucket))
         return wrapped
 
 
@@ -104,15 +106,19 @@ def join() -> Iterator[Ranks]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group(backend, timeout=timedelta(minutes=TIMEOUT_MINUTES))
+    timeout = timedelta(minutes=TIMEOUT_MINUTES)
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    # torchrun's store outlives a restart, and with it the addresses of processes that are dead.
+    store = PrefixStore(f"start-{_restarts()}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size())
+        yield Ranks(rank, size)
     except (UserError, OSError):
         raise
     except RuntimeError as error:
         if _is_lost(error):
             raise RankLostError(
-                f"rank {dist.get_rank()}: another process has ended or is silent; what it said "
+                f"rank {rank}: another process has ended or is silent; what it said "
                 "stands above. Go on from the newest checkpoint with --resume"
             ) from None
         raise
@@ -121,7 +127,11 @@ def join() -> Iterator[Ranks]:
 
 def was_restarted() -> bool:
     """Return whether torchrun started these processes again, after one of them had died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    return _restarts() > 0
+
+
+def _restarts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def _is_lost(error: RuntimeError) -> bool:

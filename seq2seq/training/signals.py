@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
 REASONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _STDERR = 2
+
+
+@contextlib.contextmanager
+def deadly_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process as SIGTERM does, wherever it is.
+
+    A KeyboardInterrupt would first wait for the thread that prepares batches.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class StopRequest:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seq2seq.files import publish_files
+
 from .sentences import sentence
 from .tokens import Draw, Pair, finish, words
 
@@ -61,19 +63,19 @@ def write_sample(
     and as common as any; what remains of the stream is for training.
     """
     sizes = {"test": test, "valid": valid, "train": train}
-    directory.mkdir(parents=True, exist_ok=True)
     stream = generate(seed)
     seen: tuple[set[str], set[str]] = (set(), set())
     pairs: dict[str, int] = {}
     source_words: dict[str, int] = {}
     target_words: dict[str, int] = {}
-    for split, size in sizes.items():
-        chosen = list(_unseen(stream, size, seen))
-        text = "".join(format_pair(pair) for pair in chosen)
-        (directory / f"{split}.tsv").write_bytes(text.encode())
-        pairs[split] = len(chosen)
-        source_words[split] = sum(len(words(pair.source)) for pair in chosen)
-        target_words[split] = sum(len(words(pair.target)) for pair in chosen)
+    with publish_files(directory) as aside:
+        for split, size in sizes.items():
+            chosen = list(_unseen(stream, size, seen))
+            text = "".join(format_pair(pair) for pair in chosen)
+            (aside / f"{split}.tsv").write_bytes(text.encode())
+            pairs[split] = len(chosen)
+            source_words[split] = sum(len(words(pair.source)) for pair in chosen)
+            target_words[split] = sum(len(words(pair.target)) for pair in chosen)
     return SampleSummary(pairs, source_words, target_words)
 
 

@@ -1,0 +1,1 @@
+"""How fast this machine trains and translates, and how far that is from what it could do."""

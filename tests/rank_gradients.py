@@ -1,0 +1,51 @@
+"""One of several processes that compute the gradient of the same batches; rank 0 writes it.
+
+python rank_gradients.py RECIPE OUT [section.key=value ...]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from seq2seq.config import load_config
+from seq2seq.data.loading import load_pairs, train_tokenizers
+from seq2seq.data.stream import BatchStream
+from seq2seq.evaluation.validation import Validator
+from seq2seq.model.translation import TranslationModel
+from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.ranks import join
+from seq2seq.training.trainer import Trainer
+
+
+def main(recipe: str, out: str, *overrides: str) -> None:
+    torch.set_num_threads(1)
+    config = load_config(recipe, overrides)
+    with join() as ranks:
+        store, valid = load_pairs(config)
+        tokenizers = ranks.share(lambda: train_tokenizers(store, config))
+        torch.manual_seed(ranks.rank)  # rank 0's weights count
+        model = TranslationModel(config.model, *(t.vocab_size for t in tokenizers))
+        stream = BatchStream(store, *tokenizers, config.data, seed=1)
+        cpu, dtype = torch.device("cpu"), torch.float32
+        validator = Validator(valid, *tokenizers, config, device=cpu, dtype=dtype, ranks=ranks)
+        trainer = Trainer(
+            model, stream, config.training, RunDirectory(Path("none")), validator, ranks
+        )
+        batches = iter(stream)
+        few = next(batches).shard(3, 12)  # fewer rows than there may be ranks
+        trainer.state.optimizer.zero_grad = lambda set_to_none: None  # type: ignore[method-assign, misc, assignment]
+        trainer.state.optimizer.step = lambda: None  # type: ignore[method-assign, assignment]
+        trainer.update([few, next(batches), next(batches)])
+        metrics = validator(model).metrics
+        if ranks.is_first:
+            tensors = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+            tensors |= {f"metric.{name}": torch.tensor(value) for name, value in metrics.items()}
+            tensors["loss"] = torch.tensor(trainer.state.progress.loss_sum)
+            save_file(tensors, out)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,349 @@
+"""What a user can get wrong, each with its exit code and the line that says where and how to mend.
+
+Mistakes in the words of a command line are in test_cli.py.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ToyCorpus
+from foreign import alter_config, alter_header, alter_state, checkpoint_of, copy_run, seal
+
+from seq2seq import cli, pipeline
+from seq2seq.errors import verdict
+from seq2seq.inference.translator import Translator
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder to spoil things in, with a recipe of the toy language and a run of its own."""
+
+    folder: Path
+    toy: ToyCorpus
+    trained: Path
+
+    def train(self, *overrides: str, old: str = "run_dir", new: str = "run_dir") -> list[str]:
+        """Return the command that trains the recipe, some of its text replaced."""
+        text = self.toy.recipe(self.folder / "new")
+        assert old in text
+        (self.folder / "toy.yaml").write_text(text.replace(old, new, 1))
+        return ["train", f"{self.folder}/toy.yaml", *overrides]
+
+    def corpus(
+        self, content: bytes | str, name: str = "bad.tsv", key: str = "train.0"
+    ) -> list[str]:
+        """Return the command that trains with a corpus of this content."""
+        return self.train(f"data.{key}.path={self.write(name, content)}")
+
+    def evaluate(self, content: str, *more: str) -> list[str]:
+        return ["evaluate", str(self.trained), self.write("test.tsv", content), *more]
+
+    def translate(self, *more: str) -> list[str]:
+        return ["translate", str(self.trained), "-i", self.write("lines", "gato\n"), *more]
+
+    def write(self, name: str, content: bytes | str) -> str:
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+
+@pytest.fixture
+def place(tmp_path: Path, toy: ToyCorpus, trained: Path) -> Place:
+    return Place(tmp_path, toy, trained)
+
+
+def check(arguments: list[str], code: int, words: str, errors: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == code
+    err = errors.readouterr().err
+    assert "Traceback" not in err
+    (line,) = [line for line in err.splitlines() if line.startswith("seq2seq: ")]
+    assert re.search(words, err), err
+    assert len(line) < 600
+
+
+Case = tuple[str, Callable[[Place], list[str]], str]
+
+RECIPES: list[Case] = [
+    ("unknown key", lambda p: p.train(new="colour: blue\nrun_dir"),
+     "colour: unknown key; known here: run_dir, data"),
+    ("misspelt key", lambda p: p.train(old="ema:", new="emma:"),
+     r"training\.emma: unknown key; did you mean ema\?"),
+    ("misspelt value", lambda p: p.train(old="kind: plateau", new="kind: plato"),
+     "training.schedule.kind: expected one of .* did you mean plateau"),
+    ("wrong type", lambda p: p.train(old="max_steps: 20", new="max_steps: many"),
+     'training.max_steps: expected integer, found "many"'),
+    ("not a number", lambda p: p.train(old="ema: 0.9", new="ema: .nan"),
+     "training.ema: expected a finite number, found NaN"),
+    ("infinite", lambda p: p.train(old="rate: 1e-2", new="rate: 1e999"),
+     "training.learning_rate: expected a finite number"),
+    ("too many digits", lambda p: p.train(old="max_steps: 20", new="max_steps: " + "9" * 5000),
+     "not valid YAML: line .*: a number of 5000 digits"),
+    ("too large", lambda p: p.train(old="decoder_size: 24", new="decoder_size: 1000000000"),
+     "model.decoder_size: expected 65536 or less, found 1000000000"),
+    ("seed too large", lambda p: p.train(f"training.seed={10**40}"),
+     "training.seed: expected 2147483647 or less"),
+    ("sizes that do not fit", lambda p: p.train(old="{size: 24}", new="{score: dot}"),
+     "attention.score dot multiplies queries of decoder_size 24 with keys of size 48: make them"),
+    ("keys that do not fit", lambda p: p.train("model.joint_embeddings=true"),
+     "model.joint_embeddings needs data.tokenizer.joint=true"),
+    ("half a choice", lambda p: p.train("training.schedule={kind: inverse_sqrt}"),
+     "schedule.kind inverse_sqrt needs schedule.warmup_steps of 1 or more"),
+    ("not YAML", lambda p: p.train(new="a: [1\nrun_dir"),
+     r"toy.yaml: not valid YAML: line \d+, column \d+"),
+    ("billion laughs", lambda p: p.train(new=f"{LAUGHS}run_dir"),
+     "make it more than 100000 values"),
+    ("an object of Python", lambda p: p.train(new="x: !!python/object/apply:os.getcwd []\nrun_dir"),
+     "could not determine a constructor for the tag .*python/object/apply"),
+    ("a value against its tag", lambda p: p.train(old="ema: 0.9", new="ema: !!bool maybe"),
+     "a value does not fit its tag"),
+    ("NUL in a path", lambda p: p.train(r'run_dir="a\0b"'), "run_dir: a NUL character"),
+    ("an endless recipe", lambda p: ["train", "/dev/zero"], "/dev/zero: more than 1048576 bytes"),
+    ("a binary recipe", lambda p: ["train", p.write("a.yaml", bytes(range(256)))],
+     "a.yaml: not UTF-8 text .byte 0x80 at 128"),
+    ("run_dir is a file", lambda p: p.train(f"run_dir={p.folder}/toy.yaml"),
+     "run_dir: .*toy.yaml cannot be written .*; choose another"),
+]  # fmt: skip
+
+CORPORA: list[Case] = [
+    ("missing", lambda p: p.train("data.train.0.path=none.tsv"), "none.tsv: no such file; check"),
+    ("a folder", lambda p: p.train(f"data.train.0.path={p.folder}"),
+     "a directory; name a file in it"),
+    ("empty", lambda p: p.corpus(""),
+     "bad.tsv: an empty file; one sentence pair a line is expected"),
+    ("blank", lambda p: p.corpus("\n\n"),
+     "bad.tsv:2: blank lines only; rows of tab-separated columns are"),
+    ("binary", lambda p: p.corpus(bytes(range(256))),
+     "bad.tsv:1: a NUL byte at byte 0; this is binary data"),
+    ("NUL", lambda p: p.corpus("a\tb\nc\0\td\n"),
+     "bad.tsv:2: a NUL byte at byte 5; .* is expected"),
+    ("latin-1", lambda p: p.corpus("a\tb\nñ\tn\n".encode("latin-1")),
+     "bad.tsv:2: not UTF-8: byte 0xf1 at byte 4; convert the file"),
+    ("ragged", lambda p: p.corpus("a\tb\nc\n"), "bad.tsv:2: 1 column but column 1 is asked for"),
+    ("damaged", lambda p: p.corpus(gzip.compress(b"a\tb\n" * 99)[:-5], "a.tsv.gz"),
+     "a.tsv.gz: damaged compressed data .*; fetch or compress the file again"),
+    ("JSON lines", lambda p: [*p.corpus('{"es": "a"}\n', "a.jsonl"), "data.train.0.format=jsonl",
+     "data.train.0.source=es", "data.train.0.target=en"], "a.jsonl:1: no field 'en'; fields: es"),
+    ("all dropped", lambda p: p.corpus("a\t\n"), "data.train: none of 1 pairs is left; loosen"),
+    ("unequal line counts", lambda p: p.train("data.train.0={format: aligned, source_path: "
+     f"{p.write('es', 'a' + chr(10))}, target_path: {p.write('en', 'a' + chr(10) + 'b')}}}"),
+     "es has 1 line but .*en has 2 lines; line n of one must translate line n of the other"),
+    ("empty validation set", lambda p: p.corpus("", key="valid"), "bad.tsv: an empty file"),
+    ("half a validation set", lambda p: p.corpus("a\t\n", key="valid"),
+     "data.valid: no pairs with text on both sides"),
+    ("empty test set", lambda p: p.corpus("", key="test"), "bad.tsv: an empty file"),
+    ("trained and tested on", lambda p: p.train(f"data.test.path={p.toy.folder}/train.tsv"),
+     r"data.test: .*train.tsv is the same as data.train.0 \(.*\); a score on"),
+    ("tested on a copy", lambda p: p.corpus((p.toy.folder / "train.tsv").read_bytes(), key="test"),
+     "data.test: .*bad.tsv is the same as data.train.0 .*train.tsv"),
+    ("nothing to score", lambda p: p.evaluate(""), "test.tsv: an empty file"),
+    ("blanks to score", lambda p: p.evaluate("\n"), "test.tsv:1: blank lines only"),
+    ("half a test set", lambda p: p.evaluate("gato\n"), "test.tsv:1: 1 column but column 1"),
+    ("too few to resample", lambda p: p.evaluate(
+        "gato come pan agua\tcat eats bread water\ngato\tx\n", "--confidence"),
+     "2 sentences are too few for an interval of .*, which is 0 in .*; .* give more sentences"),
+    ("unequal sides", lambda p: p.evaluate("a\nb\n", "--target", p.write("en", "a\n")),
+     "test.tsv has 2 lines but .*en has 1 line; line n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in RECIPES])
+def test_recipes(
+    place: Place, capfd: pytest.CaptureFixture[str], make: Callable[[Place], list[str]], words: str
+) -> None:
+    check(make(place), 2, words, capfd)
+    assert not (place.folder / "new").exists()
+
+
+@pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in CORPORA])
+def test_corpora(
+    place: Place, capfd: pytest.CaptureFixture[str], make: Callable[[Place], list[str]], words: str
+) -> None:
+    check(make(place), 2, words, capfd)
+    assert not (place.folder / "new").exists()
+
+
+RUNS: list[tuple[str, Callable[[Path], object], str]] = [
+    ("no config", lambda run: (run / "config.yaml").unlink(),
+     "not a run directory .no config.yaml"),
+    ("config of another version", lambda run: alter_config(run, "ema:", "amount:"),
+     r"run of another version\? .*config.yaml: training.amount: unknown key"),
+    ("damaged config", lambda run: alter_config(run, "training:", "training"),
+     "config.yaml: not valid YAML"),
+    ("checkpoint of another version",
+     lambda run: alter_state(run, lambda state: state.update(version=9)),
+     "step-000150: written by version 9 of the format, this program reads version 1"),
+    ("no checkpoint", lambda run: shutil.rmtree(run / "checkpoints"),
+     "checkpoints: no whole checkpoint; train the run first"),
+    ("no checksums", lambda run: (checkpoint_of(run) / "SHA256SUMS").unlink(),
+     "step-000150: not a whole checkpoint .SHA256SUMS: No such file"),
+    ("no weights", lambda run: (checkpoint_of(run) / "model.safetensors").unlink(),
+     "step-000150: not a whole checkpoint, model.safetensors is missing"),
+    ("damaged weights", lambda run: os.truncate(checkpoint_of(run) / "model.safetensors", 5000),
+     "step-000150: damaged, model.safetensors does not have its checksum"),
+    ("a state that is none", lambda run: alter_state(run, lambda _: [1]),
+     "written by version None"),
+    ("a state without step",
+     lambda run: alter_state(run, lambda state: state.update(step=None)),
+     "step-000150: damaged, its step or its validation is no number"),
+    ("metrics that are none",
+     lambda run: alter_state(run, lambda state: state.update(validation={"bleu": "high"})),
+     "damaged, its step or its validation is no number; use another checkpoint"),
+    ("an endless state", lambda run: (
+        (checkpoint_of(run) / "state.json").write_text("[" * 100_000), seal(checkpoint_of(run))),
+     "step-000150: damaged, state.json: "),
+    ("weights of another size", lambda run: alter_config(run, "encoder_size: 24",
+     "encoder_size: 32"),
+     r"step-000150: .* has the size \(.*\), the config asks for \("),
+    ("weights of another model", lambda run: alter_config(run, "style: bahdanau", "style: luong"),
+     r"step-000150: weights do not match the config: missing \["),
+    ("weights of other names", lambda run: alter_header(
+        run, lambda header: header.update(bias=header.pop("output_bias"))),
+     r"weights do not match the config: missing \['output_bias'\], unknown \['bias'\]"),
+    ("no tokenizer", lambda run: (run / "source.model").unlink(),
+     "source.model: cannot be read .No such file"),
+    ("garbage for a tokenizer", lambda run: (run / "target.model").write_bytes(os.urandom(9999)),
+     "target.model: tokenizer: not a SentencePiece model, or a damaged one"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["run", "checkpoint"])
+@pytest.mark.parametrize(("spoil", "words"), [pytest.param(*c[1:], id=c[0]) for c in RUNS])
+def test_runs(
+    place: Place,
+    capfd: pytest.CaptureFixture[str],
+    spoil: Callable[[Path], object],
+    words: str,
+    by: str,
+) -> None:
+    run = copy_run(place.trained, place.folder / "run")
+    spoil(run)
+    named = (
+        run
+        if by == "run" or not (checkpoint_of(run) / "model.safetensors").exists()
+        else (checkpoint_of(run))
+    )
+    check(["translate", str(named), "-i", place.write("lines", "gato\n")], 2, words, capfd)
+
+
+def test_going_on_without_a_whole_checkpoint(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_run(place.trained, place.folder / "run")
+    os.truncate(checkpoint_of(run) / "training.safetensors", 5000)
+    arguments = ["train", str(run / "config.yaml"), f"run_dir={run}", "--resume"]
+    check(arguments, 2, "checkpoints: no whole checkpoint; train the run first", capfd)
+
+
+OUTPUTS: list[Case] = [
+    ("missing folder", lambda p: p.translate("-o", f"{p.folder}/none/out"),
+     "none/out: cannot be written"),
+    ("a folder", lambda p: p.translate("-o", str(p.folder)), "cannot be written .Is a directory"),
+    ("links", lambda p: p.translate("--alignments", f"{p.folder}/none/out"),
+     "none/out: cannot be written"),
+    ("below a file", lambda p: p.translate("-o", "/dev/null/out"),
+     "/dev/null/out: cannot be written"),
+    ("hypotheses", lambda p: p.evaluate("gato\tcat\n", "-o", f"{p.folder}/none/out"),
+     "none/out: cannot be written .No such file or directory"),
+    ("a report", lambda p: p.evaluate("gato\tcat\n", "--report", p.write("file", "")),
+     "file: cannot be written .File exists.; choose another path"),
+    ("a museum", lambda p: ["faults", str(p.trained), "--out", p.write("file", "")],
+     "file: cannot be written .File exists.; choose another path"),
+    ("links of an alignment",
+     lambda p: ["align", *p.evaluate("gato\tcat\n")[1:], "-o", f"{p.folder}/none/out"],
+     "none/out: cannot be written"),
+    ("a comparison", lambda p: ["compare", str(p.trained), f"{p.trained}/checkpoints/average",
+     p.write("test.tsv", "gato\tcat\n"), "--html", f"{p.folder}/none/out"],
+     "none/out: cannot be written"),
+    ("a picture", lambda p: ["plot", "length", str(p.trained), "--test",
+     p.write("test.tsv", "gato\tcat\n"), "-o", f"{p.folder}/none/out.png"],
+     "none/out.png: cannot be written"),
+    ("a picture of attention",
+     lambda p: ["plot", "attention", str(p.trained), "gato", "-o", f"{p.folder}/none/out.png"],
+     "none/out.png: cannot be written"),
+    ("hypotheses in a folder", lambda p: p.evaluate("gato\tcat\n", "-o", str(p.folder)),
+     "cannot be written .Is a directory"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in OUTPUTS])
+def test_outputs_are_looked_at_before_the_work(
+    place: Place,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Place], list[str]],
+    words: str,
+) -> None:
+    for work in ("translate", "force"):
+        monkeypatch.setattr(Translator, work, lambda *_, **__: pytest.fail("worked in vain"))
+    check(make(place), 2, words, capfd)
+
+
+def test_a_run_that_cannot_be_written_is_known_before_the_corpora_are_read(
+    place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "load_pairs", lambda _: pytest.fail("read in vain"))
+    arguments = place.train("run_dir=/dev/null/a/run")
+    check(arguments, 2, "run_dir: /dev/null/a/run cannot be written .Not a directory.", capfd)
+
+
+def test_a_full_disk_is_a_fault(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    check(place.translate("-o", "/dev/full"), 1, "No space left on device", capfd)
+    check(place.evaluate("gato\tcat\n", "-o", "/dev/full"), 1, "No space left on device", capfd)
+
+
+def test_an_output_that_is_no_file_is_written_to_and_stays(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipe = place.folder / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert cli.main(place.evaluate("gato\tcat\n", "-o", str(pipe))) == 0
+    assert os.read(reader, 100) == b"cat\n"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_no_memory_is_a_fault_and_the_program_s_own_mistakes_are_shown(
+    place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhaust(*_: object, **__: object) -> None:
+        torch.empty(1 << 60, dtype=torch.uint8)
+
+    monkeypatch.setattr(Translator, "translate", exhaust)
+    check(place.translate(), 1, "out of memory; less is needed with a smaller .* --beam", capfd)
+    for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried")):
+        assert verdict(error) == verdict(MemoryError())
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Translator, "translate", fail)
+    with pytest.raises(ValueError, match="a bug"):
+        cli.main(place.translate())
+
+
+def test_what_the_system_says_of_a_path_is_a_mistake_and_all_else_a_fault() -> None:
+    assert verdict(FileNotFoundError(2, "No such file", "a\nb")) == (2, "a b: No such file")
+    assert verdict(PermissionError(13, "Permission denied", "a")) == (2, "a: Permission denied")
+    assert verdict(OSError(5, "Input/output error", "a")) == (1, "a: Input/output error")
+    assert verdict(OSError("odd")) == (1, "odd")
+    assert verdict(KeyError("a")) is None
+
+
+def test_a_message_cannot_steer_a_terminal(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = place.train(new='"\\e[2J\\u202e": 1\nrun_dir')
+    check(arguments, 2, r"toy.yaml: \\x1b\[2J\\u202e: unknown key", capfd)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq.data.cache import Cache, Entry, open_cache
+from seq2seq.errors import ConfigError, DataError
+
+
+class Maker:
+    """Fills a folder with two files and counts how often."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, folder: Path) -> dict[str, Any]:
+        self.calls += 1
+        (folder / "rows").write_bytes(b"rows" * 100)
+        (folder / "more").write_bytes(b"more")
+        return {"call": self.calls}
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def test_an_entry_is_made_once_for_what_it_is_made_of(cache):
+    make = Maker()
+    first = cache.entry("ids", {"a": 1, "b": [2]}, make)
+    assert (first.path / "rows").read_bytes() == b"rows" * 100
+    assert first.about == {"call": 1}
+    assert cache.entry("ids", {"b": [2], "a": 1}, make) == first
+    assert Cache(cache.folder).entry("ids", {"a": 1, "b": [2]}, make) == first
+    assert make.calls == 1
+    assert cache.entry("ids", {"a": 1, "b": [3]}, make).path != first.path
+    assert cache.entry("pairs", {"a": 1, "b": [2]}, make).path != first.path
+    assert make.calls == 3
+    assert "in 3 entries" in cache.summary()
+
+
+def truncate(entry: Entry) -> None:
+    os.truncate(entry.path / "rows", 399)
+
+
+def flip(entry: Entry) -> None:
+    (entry.path / "rows").write_bytes(b"rowz" * 100)
+
+
+def lose(entry: Entry) -> None:
+    (entry.path / "more").unlink()
+
+
+def forget(entry: Entry) -> None:
+    (entry.path / "about.json").unlink()
+
+
+def scribble(entry: Entry) -> None:
+    (entry.path / "about.json").write_text('{"files": {')
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, lose, forget, scribble])
+def test_a_damaged_entry_is_made_again(cache, damage, caplog):
+    make = Maker()
+    entry = cache.entry("ids", {}, make)
+    damage(entry)
+    assert cache.entry("ids", {}, make).about == {"call": 2}
+    assert (entry.path / "rows").read_bytes() == b"rows" * 100
+    assert f"{entry.path} is damaged and made again" in caplog.text
+    assert cache.entry("ids", {}, make).about == {"call": 2}
+
+
+def test_a_failure_leaves_nothing(cache):
+    def fail(folder: Path) -> dict[str, Any]:
+        (folder / "rows").write_text("half")
+        raise DataError("line 7")
+
+    with pytest.raises(DataError, match="line 7"):
+        cache.entry("ids", {}, fail)
+    assert [path.name for path in cache.folder.iterdir() if path.is_dir()] == []
+    assert cache.entry("ids", {}, Maker()).about == {"call": 1}
+
+
+def test_what_a_crash_left_is_removed_unless_it_is_being_made(cache):
+    def crash(folder: Path) -> dict[str, Any]:
+        (folder / "rows").write_text("half")
+        os._exit(9)
+
+    def crashed() -> None:
+        cache.entry("ids", {"crashed": True}, crash)
+
+    process = multiprocessing.get_context("fork").Process(target=crashed)
+    process.start()
+    process.join()
+    [leftover] = cache.folder.glob(".*.partial")
+    assert (leftover / "rows").exists()
+    with cache._lock(leftover.name[1:].removesuffix(".partial")):
+        cache.entry("ids", {"other": 1}, Maker())
+        assert leftover.exists()
+    cache.entry("ids", {"other": 2}, Maker())
+    assert not leftover.exists()
+    assert cache.entry("ids", {"crashed": True}, Maker()).about == {"call": 1}
+
+
+def test_of_several_processes_one_makes_and_the_others_wait(cache, tmp_path):
+    def make(folder: Path) -> dict[str, Any]:
+        with (tmp_path / "made").open("a") as file:
+            file.write("x")
+        (folder / "rows").write_text("rows")
+        time.sleep(0.5)
+        return {"by": os.getpid()}
+
+    def ask(number: int) -> None:
+        entry = cache.entry("ids", {}, make)
+        (tmp_path / f"answer-{number}").write_text(str(entry.about["by"]))
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=ask, args=(number,)) for number in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(20)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert (tmp_path / "made").read_text() == "x"
+    assert len({path.read_text() for path in tmp_path.glob("answer-*")}) == 1
+
+
+def age(path: Path) -> None:
+    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**10))
+
+
+def test_checksums_are_of_the_content_and_read_once(cache, tmp_path, monkeypatch):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_text("one")
+    second.write_text("one")
+    age(first)
+    assert cache.checksum(first) == cache.checksum(second)
+    monkeypatch.setattr("seq2seq.data.cache.sha256", lambda path: f"read {path.name}")
+    assert not cache.checksum(first).startswith("read")
+    assert cache.checksum(second) == "read b"  # too young to be sure that it stays
+    first.write_text("two")  # of the same size
+    assert cache.checksum(first) == "read a"
+    (cache.folder / "checksums.json").write_text("{")
+    age(second)
+    assert cache.checksum(second) == "read b"
+    assert json.loads((cache.folder / "checksums.json").read_text())
+
+
+def test_the_folder_is_the_named_one_or_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert open_cache("auto").folder == tmp_path / "xdg/seq2seq"
+    assert open_cache("~/mine").folder == tmp_path / "home/mine"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert open_cache("auto").folder == tmp_path / "home/.cache/seq2seq"
+
+
+def test_a_temporary_cache_goes_with_its_object():
+    cache = open_cache(None)
+    folder = cache.entry("ids", {}, Maker()).path
+    assert folder.exists()
+    del cache
+    assert not folder.parent.exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"data\.cache: .*/file/x cannot be written"):
+        open_cache(str(tmp_path / "file/x"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert tmp_path not in open_cache("auto").folder.parents
+    assert "a temporary folder is used" in caplog.text
+
+
+def test_a_full_disk_is_the_users_to_mend(cache):
+    def full(folder: Path) -> dict[str, Any]:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(ConfigError, match=r"data\.cache: .*No space left.*another folder"):
+        cache.entry("ids", {}, full)

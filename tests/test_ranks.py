@@ -1,0 +1,215 @@
+"""Several processes that train together; small ones, on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ToyCorpus
+from safetensors.torch import load_file
+from test_trainer import assert_same, records
+
+from seq2seq.config import dump_config
+from seq2seq.data.batching import make_batch
+from seq2seq.pipeline import train
+from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.ranks import Ranks
+
+WORKER = Path(__file__).with_name("rank_gradients.py")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+STILL = ("model.dropout=0", "training.scheduled_sampling=0")
+
+
+def gradients(recipe: Path, out: Path, size: int, *overrides: str) -> dict[str, torch.Tensor]:
+    """Return what `size` processes find as the gradient of the same update."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = []
+    for rank in range(size):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+        environment = {**ENVIRONMENT, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        command = [sys.executable, str(WORKER), str(recipe), str(out), *STILL, *overrides]
+        processes.append(subprocess.Popen(command, env=environment))
+    assert [process.wait(120) for process in processes] == [0] * size
+    return load_file(out)
+
+
+@pytest.fixture(scope="module")
+def recipe(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ranks") / "toy.yaml"
+    path.write_text(dump_config(toy.config(path.with_name("run"))))
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(recipe: Path) -> dict[str, torch.Tensor]:
+    return gradients(recipe, recipe.with_name("1.safetensors"), 1)
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_the_number_of_ranks_does_not_change_gradient_loss_and_metrics(
+    recipe: Path, alone: dict[str, torch.Tensor], size: int
+) -> None:
+    together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size)
+    assert together.keys() == alone.keys()
+    for name, expected in alone.items():
+        scale = float(expected.abs().max())
+        torch.testing.assert_close(together[name], expected, rtol=1e-5, atol=1e-5 * scale)
+
+
+def test_gradients_sent_in_bf16_are_near(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
+    near = gradients(recipe, recipe.with_name("n.safetensors"), 2, "training.reduce_bf16=true")
+    differs = False
+    for name, expected in alone.items():
+        scale = float(expected.abs().max())
+        torch.testing.assert_close(near[name], expected, rtol=1e-2, atol=1e-2 * scale)
+        differs |= not torch.allclose(near[name], expected, rtol=1e-5, atol=1e-5 * scale)
+    assert differs
+
+
+def test_shards_hold_every_row_once_without_needless_padding() -> None:
+    sources = [[5] * n for n in (3, 1, 2, 4, 1)]
+    targets = [[6] * n for n in (1, 2, 3, 1, 2)]
+    batch = make_batch(sources, targets, range(10, 15))
+    shards = [batch.shard(rank, 3) for rank in range(3)]
+    assert sorted(i for shard in shards for i in shard.indices) == list(range(10, 15))
+    assert sum(shard.num_target_tokens for shard in shards) == batch.num_target_tokens
+    assert sum(shard.num_source_tokens for shard in shards) == batch.num_source_tokens
+    for shard in shards:
+        assert shard.source_BS.shape[1] == int(shard.source_lengths_B.max())
+        assert shard.labels_BT.shape[1] == int(shard.target_lengths_B.max())
+        for row, index in enumerate(shard.indices):
+            length = int(shard.target_lengths_B[row])
+            assert torch.equal(shard.labels_BT[row, :length], batch.labels_BT[index - 10, :length])
+    stand_in = batch.shard(6, 8)
+    assert (len(stand_in), int(stand_in.label_mask_BT.sum()), stand_in.num_target_tokens) == (
+        0,
+        0,
+        0,
+    )
+    assert batch.shard(0, 1) is batch
+
+
+def test_random_numbers_differ_by_step_and_rank_and_come_again() -> None:
+    def drawn(rank: int, seed: int, step: int) -> tuple[float, ...]:
+        Ranks(rank, 8).seed(seed, step)
+        return tuple(torch.rand(4).tolist())
+
+    numbers = {drawn(rank, seed, step) for rank in (0, 1) for seed in (1, 2) for step in (0, 1, 2)}
+    assert len(numbers) == 12
+    assert drawn(1, 2, 1) in numbers
+
+
+def start(recipe: Path, run: Path, *arguments: str, processes: int = 2) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "seq2seq", "train", str(recipe), f"run_dir={run}"]
+    command += [*arguments, "--processes", str(processes)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def run(recipe: Path, path: Path, *arguments: str, processes: int = 2) -> tuple[int, str]:
+    process = start(recipe, path, *arguments, processes=processes)
+    _, errors = process.communicate(timeout=120)
+    return process.returncode, errors
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:
+    """Return the process ids of the ranks that a launcher has started."""
+    listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    return [int(pid) for pid in listed if b"seq2seq" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.fixture(scope="module")
+def together(recipe: Path) -> Path:
+    path = recipe.with_name("together")
+    code, errors = run(recipe, path, "training.max_steps=60", "training.average=last")
+    assert code == 0, errors
+    assert errors.count("training ended: done") == 1
+    assert errors.count("step 3/60") == 1
+    return path
+
+
+def test_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) -> None:
+    """Their dropout differs, so the weights do, but not what they have learned."""
+    alone = recipe.with_name("alone")
+    train(toy.config(alone, "training.max_steps=60", "training.average=last"))
+    one, two = records(alone), records(together)
+    assert [(r["kind"], r["step"], r.get("tokens")) for r in one] == [
+        (r["kind"], r["step"], r.get("tokens")) for r in two
+    ]
+    assert two[-1]["loss"] == pytest.approx(one[-1]["loss"], rel=0.1)
+    assert two[-1]["loss"] < 0.5 * two[0]["loss"]
+
+
+@pytest.mark.slow
+def test_stopping_and_going_on_changes_nothing(recipe: Path, together: Path) -> None:
+    path = recipe.with_name("stopped")
+    settings = ("training.max_steps=60", "training.average=last")
+    process = start(recipe, path, *settings)
+    wait_for(lambda: any(path.glob("checkpoints/step-*")))
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert errors.count("terminated; saved") == 1
+    stopped = RunDirectory(path).newest().step
+    assert 0 < stopped < 60
+    assert run(recipe, path, *settings, "--resume")[0] == 0
+    assert_same(together, path)
+
+
+@pytest.mark.slow
+def test_another_number_of_processes_can_go_on(recipe: Path) -> None:
+    path = recipe.with_name("changed")
+    for steps, processes in ((8, 2), (16, 3), (24, 1)):
+        how = ["--resume"] if steps > 8 else []
+        code, errors = run(recipe, path, f"training.max_steps={steps}", *how, processes=processes)
+        assert code == 0, errors
+    assert RunDirectory(path).newest().step == 24
+    tokens = [r["tokens"] for r in records(path) if r["kind"] == "train"]
+    assert tokens == sorted(tokens)
+
+
+@pytest.mark.slow
+def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, together: Path) -> None:
+    settings = ("training.max_steps=60", "training.average=last")
+    for restarts in (0, 1):
+        path = recipe.with_name(f"killed{restarts}")
+        process = start(recipe, path, *settings, "--restarts", str(restarts))
+        wait_for(lambda: any(path.glob("checkpoints/step-*")))  # noqa: B023
+        os.kill(ranks_of(process)[1], signal.SIGKILL)
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=120)
+        if restarts:
+            assert process.returncode == 0, errors
+            assert "going on from" in errors
+            assert_same(together, path)
+        else:
+            assert process.returncode == 1
+            assert time.monotonic() - began < 20
+            assert "rank 0: another process has ended" in errors
+            assert "killed by signal 9" in errors
+            assert "Traceback" not in errors
+
+
+def test_a_mistake_is_told_once(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
+    code, errors = run(recipe, tmp_path / "run")
+    assert code == 2
+    assert errors.count("there is a run already") == 1
+    assert "Traceback" not in errors
