@@ -68,7 +68,7 @@ def run_all(runs: Sequence[Run], command: Command, progress: Progress) -> str:
         # A run that is alone has a bar of its own.
         disable=progress.jobs == 1 or not sys.stderr.isatty(),
     )  # fmt: skip
-    with bar, StopRequest() as stop, _ended_with(jobs):
+    with bar, StopRequest(at_once=False) as stop, _ended_with(jobs):
         told = ""
         while jobs or (waiting and not stop.reason):
             while waiting and len(jobs) < progress.jobs and not stop.reason:

@@ -16,11 +16,13 @@ _STDERR = 2
 class StopRequest:
     """Turns the first Ctrl-C or SIGTERM into a `reason` to look at; a second one ends the process.
 
-    Where a person types Python, as in a notebook, it acts as ever, which is a KeyboardInterrupt.
+    Where a person types Python, as in a notebook, and without `at_once`, for those who have
+    something to clean up, it acts as ever, which is a KeyboardInterrupt.
     In a thread, which gets no signals, it does nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = True) -> None:
+        self.at_once = at_once and not hasattr(sys, "ps1")
         self.reason = ""
         self._before: dict[signal.Signals, Any] = {}
 
@@ -43,6 +45,6 @@ class StopRequest:
         name = signal.Signals(number)
         self.reason = REASONS[name]
         # A KeyboardInterrupt would first wait for the thread that prepares batches.
-        signal.signal(number, self._before[name] if hasattr(sys, "ps1") else signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL if self.at_once else self._before[name])
         # Not print, nor logging: the signal may have come in the midst of either.
         os.write(_STDERR, f"\n{self.reason}: saving; once more ends at once\n".encode())
