@@ -18,40 +18,47 @@ from seq2seq.errors import WorkerError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_AHEAD = 2  # items a worker that are read before their turn
+_AHEAD = 2  # items a process that are taken before their turn
 
-_task: Callable[[Any], Any]  # of this process, where it is a worker
+_task: Callable[[Any], Any]  # what this process was started for
 
 
 def ordered_map(
     function: Callable[[Item], Result],
     items: Iterable[Item],
     *,
-    workers: int,
+    processes: int | None,
+    option: str,
     begin: Callable[[], None] | None = None,
 ) -> Iterator[Result]:
-    """Return an iterator over the results of all items; one worker is this very process.
+    """Return an iterator over the results of all items; one process is this very one.
 
-    Workers are forked at once: what the function holds, such as the weights of a model, is in
-    memory once. Items and results are pickled. Each worker calls `begin` first. A process whose
-    OpenMP threads have started must not be forked. What the function raises is raised here in its
-    turn. Raises WorkerError where a worker was killed.
+    Without a number there are as many processes as cores. They are forked at once: what the
+    function holds, such as the weights of a model, is in memory once; only items and results are
+    copied. Each calls `begin` first. A process that has computed with several OpenMP threads must
+    not be forked. What the function raises is raised here in its turn. Raises WorkerError where a
+    process was killed, which says what `option` to lower.
     """
-    if workers == 1:
+    number = processes or len(os.sched_getaffinity(0))
+    if number == 1:
         return map(function, items)
     pool = ProcessPoolExecutor(
-        workers,
+        number,
         mp_context=multiprocessing.get_context("fork"),
         initializer=_start,
         initargs=(function, begin),
     )
     waiting = iter(items)
-    futures = deque(pool.submit(_work, item) for item in islice(waiting, _AHEAD * workers))
-    return _results(pool, futures, waiting)
+    try:
+        futures = deque(pool.submit(_work, item) for item in islice(waiting, _AHEAD * number))
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    return _results(pool, futures, waiting, option)
 
 
 def _results(
-    pool: ProcessPoolExecutor, futures: deque[Future[Result]], waiting: Iterator[Any]
+    pool: ProcessPoolExecutor, futures: deque[Future[Result]], waiting: Iterator[Any], option: str
 ) -> Iterator[Result]:
     try:
         while futures:
@@ -59,8 +66,8 @@ def _results(
             futures.extend(pool.submit(_work, item) for item in islice(waiting, 1))
     except BrokenProcessPool:
         raise WorkerError(
-            "a worker was killed, perhaps by the system for want of memory: results end before "
-            "its part; try fewer workers"
+            "one of the processes that share the work was killed, perhaps for want of memory; "
+            f"lower {option}"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -69,14 +76,14 @@ def _results(
 def _start(task: Callable[[Any], Any], begin: Callable[[], None] | None) -> None:
     global _task
     _task = task
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if begin is not None:
         begin()
 
 
 def _end_with_parent() -> None:
-    """Do not outlive the process that forked this one, however it ends."""
+    """Do not outlive the first process, even where it is killed, nor hold its locks."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

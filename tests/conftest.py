@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,8 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
+# What is started in the background of a script ignores Ctrl-C, and so would all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -109,7 +109,7 @@ def test_a_piece_of_several_words_counts_for_each() -> None:
 def test_words_that_the_tokenizer_does_not_know_count() -> None:
     config = TokenizerConfig(byte_fallback=False)
     texts = [source for source, _ in toy_pairs(200, 0)]
-    known = train_tokenizer(texts, config=config, vocab_size=100, seed=1, name="source")
+    known = train_tokenizer(texts, config=config, vocab_size=100, name="source")
     for text in ("中 gato", "gato 中文 pan", "gato中 de", "中"):
         assert max(word_of_piece(known.pieces(known.encode(text)))) + 1 == len(text.split())
 

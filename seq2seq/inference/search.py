@@ -57,24 +57,28 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
     """
     frontier = Frontier(decoding, options)
     found: list[list[Hypothesis]] = [[] for _ in frontier.sentences]
+    finished = np.zeros(len(found), dtype=np.int64)
     worst_kept = np.full(len(found), -np.inf)  # score of the last of the best `nbest`
     longest_norms = np.array([options.length_norm(limit + 1) for limit in frontier.limits])
     while len(frontier.sentences):
+        here_B = frontier.sentences
         log_probs_BN, parents_BN, tokens_BN = _candidates(frontier)
-        places_B1 = options.beam_size - np.array([[len(found[s])] for s in frontier.sentences])
+        places_B1 = options.beam_size - finished[here_B, None]
         taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
         ended_BN = taken_BN & (tokens_BN == options.eos)
-        for b, n in np.argwhere(ended_BN):
-            row = int(b * frontier.width + parents_BN[b, n])
-            sentence = int(frontier.sentences[b])
-            found[sentence].append(frontier.close(row, float(log_probs_BN[b, n])))
-            if len(found[sentence]) >= options.nbest:
-                worst_kept[sentence] = _best(found[sentence], options.nbest)[-1].score
+        finished[here_B] += ended_BN.sum(1)
+        scores_BN = frontier.scores(log_probs_BN, parents_BN)
+        for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[here_B, None])).tolist():
+            hypothesis = frontier.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
+            sentence = here_B[b]
+            found[sentence] = _best([*found[sentence], hypothesis], options.nbest)
+            if len(found[sentence]) == options.nbest:
+                worst_kept[sentence] = found[sentence][-1].score
         log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
-        bound_B = log_probs_BN.max(1) / longest_norms[frontier.sentences]
-        kept_B = np.flatnonzero(bound_B > worst_kept[frontier.sentences])
+        bound_B = log_probs_BN.max(1) / longest_norms[here_B]
+        kept_B = np.flatnonzero(bound_B > worst_kept[here_B])
         _go_on(frontier, kept_B, log_probs_BN, parents_BN, tokens_BN)
-    return [_best(_some(hypotheses), options.nbest) for hypotheses in found]
+    return [_some(hypotheses) for hypotheses in found]
 
 
 def roll_out(
@@ -97,13 +101,15 @@ def roll_out(
         log_probs_R, integers_R = _to_host(totals_R, tokens_R)
         log_probs_BK = log_probs_R.reshape(copies_BK.shape)
         tokens_BK = integers_R.reshape(copies_BK.shape)
-        ended_BK = np.isfinite(log_probs_BK) & (tokens_BK == options.eos)
-        for b, k in np.argwhere(ended_BK):
-            hypothesis = frontier.close(int(b * frontier.width + k), float(log_probs_BK[b, k]))
+        parents_BK = np.broadcast_to(np.arange(copies_BK.shape[1]), copies_BK.shape)
+        finite_BK = np.isfinite(log_probs_BK)
+        ended_BK = finite_BK & (tokens_BK == options.eos)
+        scores_BK = frontier.scores(log_probs_BK, parents_BK)
+        for b, k in np.argwhere(ended_BK).tolist():
+            hypothesis = frontier.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
             found[frontier.sentences[b]][int(copies_BK[b, k])] = hypothesis
-        log_probs_BK = np.where(np.isfinite(log_probs_BK) & ~ended_BK, log_probs_BK, -np.inf)
+        log_probs_BK = np.where(finite_BK & ~ended_BK, log_probs_BK, -np.inf)
         kept_B = np.flatnonzero(log_probs_BK.max(1) > -np.inf)
-        parents_BK: Ints = np.tile(np.arange(copies_BK.shape[1]), (len(copies_BK), 1))
         copies_BK = copies_BK[_go_on(frontier, kept_B, log_probs_BK, parents_BK, tokens_BK)]
     return [_some([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 

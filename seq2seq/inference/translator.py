@@ -113,7 +113,7 @@ class Translator:
             raise ConfigError(f"{workers} workers cannot share {self.device}; use --device cpu")
         _ = self.prepared  # now, so that the workers have it in common
         begin = partial(torch.set_num_threads, threads)
-        return ordered_map(work, items, workers=workers, begin=begin)
+        return ordered_map(work, items, processes=workers, option="--workers", begin=begin)
 
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with some of them changed; None changes nothing.

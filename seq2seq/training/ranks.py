@@ -21,7 +21,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from seq2seq.errors import RankLostError, UserError
+from seq2seq.errors import EXIT_FAULT, RankLostError, UserError, verdict
 
 TIMEOUT_MINUTES = (
     30  # without a sign of life from another host; a process that dies is seen at once
@@ -53,18 +53,23 @@ class Ranks:
     def share(self, make: Callable[[], T]) -> T:
         """Return at every rank what rank 0 makes.
 
-        What goes wrong at rank 0 is raised there; the others then end without a word.
+        What goes wrong at rank 0 is raised there; the others then end without a word, and with the
+        same exit code, for one of them may be the first to end.
         """
         if self.size == 1:
             return make()
-        box: list[Any] = [None, False]
+        box: list[Any] = [EXIT_FAULT, False]
         try:
             if self.is_first:
                 box = [make(), True]
+        except Exception as error:
+            found = verdict(error)
+            box[0] = found[0] if found else EXIT_FAULT
+            raise
         finally:
             dist.broadcast_object_list(box)
         if not box[1]:
-            raise SystemExit(1)
+            raise SystemExit(box[0])
         value: T = box[0]
         return value
 

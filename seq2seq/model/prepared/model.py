@@ -29,8 +29,13 @@ class PreparedModel:
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
         self.encoder = PreparedEncoder(model.encoder, model.source_embedding.weight, dtype)
         self.decoder = prepare_decoder(model.decoder, model.target_embedding.weight, dtype)
+        # Search widens the logits itself, while it normalises them.
         self.output = product(
-            model.output_weight, model.output_bias, dtype, bounded=self.decoder.bounded
+            model.output_weight,
+            model.output_bias,
+            dtype,
+            bounded=self.decoder.bounded,
+            widen=False,
         )
 
     def decoding(

@@ -18,46 +18,52 @@ Product = Callable[[Tensor], Tensor]
 
 
 def product(
-    weight_OI: Tensor, bias_O: Tensor | None, dtype: torch.dtype, *, bounded: bool = False
+    weight_OI: Tensor,
+    bias_O: Tensor | None,
+    dtype: torch.dtype,
+    *,
+    bounded: bool = False,
+    widen: bool = True,
 ) -> Product:
     """Return the function x -> W x + b of the last axis, which is computed in `dtype`.
 
-    Inputs and outputs are fp32 (or fp64, where dtype is). `bounded` inputs are within [-1, 1], as
-    the states of a GRU are: torch.int8 can then do with one scale for all.
+    Inputs and outputs are fp32 (or fp64, where dtype is); outputs that `widen` does not ask to be
+    are as the product leaves them, perhaps bf16. `bounded` inputs are within [-1, 1], as the
+    states of a GRU are: torch.int8 can then do with one scale for all.
     """
     weight_OI = weight_OI.detach()
     bias_O = None if bias_O is None else bias_O.detach()
     if dtype == torch.int8:
         return Quantized(weight_OI, bias_O, bounded=bounded)
     kind = Packed if packs(weight_OI.device, dtype) else Plain
-    return kind(weight_OI.to(dtype), None if bias_O is None else bias_O.to(dtype))
+    return kind(weight_OI.to(dtype), None if bias_O is None else bias_O.to(dtype), widen=widen)
 
 
 class Plain:
-    """A product as torch does it, where oneDNN cannot: on a GPU, or in double dtype."""
+    """A product as torch does it, where oneDNN cannot: on a GPU, or in double precision."""
 
-    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
-        self.weight_OI, self.bias_O = weight_OI, bias_O
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, *, widen: bool) -> None:
+        self.weight_OI, self.bias_O, self.widen = weight_OI, bias_O, widen
 
     def __call__(self, inputs: Tensor) -> Tensor:
         outputs = torch.nn.functional.linear(
             inputs.to(self.weight_OI.dtype), self.weight_OI, self.bias_O
         )
-        return outputs.to(inputs.dtype)
+        return outputs.to(inputs.dtype) if self.widen else outputs
 
 
 class Packed:
     """A product by oneDNN in fp32 or bf16, which sums in fp32."""
 
-    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
-        self.dtype, self.bias_O = weight_OI.dtype, bias_O
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, *, widen: bool) -> None:
+        self.dtype, self.bias_O, self.widen = weight_OI.dtype, bias_O, widen
         self.weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight_OI.contiguous(), None)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = torch.ops.mkldnn._linear_pointwise(
             inputs.to(self.dtype), self.weight, self.bias_O, "none", [], ""
         )
-        return outputs.to(inputs.dtype)
+        return outputs.to(inputs.dtype) if self.widen else outputs
 
 
 class Quantized:
