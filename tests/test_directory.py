@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -97,19 +95,6 @@ def test_a_recipe_that_fails_leaves_the_old_run(toy: ToyCorpus, tmp_path: Path) 
         train(toy.config(path, "training.device=tpu"), overwrite=True)
     assert dump_config(RunDirectory(path).config()) == before
     assert RunDirectory(path).newest().step == 2
-
-
-def test_one_training_at_a_time(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "run")
-    attempt = (
-        "from pathlib import Path; from seq2seq.runs.directory import RunDirectory\n"
-        f"with RunDirectory(Path({str(run.path)!r})).lock(): pass"
-    )
-    with run.lock():
-        command = [sys.executable, "-c", attempt]
-        found = subprocess.run(command, capture_output=True, text=True)
-        assert "another training is writing to this run" in found.stderr
-    subprocess.run(command, check=True)
 
 
 def test_a_run_dir_that_cannot_be_written(tmp_path: Path) -> None:
