@@ -8,12 +8,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo test test-fast lint types format docs clean
+.PHONY: help setup demo test test-fast fuzz bench lint types format docs clean
 
 help:
 	@echo "make demo       train configs/quickstart.yaml, score it, translate, draw (runs/quickstart)"
 	@echo "make test       lint, types and all tests"
 	@echo "make test-fast  tests without the slow ones"
+	@echo "make bench      how fast this machine trains (some minutes; bench.json)"
+	@echo "make fuzz       property tests alone, with thousands of random cases (some 20 minutes)"
 	@echo "make format     format the code and mend what lint can mend"
 	@echo "make docs       write the reference page of the configuration"
 	@echo "make clean      remove .venv, runs/quickstart and caches"
@@ -37,6 +39,12 @@ test: lint types
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m 'not slow'
+
+bench: $(STAMP)
+	$(BIN)/python scripts/benchmark.py --output bench.json
+
+fuzz: $(STAMP)
+	$(BIN)/pytest -m fuzz
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -10,18 +10,32 @@ import sys
 from collections.abc import Sequence
 
 from seq2seq import __version__
-from seq2seq.commands import evaluate, plot, reference, train, translate
+from seq2seq.commands import (
+    align,
+    compare,
+    doctor,
+    evaluate,
+    explain,
+    faults,
+    plot,
+    reference,
+    study,
+    train,
+    translate,
+)
 from seq2seq.commands.parser import EXIT_INTERRUPTED, Parser
 from seq2seq.errors import verdict
 
-COMMANDS = (train, translate, evaluate, plot, reference)
+COMMANDS = (
+    train, translate, evaluate, explain, plot, compare, align, study, doctor, faults, reference
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code.
+    """Run a command and return its exit code.
 
-    0, 2 for a user's mistake, 1 for a fault (see seq2seq.errors), 130 or 143 for a training that
-    was ended.
+    0: done; 1: a fault (see seq2seq.errors), or a check of the doctor failed; 2: a user's mistake;
+    130, 143: training was ended.
     """
     # OpenMP's threads wait for each other by spinning, which brings training to a halt as soon as
     # another program wants a core. A short spin costs nothing on idle cores and shares busy ones.

@@ -19,9 +19,12 @@ _NO_MEMORY = ("out of memory", "can't allocate memory")  # torch's words, of a G
 
 
 class UserError(Exception):
-    """A mistake in what the user gave; the command line prints it in one line."""
+    """A mistake in what the user gave, in one line."""
 
     exit_code = EXIT_USER
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class ConfigError(UserError):
@@ -36,8 +39,20 @@ class CheckpointError(UserError):
     """A run directory or a checkpoint is missing, damaged, or of another model."""
 
 
+class DiskError(UserError):
+    """A disk is full, is broken, or takes no more writing; no mistake of the user."""
+
+    exit_code = 1
+
+
 class RankLostError(UserError):
     """A process of those that train together has ended; no mistake of the user."""
+
+    exit_code = EXIT_FAULT
+
+
+class WorkerError(UserError):
+    """A process of those that share the work was killed; no mistake of the user."""
 
     exit_code = EXIT_FAULT
 
@@ -45,7 +60,7 @@ class RankLostError(UserError):
 def verdict(error: Exception) -> tuple[int, str] | None:
     """Return the exit code and the line that tell of an error; None for one of the program."""
     if isinstance(error, UserError):
-        return error.exit_code, one_line(str(error))
+        return error.exit_code, str(error)
     if isinstance(error, OSError):
         line = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
         return EXIT_USER if error.errno in _OF_PATHS else EXIT_FAULT, one_line(line)

@@ -20,34 +20,50 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     aside = path.with_name(f".{path.name}.partial")
     aside.unlink(missing_ok=True)
     try:
-        with aside.open("xb") as file:  # never through a link that someone laid there
+        # Never through a link that someone laid there.
+        with naming(path), aside.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
 
 
 @contextlib.contextmanager
 def publish_directory(path: Path) -> Iterator[Path]:
-    """Yield a directory to fill; on leaving, flush it and give it its name, or remove it."""
-    aside = path.with_name(f".{path.name}.partial")
+    """Yield a directory to fill; on leaving, flush it and give it its name, or remove it.
+
+    What had the name before goes once the new one has it; an end between the two leaves it whole
+    under the name that `replaced` returns.
+    """
+    aside, before = path.with_name(f".{path.name}.partial"), replaced(path)
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
     try:
+        aside.mkdir(parents=True)
         yield aside
         for file in aside.iterdir():
             sync_file(file)
         sync_directory(aside)
-        remove_directory(path)
+        if path.exists():
+            shutil.rmtree(before, ignore_errors=True)
+            path.replace(before)
         aside.replace(path)
+        sync_directory(path.parent)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    sync_directory(path.parent)
+    if before.exists():
+        with naming(before):
+            shutil.rmtree(before)
+
+
+def replaced(path: Path) -> Path:
+    """Return where a directory is while another one takes its name."""
+    return path.with_name(f".{path.name}.replaced")
 
 
 @contextlib.contextmanager
@@ -77,16 +93,47 @@ def check_writable(path: Path) -> None:
         if path.is_file() or not path.exists():  # else a pipe or a device
             tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for what is going to be written, before work is done for it.
+
+    Raises DataError where it, or a file in it, cannot be.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
+    check_writable(path / "file")
 
 
 def remove_directory(path: Path) -> None:
     """Delete a directory, if it is there; a crash on the way leaves none that looks whole."""
+    aside = path.with_name(f".{path.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
     if path.exists():
-        aside = path.with_name(f".{path.name}.old")
-        shutil.rmtree(aside, ignore_errors=True)
         path.replace(aside)
-        shutil.rmtree(aside)
+        with naming(aside):
+            shutil.rmtree(aside)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the path into an OSError without one.
+
+    Of an open file the system knows no name, and in an open directory the last part of it only.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and os.sep not in str(error.filename):
+            error.filename = str(path)
+        raise
 
 
 def sha256(path: Path) -> str:
@@ -100,7 +147,7 @@ def sha256(path: Path) -> str:
 
 def sync_file(path: Path) -> None:
     """Flush a file's bytes to disk."""
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
@@ -108,6 +155,7 @@ def sync_directory(path: Path) -> None:
     """Flush a directory's names to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -21,6 +21,8 @@ from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.changes import check_changes
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.log import RunLog
+from seq2seq.runs.sources import check_sources, checksum_sources
 from seq2seq.training.device import choose_device, choose_dtype
 from seq2seq.training.ranks import Ranks, join, was_restarted
 from seq2seq.training.trainer import Trainer
@@ -59,10 +61,12 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             if resume:
                 run.update(config)
             else:
-                run.create(config, *tokenizers)
+                run.create(config, tokenizers[0], tokenizers[1], checksums)
             start_log_file()
 
         ranks.share(check)
+        # Before it is read: what is changed meanwhile is then found when the run goes on.
+        checksums = {} if resume else ranks.share(lambda: checksum_sources(config.data))
         start_log_file = stack.enter_context(_log_file(run))
         pairs, valid = load_pairs(config)
         ranks.share(lock)
@@ -71,21 +75,30 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         )
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks)
         if resume:
-            checkpoint = ranks.share(lambda: run.newest().in_memory())
-            log.info("going on from %s", checkpoint.path)
-            trainer.restore(checkpoint)
+            _restore(trainer, run, ranks)
         ranks.share(begin)
         return trainer.train()
 
 
+def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
+    checkpoint = ranks.share(lambda: (found := run.recover()) and found.in_memory())
+    if checkpoint is not None:
+        log.info("going on from %s", checkpoint.path)
+        trainer.restore(checkpoint)
+
+
 def _check_directory(run: RunDirectory, config: Config, *, resume: bool, overwrite: bool) -> None:
+    run.check_writable()
     if resume:
         check_changes(run.config(), config)
-        run.newest()
+        check_sources(run.sources_path, config.data)
+        if run.has_checkpoints():
+            run.newest()
     elif run.exists() and not overwrite:
+        go_on = "go on with --resume, " if run.config_path.exists() else ""
         raise CheckpointError(
-            f"{run.path}: there is a run already; go on with --resume, replace it with "
-            "--overwrite, or choose another run_dir"
+            f"{run.path}: there is a run already; {go_on}replace it with --overwrite, or choose "
+            "another run_dir"
         )
 
 
@@ -98,8 +111,7 @@ def _log_file(run: RunDirectory) -> Iterator[Callable[[], None]]:
     files = []
 
     def start() -> None:
-        file = logging.FileHandler(run.log_path, encoding="utf-8")
-        file.setFormatter(logging.Formatter("%(asctime)s  %(message)s"))
+        file = RunLog(str(run.log_path))
         files.append(file)
         package.addHandler(file)
         package.removeHandler(handler)

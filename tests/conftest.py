@@ -12,6 +12,7 @@ import properties  # noqa: F401
 import pytest
 import torch
 from hypothesis import settings
+from processes import Server
 
 from seq2seq.config import Config, parse_config
 from seq2seq.pipeline import train
@@ -23,7 +24,8 @@ LEXICON = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("fuzz" if "fuzz" in config.option.markexpr else "usual")
+    asked = "fuzz" in config.option.markexpr and "not fuzz" not in config.option.markexpr
+    settings.load_profile("fuzz" if asked else "usual")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -110,6 +112,13 @@ def _logging_as_it_was() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Start trainings in processes of their own."""
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

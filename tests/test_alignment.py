@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import TokenizerConfig
+from seq2seq.data.grammar import words
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import links, pharaoh, word_of_piece, word_weights
@@ -65,7 +66,7 @@ def test_a_model_without_attention_has_no_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "words"),
+    ("pieces", "numbers"),
     [
         (["▁", "a", "▁", "b", "</s>"], [0, 0, 1, 1, -1]),
         (["▁a", "▁", "</s>"], [0, -1, -1]),
@@ -74,21 +75,43 @@ def test_a_model_without_attention_has_no_links() -> None:
         (["▁a", "<0xE2>", "<0x80>", "<0xA8>", "b"], [0, 1, 1, 1, 1]),
         (["<0xFF>", "▁a", "<0xC3>"], [0, 1, 1]),
         (["▁a", "<0x0A>", "<0x0A>", "b"], [0, 1, 1, 1]),
-        (["<unk>", "▁a"], [-1, 0]),
+        (["<unk>", "▁a"], [0, 1]),
+        (["▁", "<unk>", "b", "▁a"], [0, 0, 0, 1]),
         (["</s>"], [-1]),
         ([], []),
     ],
 )
-def test_words_of_unusual_pieces(pieces: list[str], words: list[int]) -> None:
-    assert word_of_piece(pieces) == words
+def test_words_of_unusual_pieces(pieces: list[str], numbers: list[int]) -> None:
+    assert word_of_piece(pieces) == numbers
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text())
 def test_there_are_as_many_words_as_in_the_text(tokenizer: Tokenizer, line: str) -> None:
     text = normalize_line(line)
-    numbers = word_of_piece([*tokenizer.pieces(tokenizer.encode(text)), "</s>"])
-    assert max(numbers) + 1 == len(text.split())
+    pieces = [*tokenizer.pieces(tokenizer.encode(text)), "</s>"]
+    assert max(word_of_piece(pieces)) + 1 == len(text.split())
+    shape = len(words(text)), len(text.split())
+    weights = torch.full((len(pieces), len(pieces)), 1 / len(pieces))
+    merged = word_weights(part(pieces, pieces, weights.tolist()), words)
+    assert merged.shape == (shape[0], shape[0])
+
+
+def test_a_piece_of_several_words_counts_for_each() -> None:
+    found = part(
+        ["▁a", "...", "</s>"], ["▁b", "?!", "</s>"], [[0.5, 0.3, 0.2], [0.1, 0.9, 0], [0] * 3]
+    )
+    expected = [[0.5, 0.1, 0.1, 0.1], [0.1, 0.3, 0.3, 0.3], [0.1, 0.3, 0.3, 0.3]]
+    np.testing.assert_allclose(word_weights(found, words), expected, atol=1e-6)
+    np.testing.assert_allclose(word_weights(found), [[0.9]], atol=1e-6)
+
+
+def test_words_that_the_tokenizer_does_not_know_count() -> None:
+    config = TokenizerConfig(byte_fallback=False)
+    texts = [source for source, _ in toy_pairs(200, 0)]
+    known = train_tokenizer(texts, config=config, vocab_size=100, seed=1, name="source")
+    for text in ("中 gato", "gato 中文 pan", "gato中 de", "中"):
+        assert max(word_of_piece(known.pieces(known.encode(text)))) + 1 == len(text.split())
 
 
 @settings(max_examples=200, deadline=None)

@@ -18,7 +18,7 @@ import torch
 from conftest import ToyCorpus
 from foreign import alter_config, alter_header, alter_state, checkpoint_of, copy_run, seal
 
-from seq2seq import cli
+from seq2seq import cli, pipeline
 from seq2seq.errors import verdict
 from seq2seq.inference.translator import Translator
 
@@ -82,15 +82,15 @@ RECIPES: list[Case] = [
      "colour: unknown key; known here: run_dir, data"),
     ("misspelt key", lambda p: p.train(old="ema:", new="emma:"),
      r"training\.emma: unknown key; did you mean ema\?"),
-    ("misspelt value", lambda p: p.train(old="plateau", new="plato"),
+    ("misspelt value", lambda p: p.train(old="kind: plateau", new="kind: plato"),
      "training.schedule.kind: expected one of .* did you mean plateau"),
     ("wrong type", lambda p: p.train(old="max_steps: 20", new="max_steps: many"),
      'training.max_steps: expected integer, found "many"'),
     ("not a number", lambda p: p.train(old="ema: 0.9", new="ema: .nan"),
      "training.ema: expected a finite number, found NaN"),
-    ("infinite", lambda p: p.train(old="1e-2", new="1e999"),
+    ("infinite", lambda p: p.train(old="rate: 1e-2", new="rate: 1e999"),
      "training.learning_rate: expected a finite number"),
-    ("too many digits", lambda p: p.train(old="20", new="9" * 5000),
+    ("too many digits", lambda p: p.train(old="max_steps: 20", new="max_steps: " + "9" * 5000),
      "not valid YAML: line .*: a number of 5000 digits"),
     ("too large", lambda p: p.train(old="decoder_size: 24", new="decoder_size: 1000000000"),
      "model.decoder_size: expected 65536 or less, found 1000000000"),
@@ -108,7 +108,7 @@ RECIPES: list[Case] = [
      "make it more than 100000 values"),
     ("an object of Python", lambda p: p.train(new="x: !!python/object/apply:os.getcwd []\nrun_dir"),
      "could not determine a constructor for the tag .*python/object/apply"),
-    ("a value against its tag", lambda p: p.train(old="0.9", new="!!bool maybe"),
+    ("a value against its tag", lambda p: p.train(old="ema: 0.9", new="ema: !!bool maybe"),
      "a value does not fit its tag"),
     ("NUL in a path", lambda p: p.train(r'run_dir="a\0b"'), "run_dir: a NUL character"),
     ("an endless recipe", lambda p: ["train", "/dev/zero"], "/dev/zero: more than 1048576 bytes"),
@@ -152,6 +152,9 @@ CORPORA: list[Case] = [
     ("nothing to score", lambda p: p.evaluate(""), "test.tsv: an empty file"),
     ("blanks to score", lambda p: p.evaluate("\n"), "test.tsv:1: blank lines only"),
     ("half a test set", lambda p: p.evaluate("gato\n"), "test.tsv:1: 1 column but column 1"),
+    ("too few to resample", lambda p: p.evaluate(
+        "gato come pan agua\tcat eats bread water\ngato\tx\n", "--confidence"),
+     "2 sentences are too few for an interval of .*, which is 0 in .*; .* give more sentences"),
     ("unequal sides", lambda p: p.evaluate("a\nb\n", "--target", p.write("en", "a\n")),
      "test.tsv has 2 lines but .*en has 1 line; line n"),
 ]  # fmt: skip
@@ -255,6 +258,22 @@ OUTPUTS: list[Case] = [
      "/dev/null/out: cannot be written"),
     ("hypotheses", lambda p: p.evaluate("gato\tcat\n", "-o", f"{p.folder}/none/out"),
      "none/out: cannot be written .No such file or directory"),
+    ("a report", lambda p: p.evaluate("gato\tcat\n", "--report", p.write("file", "")),
+     "file: cannot be written .File exists.; choose another path"),
+    ("a museum", lambda p: ["faults", str(p.trained), "--out", p.write("file", "")],
+     "file: cannot be written .File exists.; choose another path"),
+    ("links of an alignment",
+     lambda p: ["align", *p.evaluate("gato\tcat\n")[1:], "-o", f"{p.folder}/none/out"],
+     "none/out: cannot be written"),
+    ("a comparison", lambda p: ["compare", str(p.trained), f"{p.trained}/checkpoints/average",
+     p.write("test.tsv", "gato\tcat\n"), "--html", f"{p.folder}/none/out"],
+     "none/out: cannot be written"),
+    ("a picture", lambda p: ["plot", "length", str(p.trained), "--test",
+     p.write("test.tsv", "gato\tcat\n"), "-o", f"{p.folder}/none/out.png"],
+     "none/out.png: cannot be written"),
+    ("a picture of attention",
+     lambda p: ["plot", "attention", str(p.trained), "gato", "-o", f"{p.folder}/none/out.png"],
+     "none/out.png: cannot be written"),
     ("hypotheses in a folder", lambda p: p.evaluate("gato\tcat\n", "-o", str(p.folder)),
      "cannot be written .Is a directory"),
 ]  # fmt: skip
@@ -268,8 +287,17 @@ def test_outputs_are_looked_at_before_the_work(
     make: Callable[[Place], list[str]],
     words: str,
 ) -> None:
-    monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("worked in vain"))
+    for work in ("translate", "force"):
+        monkeypatch.setattr(Translator, work, lambda *_, **__: pytest.fail("worked in vain"))
     check(make(place), 2, words, capfd)
+
+
+def test_a_run_that_cannot_be_written_is_known_before_the_corpora_are_read(
+    place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "load_pairs", lambda _: pytest.fail("read in vain"))
+    arguments = place.train("run_dir=/dev/null/a/run")
+    check(arguments, 2, "run_dir: /dev/null/a/run cannot be written .Not a directory.", capfd)
 
 
 def test_a_full_disk_is_a_fault(place: Place, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +80,20 @@ def test_evaluation_batches(lengths, budget):
     without = evaluation_batches(sources, None, budget)
     assert sorted(indices_of(without)) == list(range(len(lengths)))
     assert all(batch.labels_BT.shape == (len(batch), 0) for batch in without)
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=60),
+    unit=st.sampled_from(["tokens", "sentences"]),
+    size=st.integers(1, 300),
+)
+def test_cutting_takes_every_pair_once_within_the_budget(lengths, unit, size):
+    source, target = (np.array([pair[side] for pair in lengths], dtype=np.int64) for side in (0, 1))
+    batches = cut_batches(source, target, unit=unit, size=size)
+    assert sorted(row for rows in batches for row in rows.tolist()) == list(range(len(lengths)))
+    for rows in batches:
+        width = max(source[rows].max(), target[rows].max())
+        assert len(rows) == 1 or len(rows) * (width if unit == "tokens" else 1) <= size
 
 
 def test_batches_are_nearly_rectangles():

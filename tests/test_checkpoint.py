@@ -18,10 +18,10 @@ from seq2seq.runs.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     load_weights,
-    prune,
     rank,
     save_checkpoint,
 )
+from seq2seq.runs.retention import prune
 
 
 def weights(value: float) -> dict[str, Tensor]:
@@ -79,6 +79,18 @@ def test_a_checkpoint_without_checksums_or_of_another_version(tmp_path: Path) ->
     (found.path / "SHA256SUMS").write_text("abc  ../../etc/passwd\n")
     with pytest.raises(CheckpointError, match="not a whole checkpoint"):
         load_checkpoint(found.path)
+
+
+@pytest.mark.parametrize("words", [('"step": 2', '"step": 9'), ('"step"', '"stop"')])
+def test_a_damaged_state_is_seen_before_it_is_believed(
+    tmp_path: Path, words: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step, bleu=step)
+    state = tmp_path / "step-000002/state.json"
+    state.write_text(state.read_text().replace(*words))
+    assert [c.step for c in list_checkpoints(tmp_path)] == [1, 3]
+    assert "step-000002: damaged, state.json does not have its checksum" in caplog.text
 
 
 def test_damaged_ones_are_skipped_with_a_warning(

@@ -194,18 +194,21 @@ def test_lines_show_every_reason() -> None:
 
 
 SHORT = st.text(st.sampled_from("ab .\u200bA"), max_size=40)
+ANY = st.text(st.characters(), max_size=20)
+ANY_PAIR = st.builds(Pair, ANY | SHORT, ANY | SHORT, st.lists(ANY, max_size=2).map(tuple))
+ANY_CONFIG = st.builds(
+    CleaningConfig,
+    max_chars=st.integers(1, 30),
+    max_ratio=st.floats(1.01, 3),
+    drop_duplicates=st.booleans(),
+    drop_overlap=st.booleans(),
+)
 
 
 @given(
     st.lists(st.builds(Pair, SHORT, SHORT), max_size=30),
     st.lists(st.builds(Pair, SHORT, SHORT), max_size=5),
-    st.builds(
-        CleaningConfig,
-        max_chars=st.integers(1, 30),
-        max_ratio=st.floats(1.01, 3),
-        drop_duplicates=st.booleans(),
-        drop_overlap=st.booleans(),
-    ),
+    ANY_CONFIG,
 )
 def test_counts_add_up(pairs: list[Pair], valid: list[Pair], config: CleaningConfig) -> None:
     kept, report = run(pairs, config, hold_out(valid=valid))
@@ -219,6 +222,20 @@ def test_counts_add_up(pairs: list[Pair], valid: list[Pair], config: CleaningCon
     if config.drop_overlap:
         held_out = hold_out(valid=valid)
         assert not any(held_out.find(pair) for pair in kept)
+
+
+@given(st.lists(ANY_PAIR, max_size=20), st.lists(ANY_PAIR, max_size=4), ANY_CONFIG)
+def test_what_is_clean_stays_as_it_is(
+    pairs: list[Pair], valid: list[Pair], config: CleaningConfig
+) -> None:
+    kept, report = run(pairs, config, hold_out(valid=valid))
+    again, second = run(kept, config, hold_out(valid=valid))
+    assert again == kept
+    assert second.read == second.kept == report.kept
+    assert sum(second.dropped.values()) == 0
+    for pair in kept:
+        assert pair == normalize_pair(pair)
+        "".join((pair.source, pair.target, *pair.references)).encode()
 
 
 @pytest.mark.skipif(not TATOEBA.is_dir(), reason="the shared corpus is not here")

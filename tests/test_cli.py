@@ -55,7 +55,22 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     "command",
-    [["train"], ["translate"], ["evaluate"], ["plot"], ["plot", "attention"], ["reference"]],
+    [
+        ["train"],
+        ["translate"],
+        ["evaluate"],
+        ["explain"],
+        ["compare"],
+        ["align"],
+        ["doctor"],
+        ["faults"],
+        ["plot"],
+        ["plot", "attention"],
+        ["plot", "training"],
+        ["plot", "length"],
+        ["study"],
+        ["reference"],
+    ],
 )
 def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "--help") == 0
@@ -86,6 +101,13 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{lines}", "-o", "/none/x"], "/none/x: cannot be written"),
         (["translate", "{run}", "-i", "{lines}", "--nbest", "0"], "expected 1, 2, 3, ..., found"),
         (["translate", "{run}", "-i", "{lines}", "--beam", "-1"], "expected 1, 2, 3, ..., found"),
+        (["translate", "{run}", "-i", "{lines}", "--beam", "9" * 20], "expected 1, 2, 3, ..., fo"),
+        (
+            ["translate", "{run}", "-i", "{lines}", "--beam", "99999"],
+            "beam_size: expected 10000 or",
+        ),
+        (["translate", "{run}", "-i", "{lines}", "--threads", "9999"], "expected 1024 or less"),
+        (["translate", "{run}", "-i", "{lines}", "--length-penalty", "1e9"], "expected 10 or less"),
         (["translate", "{run}", "-i", "{lines}", "--length-penalty", "-1"], "length_penalty"),
         (["translate", "{run}", "-i", "{lines}", "--top-p", "0.5"], "add --samples N"),
         (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--top-p", "2"], "top_p"),
@@ -94,10 +116,32 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{lines}", "--device", "cuda:42"], "device cuda:42"),
         (["translate", "{run}", "-i", "{run}/source.model", "--invalid", "refuse"], "not UTF-8"),
         (["evaluate", "{run}", "none.tsv"], "none.tsv: no such file"),
+        (["study", "none.yaml"], "none.yaml: no such file"),
+        (["study", "{toy}"], "name: this key is needed"),
+        (["study", "{toy}", "--list", "--gather"], "not allowed with"),
+        (["study", "{toy}", "--jobs", "0"], "expected 1, 2, 3, ..., found"),
         (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),
         (["evaluate", "{run}", "{lines}"], "lines.txt:1: 1 column"),
         (["plot", "attention", "{run}", "gato", "-o", "a.gif"], "a picture ends in .png"),
         (["plot", "attention", "{run}", ""], "the sentence is empty"),
+        (["plot", "attention", "{run}"], "no sentence to draw"),
+        (["plot", "attention", "{run}", "gato", "-i", "{lines}"], "give one of them"),
+        (["plot", "attention", "{run}", "-i", "none.txt"], "none.txt: no such file"),
+        (["plot", "training", "none"], "none/metrics.jsonl: cannot be read"),
+        (["plot", "training", "{run}", "-o", "a.gif"], "a picture ends in .png"),
+        (["plot", "training", "{run}", "--x", "hours"], "invalid choice: 'hours'"),
+        (["plot", "length", "{run}"], "required: --test"),
+        (["plot", "length", "{run}", "--test", "none.tsv"], "none.tsv: no such file"),
+        (["plot", "length", "{lines}", "--test", "{lines}"], "no run is given"),
+        (["plot", "length", "{run}", "--test", "{lines}", "-o", "a.gif"], "a picture ends in"),
+        (["explain", "none", "gato"], "none: not a run directory"),
+        (["explain", "{run}", ""], "the sentence is empty"),
+        (["explain", "{run}", "gato", "--step", "99"], "--step 99: the translation has 2 steps"),
+        (["explain", "{run}", "gato", "--step", "0"], "expected 1, 2, 3, ..., found '0'"),
+        (["explain", "{run}", "gato", "--force", ""], "the translation to explain is empty"),
+        (["explain", "{run}", "gato " * 30], "inference.max_source_length"),
+        (["explain", "{run}", "gato", "--plot", "a.gif"], "a picture ends in .png"),
+        (["explain", "{run}", "gato", "--html", "/none/a.html"], "/none/a.html: cannot be written"),
     ],
 )
 def test_a_mistake_is_one_line_and_2(
@@ -212,3 +256,31 @@ def test_overrides_may_follow_options(
         capsys.readouterr().err
     )
     assert (tmp_path / "run/checkpoints/step-000002").is_dir()
+
+
+def test_explain_prints_and_writes(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, picture = tmp_path / "page.html", tmp_path / "picture.svg"
+    assert run("explain", trained, "gato come", "--html", page, "--plot", picture, "--words") == 0
+    printed, told = capsys.readouterr()
+    assert "translation  cat eats " in printed
+    assert told.split() == [str(page), str(picture)]
+    assert picture.read_text().startswith("<?xml")
+    assert run("explain", trained, "gato come", "--force", "dog", "--json", "--beam", 1) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["translation"], data["forced"]) == ("dog", True)
+
+
+def test_plots_are_written(
+    toy: ToyCorpus, trained: Path, other: Path, lines: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "picture.svg"
+
+    def drawn(*arguments: object) -> bool:
+        path.unlink(missing_ok=True)
+        return run("plot", *arguments, "-o", path) == 0 and path.stat().st_size > 1000
+
+    assert drawn("attention", trained, "-i", lines, "--words", "--beam", 1)
+    assert drawn("training", trained, other, "--x", "tokens")
+    assert drawn("length", trained, other, "--test", toy.folder / "test.tsv", "--buckets", 2)

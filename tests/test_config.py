@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
+import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from properties import examples
@@ -61,7 +63,7 @@ def values(annotation: Any, metadata: list[Any]) -> st.SearchStrategy[Any]:
         return st.integers(low or 0, 10_000)
     if annotation is float:
         return st.floats(1e-12, 0.99, allow_nan=False)
-    return st.text(st.characters(exclude_categories=["Cs"]))
+    return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
 def sections(section: type[Any], skip: tuple[str, ...] = ()) -> st.SearchStrategy[dict[str, Any]]:
@@ -75,7 +77,7 @@ def sections(section: type[Any], skip: tuple[str, ...] = ()) -> st.SearchStrateg
 
 @examples(60)
 @given(
-    run_dir=st.text(st.characters(exclude_categories=["Cs"])),
+    run_dir=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
     model=sections(ModelConfig),
     training=sections(TrainingConfig),
     inference=sections(InferenceConfig, ("max_source_length", "max_length_offset")),
@@ -96,6 +98,132 @@ def test_a_dumped_recipe_is_read_back_as_it_was(
         assume(False)
     assert parse_config(dump_config(config)) == config
     assert changed_keys(config, config) == {}
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates()
+    | st.sampled_from([10**30, -1, 0, 2**31, 1e308, "auto", "\x85", "a\0b", b"bytes"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)  # fmt: skip
+WHOLE = dump_config(parse_config(BASE))
+
+
+def keys_of(value: Any, prefix: str = "") -> list[str]:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    below = [(f"{prefix}{key}", item) for key, item in items]
+    found = [key for key, _ in below]
+    return found + [
+        key
+        for name, item in below
+        if isinstance(item, dict | list)
+        for key in keys_of(item, f"{name}.")
+    ]
+
+
+KEYS = keys_of(yaml.safe_load(WHOLE))
+
+
+def parsed_or_refused(text: str, *overrides: str) -> None:
+    """Parse; nothing but a ConfigError of one line may be raised, and what is read comes back."""
+    try:
+        config = parse_config(text, overrides, origin="recipe.yaml")
+    except ConfigError as error:
+        message = str(error)
+    else:
+        assert parse_config(dump_config(config)) == config
+        return
+    assert message.startswith(("recipe.yaml: ", "override '"))
+    assert message.isprintable()
+
+
+@examples(40)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(KEYS), ODD, st.sampled_from(["set", "delete", "rename"])),
+        max_size=3,
+    )
+)
+def test_a_recipe_with_odd_values_is_read_or_refused(changes: list[tuple[str, Any, str]]) -> None:
+    raw = yaml.safe_load(WHOLE)
+    for key, value, how in changes:
+        *parents, name = key.split(".")
+        node = raw
+        with contextlib.suppress(KeyError, IndexError, TypeError, AttributeError):
+            for parent in parents:
+                node = node[int(parent) if isinstance(node, list) else parent]
+            place = int(name) if isinstance(node, list) else name
+            if how == "set":
+                node[place] = value
+            elif how == "delete":
+                del node[place]
+            else:
+                node[str(value)] = node.pop(place)
+    parsed_or_refused(yaml.safe_dump(raw, allow_unicode=True))
+
+
+@examples(40)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, len(WHOLE)),
+            st.integers(0, 8),
+            st.text(max_size=3)
+            | st.sampled_from(
+                [
+                    ":",
+                    "- ",
+                    "\n",
+                    "*a",
+                    "&a ",
+                    "!!bool ",
+                    "[",
+                    "}",
+                    "<<: ",
+                    "9" * 30,
+                    "\t",
+                    "? ",
+                    "%",
+                    "...",
+                ]
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_a_recipe_with_damaged_text_is_read_or_refused(changes: list[tuple[int, int, str]]) -> None:
+    text = WHOLE
+    for start, removed, added in changes:
+        text = text[:start] + added + text[start + removed :]
+    parsed_or_refused(text)
+
+
+@examples(100)
+@given(
+    st.sampled_from(KEYS) | st.text(max_size=12),
+    st.text(max_size=8) | ODD.map(lambda value: yaml.safe_dump(value, default_flow_style=True)),
+)
+def test_any_override_is_read_or_refused(key: str, value: str) -> None:
+    parsed_or_refused(BASE, f"{key}={value}", f"{key}.x={value}")
+
+
+@examples(30)
+@given(st.binary(max_size=60))
+def test_a_file_of_any_bytes_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"any\.yaml: "):
+        load_config(path)
+
+
+def test_the_end_of_a_line_in_a_text_comes_back() -> None:
+    for text in ("\x85", "a\u2028b", "\u2029", "a\nb", "\ufeff", "\t a", "ñ" * 200, "a  b " * 60):
+        config = parse_config(BASE).model_copy(update={"run_dir": text})
+        assert parse_config(dump_config(config)).run_dir == text
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import json
 import lzma
+import re
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from seq2seq.config import CorpusConfig
 from seq2seq.data import compressed
@@ -106,11 +108,11 @@ def test_endless_lines_are_refused(tmp_path: Path) -> None:
 def test_compressed_bombs_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, pack: Any
 ) -> None:
-    monkeypatch.setattr(compressed, "FREE_BYTES", 200_000)
-    honest = "".join(f"Hola {n}.\tHello {n}.\n" for n in range(15_000)).encode()
+    monkeypatch.setattr(compressed, "FREE_BYTES", 50_000)
+    honest = "".join(f"Hola {n}.\tHello {n}.\n" for n in range(4_000)).encode()
     path = write(tmp_path / f"honest.tsv.{suffix}", pack.compress(honest))
-    assert len(read(path=path)) == 15_000
-    for content in (b"Hola.\tHello.\n" * 50_000, b"\n" * 900_000):
+    assert len(read(path=path)) == 4_000
+    for content in (b"Hola.\tHello.\n" * 20_000, b"\n" * 200_000):
         path = write(tmp_path / f"bomb.tsv.{suffix}", pack.compress(content))
         assert "bomb.tsv" in fails(path=path)
         assert "unpacks to more than 100 times its size" in fails(path=path)
@@ -245,7 +247,7 @@ def test_jsonl_reads_nested_fields(tmp_path: Path) -> None:
         ("null", "a JSON null, not an object"),
         ("NaN", "a JSON number, not an object"),
         ('{"en": "Hello.", "id": 1}', "no field 'es'; fields: en, id"),
-        ("{}", "no field 'es'; fields: "),
+        ("{}", "no field 'es'; fields: none"),
         ('{"es": 3, "en": "Hello."}', "field 'es' is of type number, not a string"),
         ('{"es": null, "en": "Hello."}', "field 'es' is of type null, not a string"),
         ('{"es": "a", "en": ["Hello."]}', "field 'en' is of type array, not a string"),
@@ -285,15 +287,55 @@ def test_any_text_survives_jsonl(tmp_path_factory: pytest.TempPathFactory, rows:
     assert pairs == [Pair(es, en) for es, en in rows]
 
 
-@given(st.binary(max_size=200))
+ROWS = st.lists(
+    st.binary(max_size=12)
+    | st.text(max_size=8).map(str.encode)
+    | st.sampled_from(
+        [b"a\tb", b'{"es": "a", "en": "b"}', b'{"es": {}, "en": NaN}', b"[1]", b"a\tb\tc\t0-0", b""]
+    ),
+    max_size=6,
+)
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress,
+}  # fmt: skip
+
+
+@examples(150)
+@given(
+    ROWS.map(b"\n".join),
+    st.sampled_from(["tsv", "manythings", "jsonl", "aligned"]),
+    st.sampled_from(sorted(PACKED)),
+    st.none() | st.integers(0, 200),
+)
 def test_any_bytes_are_pairs_or_an_error(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
+    tmp_path_factory: pytest.TempPathFactory,
+    content: bytes,
+    form: str,
+    suffix: str,
+    cut: int | None,
 ) -> None:
-    base = tmp_path_factory.getbasetemp()
-    for name in ("any.bin", "any.gz"):
-        path = write(base / name, content)
-        with contextlib.suppress(DataError):
-            read(path=path)
+    """What is read is text, and an error names the file, once, and its line where it has one."""
+    path = tmp_path_factory.getbasetemp() / f"any{suffix}"
+    path.write_bytes(PACKED[suffix](content)[:cut])
+    keys: dict[str, Any] = {"format": form, "path": str(path)}
+    if form == "jsonl":
+        keys |= {"source": "es", "target": "en"}
+    elif form == "aligned":
+        keys = {"format": form, "source_path": str(path), "target_path": str(path)}
+    elif form == "tsv":
+        keys |= {"references": True}
+    try:
+        pairs = read(**keys)
+    except DataError as error:
+        message = str(error)
+    else:
+        lines = content.removesuffix(b"\n").count(b"\n") + 1
+        assert len(pairs) <= lines
+        for pair in pairs:
+            "".join((pair.source, pair.target, *pair.references)).encode()
+        return
+    assert re.match(rf"{re.escape(str(path))}(:\d+)?: .", message)
+    assert message.isprintable()
 
 
 def test_memory_does_not_grow_with_the_corpus() -> None:

@@ -9,7 +9,7 @@ from conftest import ToyCorpus, toy_pairs
 from seq2seq.config import DataConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.evaluate import evaluate, read_test, write_hypotheses
+from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
 from seq2seq.inference.translator import Translator
 
 
@@ -72,6 +72,16 @@ def test_a_test_set_has_the_layout_of_the_run(
     assert [(pair.source, pair.target) for pair in pairs] == [("gato", "cat")]
 
 
+def test_gold_links_are_read_where_there_are_any(data: DataConfig, tmp_path: Path) -> None:
+    path = tmp_path / "test"
+    test = data.valid.model_copy(update={"alignment": 2})
+    layout = data.model_copy(update={"test": test})
+    path.write_text("\ngato\tcat\t0-0\n")
+    assert read_test(str(path), layout) == [Pair("gato", "cat", alignment="0-0")]
+    path.write_text("\ngato\tcat\n")
+    assert read_test(str(path), layout) == [Pair("gato", "cat")]
+
+
 def test_two_files(data: DataConfig, tmp_path: Path) -> None:
     source, target = tmp_path / "es", tmp_path / "en"
     source.write_text("gato\nperro\n")
@@ -83,7 +93,7 @@ def test_two_files(data: DataConfig, tmp_path: Path) -> None:
 
 
 def test_hypotheses_that_cannot_be_written(tmp_path: Path) -> None:
-    write_hypotheses(tmp_path / "h", ["a", "", "é"])
+    write_lines(tmp_path / "h", ["a", "", "é"])
     assert (tmp_path / "h").read_text() == "a\n\né\n"
     with pytest.raises(DataError, match="cannot be written"):
-        write_hypotheses(tmp_path / "none/h", ["a"])
+        write_lines(tmp_path / "none/h", ["a"])

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.files import publish_directory, remove_directory, sha256, write_atomic
+from seq2seq.errors import DataError
+from seq2seq.files import (
+    check_writable,
+    publish_directory,
+    publish_files,
+    remove_directory,
+    sha256,
+    write_atomic,
+)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -30,6 +38,51 @@ def test_a_write_that_fails_leaves_the_old_file(
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_write_goes_through_no_link_that_was_laid(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / ".a.partial").symlink_to(tmp_path / "mine")
+    write_atomic(tmp_path / "a", "new")
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (tmp_path / "a").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["a", "mine"]
+
+
+def test_files_get_their_names_together_or_none_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "b").write_text("old")
+    with publish_files(tmp_path) as aside:
+        (aside / "a").write_text("1")
+        (aside / "b").write_text("2")
+        assert (tmp_path / "b").read_text() == "old"
+    assert [(tmp_path / name).read_text() for name in "ab"] == ["1", "2"]
+
+    def fail(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"), publish_files(tmp_path) as aside:
+        (aside / "b").write_text("3")
+    assert (tmp_path / "b").read_text() == "2"
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("as it was")
+    for path in (tmp_path / "there", tmp_path / "new", Path("/dev/null")):
+        check_writable(path)
+    for path, words in (
+        (tmp_path, "Is a directory"),
+        (tmp_path / "none/new", "No such file or directory"),
+        (tmp_path / "there/new", "Not a directory"),
+        (tmp_path / ("n" * 300), "File name too long"),
+    ):
+        with pytest.raises(DataError, match=rf"cannot be written \({words}\)"):
+            check_writable(path)
+    assert (tmp_path / "there").read_text() == "as it was"
+    assert os.listdir(tmp_path) == ["there"]
 
 
 def test_a_directory_appears_only_when_it_is_whole(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,18 @@ def test_huggingface_errors(tmp_path: Path, datasets: Any) -> None:
     assert message.startswith(f"{where}: row 0: no field 'translation.fr'; fields of translation")
     assert "no data" in fails(**keys(tmp_path, split="train[:0]"))
     assert "row 0: field 'id' is of type number" in fails(**keys(tmp_path, target="id"))
+
+
+def test_a_script_in_the_folder_of_a_dataset_is_not_run(tmp_path: Path, datasets: Any) -> None:
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    line = f"open({str(tmp_path / 'was-here')!r}, 'w').close()\n"
+    (folder / "evil.py").write_text(line + "import datasets\n")
+    assert "cannot be loaded" in fails(**keys(folder))
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    with contextlib.suppress(DataError):
+        read(**keys(folder))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["evil"]
 
 
 def test_huggingface_names_the_splits_of_a_saved_dataset(tmp_path: Path, datasets: Any) -> None:

@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from seq2seq.errors import DataError
-from seq2seq.evaluation.metrics import paired_bootstrap, score
+from seq2seq.evaluation.metrics import paired_test, score
 
 HYPOTHESES = [
     "the cat sat on a mat.",
@@ -92,10 +92,10 @@ def test_bootstrap_intervals() -> None:
         assert metric.score == expected.score
 
 
-def test_paired_bootstrap() -> None:
+def test_paired_test() -> None:
     hypotheses, references = HYPOTHESES * 5, RAGGED * 5
     systems = {"base": hypotheses, "same": hypotheses, "best": [refs[0] for refs in references]}
-    compared = paired_bootstrap(systems, references, metrics=("chrf", "bleu"), resamples=200)
+    compared = paired_test(systems, references, metrics=("chrf", "bleu"), resamples=200)
     assert list(compared) == ["base", "same", "best"]
     streams = [[refs[n] if n < len(refs) else None for refs in references] for n in range(3)]
     plain = PairedTest(list(systems.items()), {"c": CHRF(), "b": BLEU()}, streams, "bs", 200)
@@ -124,12 +124,12 @@ def test_what_cannot_be_scored(hypotheses, references, message) -> None:  # type
     with pytest.raises(DataError, match=message):
         score(hypotheses, references)
     with pytest.raises(DataError, match=message):
-        paired_bootstrap({"a": hypotheses, "b": hypotheses}, references)
+        paired_test({"a": hypotheses, "b": hypotheses}, references)
 
 
 def test_a_comparison_needs_two_systems() -> None:
     with pytest.raises(DataError, match="found 1"):
-        paired_bootstrap({"a": HYPOTHESES}, REFERENCES)
+        paired_test({"a": HYPOTHESES}, REFERENCES)
 
 
 def test_sacrebleu_is_imported_only_when_scoring() -> None:

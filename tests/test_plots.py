@@ -1,15 +1,33 @@
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
+from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.plots import plot_attention, plot_sentence
+from seq2seq.evaluation.alignment import word_weights
+from seq2seq.evaluation.by_length import bleu_by_length
+from seq2seq.evaluation.plots import (
+    attention,
+    length,
+    plot_attention,
+    plot_length,
+    plot_sentences,
+    plot_training,
+    run_names,
+    training,
+)
 from seq2seq.inference.translation import Part
 from seq2seq.inference.translator import Translator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".PNG": b"\x89PNG"}
 
@@ -17,7 +35,17 @@ STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".PNG": b"\x89P
 def part(*target: str) -> Part:
     source = ["▁¿Dónde", "▁está", "▁el", "▁niño", "?", "</s>"]
     weights = torch.eye(len(target) + 1, len(source))
-    return Part("", source, [*target, "</s>"], "", 0.0, 0.0, True, weights)
+    text = "".join(target).replace("▁", " ").strip()
+    return Part("¿Dónde está el niño?", source, [*target, "</s>"], text, 0.0, 0.0, True, weights)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Return the pictures that are drawn instead of written."""
+    figures: list[Figure] = []
+    for module in (attention, length, training):
+        monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
+    return figures
 
 
 @pytest.mark.parametrize("suffix", STARTS)
@@ -25,7 +53,7 @@ def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"picture{suffix}"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plot_attention(part("▁where", "▁$5_{^\\", "▁中", "<0xF0>"), path)
+        plot_attention([part("▁where", "▁$5_{^\\", "▁中", "<0xF0>")], path)
     assert path.read_bytes().startswith(STARTS[suffix])
 
 
@@ -33,7 +61,7 @@ def test_accents_are_in_the_picture(tmp_path: Path) -> None:
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.fonttype": "none"}):
-        plot_attention(part("▁niña", "s"), tmp_path / "a.svg", languages=("español", ""))
+        plot_attention([part("▁niña", "s")], tmp_path / "a.svg", languages=("español", ""))
     found = (tmp_path / "a.svg").read_text(encoding="utf-8")
     for text in ("¿Dónde", "niño", "niña", "·s", "(end)", "español source pieces"):
         assert text in found
@@ -41,18 +69,117 @@ def test_accents_are_in_the_picture(tmp_path: Path) -> None:
 
 def test_pictures_that_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.xyz: a picture ends in .png, .svg, .pdf"):
-        plot_attention(part("▁a"), tmp_path / "a.xyz")
+        plot_attention([part("▁a")], tmp_path / "a.xyz")
     with pytest.raises(DataError, match="cannot be written"):
-        plot_attention(part("▁a"), tmp_path / "none/a.png")
-    with pytest.raises(DataError, match="no attention weights"):
-        plot_attention(Part(**{**vars(part("▁a")), "weights": None}), tmp_path / "a.png")
+        plot_attention([part("▁a")], tmp_path / "none/a.png")
+    without = Part(**{**vars(part("▁a")), "weights": None})
+    for words in (False, True):
+        with pytest.raises(DataError, match="no attention weights"):
+            plot_attention([without], tmp_path / "a.png", words=words)
+    with pytest.raises(DataError, match="without words"):
+        plot_attention([part()], tmp_path / "a.png", words=True)
+    for count in (0, 31):
+        with pytest.raises(DataError, match=f"{count} sentences to draw; a picture holds 1 to 30"):
+            plot_attention([part("▁a")] * count, tmp_path / "a.png")
 
 
-def test_a_sentence_is_translated_and_drawn(trained: Path, tmp_path: Path) -> None:
+def test_sentences_are_translated_and_drawn(
+    trained: Path, tmp_path: Path, drawn: list[Figure]
+) -> None:
     translator = Translator.load(trained)
-    plot_sentence(translator, "gato come pan", tmp_path / "a.png")
-    plot_sentence(translator, "gato " * 100, tmp_path / "b.pdf", beam=1)
-    assert (tmp_path / "a.png").stat().st_size > 1000
-    assert (tmp_path / "b.pdf").stat().st_size > 1000
+    plot_sentences(translator, ["gato come pan"], tmp_path / "a.png")
+    plot_sentences(translator, ["gato " * 100], tmp_path / "b.pdf", beam=1)
+    assert [len(figure.axes) for figure in drawn] == [2, 2]  # each with its scale
+    assert "cat" in [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
     with pytest.raises(DataError, match="the sentence is empty"):
-        plot_sentence(translator, " \n", tmp_path / "c.png")
+        plot_sentences(translator, [" \n"], tmp_path / "c.png")
+    with pytest.raises(DataError, match="sentence 2 is empty"):
+        plot_sentences(translator, ["gato", ""], tmp_path / "c.png")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_maps_of_a_grid_are_apart_and_have_cells_of_one_size(
+    tmp_path: Path, drawn: list[Figure], count: int
+) -> None:
+    parts = [part(*["▁where"] * (3 * n % 7 + 1)) for n in range(count)]
+    plot_attention(parts, tmp_path / "a.png")
+    [figure] = drawn
+    *maps, _ = figure.axes
+    assert len(maps) == count
+    boxes = []
+    for axes, each in zip(maps, parts, strict=True):
+        weights = axes.images[0].get_array()
+        assert weights is not None
+        np.testing.assert_array_equal(weights, each.weights)
+        box = axes.get_window_extent()
+        boxes.append(axes.get_tightbbox())
+        assert box.width / len(each.source_pieces) == pytest.approx(0.42 * figure.dpi, rel=1e-3)
+        assert box.height / len(each.target_pieces) == pytest.approx(0.34 * figure.dpi, rel=1e-3)
+    for n, box in enumerate(boxes):
+        assert box is not None
+        assert figure.bbox.x0 < box.x0 < box.x1 < figure.bbox.x1
+        assert figure.bbox.y0 < box.y0 < box.y1 < figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[:n])
+
+
+def test_words_are_drawn_for_words(tmp_path: Path, drawn: list[Figure]) -> None:
+    plot_attention([part("▁whe", "re", "▁$1")], tmp_path / "a.png", words=True)
+    axes = drawn[0].axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["where", r"\$1"]
+    assert len(axes.get_xticklabels()) == 4
+    shown = axes.images[0].get_array()
+    assert shown is not None
+    np.testing.assert_allclose(shown, word_weights(part("▁whe", "re", "▁$1")))
+
+
+def labelled(figure: Figure) -> dict[str, tuple[list[float], list[float]]]:
+    """Return the curves of a picture by their labels."""
+    lines = [line for axes in figure.axes for line in axes.lines]
+    return {
+        str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata()))  # type: ignore[arg-type]
+        for line in lines
+    }
+
+
+def test_learning_curves_of_runs(
+    trained: Path, other: Path, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    plot_training([str(trained)], tmp_path / "a.svg")
+    plot_training([str(trained), str(other)], tmp_path / "b.svg", unit="minutes")
+    one, both = drawn
+    curves = labelled(one)
+    assert curves["BLEU"][0] == curves["validation"][0] == [50, 100, 150]
+    assert {"training", "chrF", "BLEU of the average"} < curves.keys()
+    assert one.axes[2].get_xlabel() == "updates"
+    assert len(one.axes[2].lines) == 1
+    assert {"trained: validation", "other: validation", "other: BLEU"} < labelled(both).keys()
+    assert both.axes[2].get_xlabel() == "minutes"
+    with pytest.raises(DataError, match="11 runs; a picture holds 10"):
+        plot_training([str(trained)] * 11, tmp_path / "a.svg")
+
+
+def test_learning_curves_are_written(trained: Path, tmp_path: Path) -> None:
+    for suffix, start in STARTS.items():
+        plot_training([str(trained)], tmp_path / f"a{suffix}", unit="tokens")
+        assert (tmp_path / f"a{suffix}").read_bytes().startswith(start)
+
+
+def test_bleu_by_length_of_systems(tmp_path: Path, drawn: list[Figure]) -> None:
+    sentences = [" ".join("abcdefghij"[: n % 10 + 1]) for n in range(60)]
+    pairs = [Pair(sentence, sentence) for sentence in sentences]
+    worse = [sentence.replace("d", "x") for sentence in sentences]
+    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", buckets=3)
+    curves = labelled(drawn[0])
+    expected = bleu_by_length(sentences, worse, sentences, buckets=3)
+    assert curves["worse"][1] == [bucket.bleu for bucket in expected]
+    assert curves["right"][1][-1] == pytest.approx(100)
+    ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
+    assert len(ticks) == 3
+    assert all(re.fullmatch(r"\d+(-\d+)?\n\d+", tick) for tick in ticks)
+    with pytest.raises(DataError, match="11 systems"):
+        plot_length({str(n): worse for n in range(11)}, pairs, tmp_path / "a.png")
+
+
+def test_names_of_runs_differ() -> None:
+    assert run_names(["runs/a", "runs/b/"]) == ["a", "b"]
+    assert run_names(["one/a", "two/a"]) == ["one/a", "two/a"]

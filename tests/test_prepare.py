@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import io
 import json
 import os
+import tarfile
 import threading
 import zipfile
 from collections.abc import Callable
@@ -52,12 +54,23 @@ def tatoeba(source: str | Path, *more: str) -> list[str]:
     return ["tatoeba", str(source), "--valid", "5", "--test", "5", *more]
 
 
-@pytest.mark.parametrize("name", ["spa-eng.zip", "spa.txt"])
+def tarred(path: Path, text: str) -> Path:
+    with tarfile.open(path, f"w:{path.suffix.removeprefix('.')}") as bundle:
+        for name, content in (("spa-eng/_about.txt", "about"), ("spa-eng/spa.txt", text)):
+            info = tarfile.TarInfo(name)
+            info.size = len(content.encode())
+            bundle.addfile(info, io.BytesIO(content.encode()))
+    return path
+
+
+@pytest.mark.parametrize("name", ["spa-eng.zip", "spa.txt", "spa-eng.tar.gz", "spa-eng.tar.xz"])
 def test_tatoeba_from_a_file(tmp_path: Path, call: Call, name: str) -> None:
     text = TEXT + "Sentence 1.\tFrase 1.\n\nNothing.\t\n"
     source = tmp_path / name
     if name.endswith(".zip"):
         zipped(source, text)
+    elif ".tar." in name:
+        tarred(source, text)
     else:
         source.write_text(text, encoding="utf-8")
     status, out, _ = call(*tatoeba(source))

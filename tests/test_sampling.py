@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_search import log_prob
 from prefix_model import EOS, prefix_model
+from properties import examples
 
 from seq2seq.errors import ConfigError
 from seq2seq.inference.sampling import draw, sample
@@ -90,6 +95,45 @@ def test_samples_do_not_depend_on_the_batch_or_their_number() -> None:
             for one, other in zip(found, together[sentence], strict=False):
                 assert one.score == pytest.approx(other.score, abs=1e-12)
                 assert torch.equal(one.weights, other.weights)
+
+
+@examples(40)
+@given(
+    st.integers(0, 1000),
+    st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    st.sampled_from([0.3, 1.0, 5.0]),
+    st.integers(0, 8),
+    st.sampled_from([1e-6, 0.4, 1.0]),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_samples_are_legal_and_have_the_models_probability(
+    seed: int,
+    lengths: list[int],
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    number: int,
+    allow_unk: bool,
+) -> None:
+    model = prefix_model(seed, lengths)
+    options = SearchOptions(
+        max_length_factor=1.0, max_length_offset=2, no_repeat_ngram=2, allow_unk=allow_unk
+    )
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    found = sample(model, options, seed=seed, num_samples=number, **drawing)  # type: ignore[arg-type]
+    for sentence, (length, samples) in enumerate(zip(lengths, found, strict=True)):
+        assert len(samples) == number
+        for h in samples:
+            assert set(h.tokens) <= ({1, 4, 5, 6} if allow_unk else {4, 5, 6})
+            assert len(h.tokens) <= length + 2
+            pairs = list(itertools.pairwise(h.tokens))
+            assert len(set(pairs)) == len(pairs)
+            ended = (*h.tokens, EOS)
+            total = sum(
+                log_prob(model, sentence, ended[:n], piece) for n, piece in enumerate(ended)
+            )
+            assert h.log_prob == pytest.approx(total, abs=1e-9)
 
 
 def test_rows_and_sentences_leave_when_finished() -> None:

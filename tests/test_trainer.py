@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import ToyCorpus
+from same_runs import assert_same, records
 
-from seq2seq.config import Config, dump_config
+from seq2seq.config import Config
 from seq2seq.data.batching import make_batch
 from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
@@ -28,24 +25,6 @@ from seq2seq.training import trainer as module
 from seq2seq.training.device import choose_device
 from seq2seq.training.signals import StopRequest
 from seq2seq.training.trainer import Trainer, Validation
-
-TIMES = ("minutes", "tokens_per_second")
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    return [{key: line[key] for key in line if key not in TIMES} for line in lines]
-
-
-def assert_same(first: Path, second: Path) -> None:
-    """Hold two runs to have the same last weights, moments and records, bit by bit."""
-    one, other = (RunDirectory(path).newest() for path in (first, second))
-    assert one.step == other.step
-    for kind in ("weights", "training"):
-        tensors, twins = getattr(one, kind)(), getattr(other, kind)()
-        assert tensors.keys() == twins.keys()
-        assert all(torch.equal(tensors[name], twins[name]) for name in tensors)
-    assert records(first) == records(second)
 
 
 def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:
@@ -68,51 +47,6 @@ def straight(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "straight"
     assert train(toy.config(path)) == "finished"
     return path
-
-
-def test_the_same_seed_gives_the_same_weights(
-    toy: ToyCorpus, straight: Path, tmp_path: Path
-) -> None:
-    train(toy.config(tmp_path / "again"))
-    assert_same(straight, tmp_path / "again")
-    train(toy.config(tmp_path / "other", "training.seed=2"))
-    assert records(straight) != records(tmp_path / "other")
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
-)
-def test_a_signal_saves_and_going_on_changes_nothing(
-    toy: ToyCorpus, tmp_path: Path, number: int, code: int, word: str
-) -> None:
-    config = toy.config(tmp_path / "run")
-    train(config.model_copy(update={"run_dir": str(tmp_path / "straight")}))
-    recipe = tmp_path / "toy.yaml"
-    recipe.write_text(dump_config(config))
-    # Slow steps, so that the signal comes in the midst of them.
-    slow = (
-        "import sys, time; from seq2seq.training.trainer import Trainer; u = Trainer.update\n"
-        "def update(self, batches): time.sleep(0.1); u(self, batches)\n"
-        "Trainer.update = update; from seq2seq.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", slow, "train", str(recipe)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    metrics = tmp_path / "run/metrics.jsonl"
-    for _ in range(600):
-        if metrics.exists() and metrics.read_text().count("\n") >= 2:
-            break
-        time.sleep(0.05)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert f"{word}; saved. Go on with: seq2seq train {recipe} --resume" in errors
-    assert "Traceback" not in errors
-    stopped = RunDirectory(tmp_path / "run").newest().step
-    assert 6 <= stopped < 20
-    assert train(config, resume=True) == "finished"
-    assert_same(tmp_path / "straight", tmp_path / "run")
 
 
 def test_subword_sampling_is_the_same_in_every_process(straight: Path) -> None:
@@ -253,14 +187,18 @@ def test_what_is_not_finite_is_reported_and_not_applied(
         return smoothed * factor, plain
 
     monkeypatch.setattr(objective, "projection_loss", spoiled)
+    spoilt = []
     for factor in factors:
-        trainer.update([next(batches)])
+        spoilt.append(next(batches))
+        trainer.update(spoilt[-1:])
         changed = any(not torch.equal(before[n], p) for n, p in trainer.state.parameters.items())
         assert changed == (factor == 1)
     assert trainer.state.progress.step == 3
     assert trainer.state.progress.skipped == 0
-    assert "step 1: loss inf" in caplog.text
-    assert "step 2: loss nan" in caplog.text
+    for step, (word, batch) in enumerate(zip(("inf", "nan"), spoilt, strict=False), 1):
+        numbers = ", ".join(map(str, batch.indices[:8])) + ", ..." * (len(batch) > 8)
+        told = f"not applied; {len(batch)} pairs, of the cleaned corpus, from 0: {numbers}\n"
+        assert f"step {step}: loss {word}, gradient norm nan: {told}" in caplog.text
     factor = math.nan
     batch = next(batches)
     trainer.update([batch])

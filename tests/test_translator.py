@@ -75,6 +75,22 @@ def test_neighbours_and_batches_make_no_difference(translator: Translator) -> No
         assert translator.translate([line])[0][0].text == one[0].text
 
 
+WORDY = st.lists(st.sampled_from([*LEXICON, "😀", "xyz"]), max_size=30).map(" ".join)
+
+
+@examples(15)
+@given(st.lists(WORDY | st.sampled_from(ODD), min_size=1, max_size=6), st.data())
+def test_the_order_and_the_number_of_lines_make_no_difference(
+    translator: Translator, lines: list[str], data: st.DataObject
+) -> None:
+    order = data.draw(st.lists(st.integers(0, len(lines) - 1), max_size=8))
+    whole = translator.translate(lines)
+    again = translator.translate([lines[place] for place in order])
+    for place, found in zip(order, again, strict=True):
+        assert found[0].text == whole[place][0].text
+        assert found[0].score == pytest.approx(whole[place][0].score, abs=1e-4)
+
+
 def test_what_a_translation_holds(translator: Translator) -> None:
     options = translator.options(keep_weights=True, nbest=3)
     first, second, third = translator.translate(["gato come"], options)[0]

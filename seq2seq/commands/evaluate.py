@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from seq2seq.commands.parser import Commands, add_command
-from seq2seq.commands.search import add_search, search_options, set_threads
+from seq2seq.commands.search import add_search, add_workers, search_options, set_threads
+
+log = logging.getLogger(__name__)
 
 
 def add(commands: Commands) -> None:
@@ -16,7 +19,8 @@ def add(commands: Commands) -> None:
         "score a run on a test set: BLEU, chrF and TER by sacreBLEU",
         "seq2seq evaluate runs/quickstart data/sample/test.tsv\n"
         "seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json\n"
-        "seq2seq evaluate runs/tatoeba test.es --target test.en",
+        "seq2seq evaluate runs/tatoeba test.es --target test.en\n"
+        "seq2seq evaluate runs/quickstart data/sample/test.tsv --report report   (report.html)",
         action=_evaluate,
     )
     parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
@@ -28,13 +32,25 @@ def add(commands: Commands) -> None:
         "--single-reference", action="store_true", help="use the first reference only"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--confidence", action="store_true",
+        help="95 %% intervals of the scores, by 1000 bootstrap resamples",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report", metavar="DIR",
+        help="write report.html and report.json: intervals, scores by length, attention, frequent "
+        "errors, best and worst sentences",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="hypotheses; default: into the run")
     add_search(parser)
+    add_workers(parser)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.evaluate import evaluate, read_test, write_hypotheses
-    from seq2seq.files import check_writable
+    from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
+    from seq2seq.evaluation.report import RESAMPLES, make_report
+    from seq2seq.evaluation.report_page import write_report
+    from seq2seq.files import check_writable, make_folder
     from seq2seq.inference.translator import Translator, run_of
 
     set_threads(arguments)
@@ -50,7 +66,23 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
     path = Path(arguments.output) if arguments.output else beside
     check_writable(path)
-    result = evaluate(translator, pairs, translator.options(**search_options(arguments)))
-    write_hypotheses(path, result.hypotheses)
+    reports = arguments.report is not None
+    if reports:
+        make_folder(Path(arguments.report))
+    options = translator.options(**search_options(arguments), keep_weights=reports)
+    resamples = RESAMPLES if arguments.confidence or reports else 0
+    result = evaluate(
+        translator,
+        pairs,
+        options,
+        resamples=resamples,
+        workers=arguments.workers,
+        threads=arguments.threads or 1,
+    )
+    write_lines(path, result.hypotheses)
     print(result.as_json(path) if arguments.json else result.as_text(path))
+    if reports:
+        report = make_report(translator, pairs, result)
+        page = write_report(Path(arguments.report), report, run=arguments.run, test=arguments.test)
+        log.info("report: %s", page)
     return 0

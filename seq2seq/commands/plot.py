@@ -6,35 +6,136 @@ import argparse
 from pathlib import Path
 
 from seq2seq.commands.parser import Commands, add_command, positive
+from seq2seq.errors import UserError
 
 
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "plot",
         help="draw pictures",
-        epilog="example: seq2seq plot attention runs/quickstart '¿Dónde está el perro?'",
+        epilog="examples: seq2seq plot attention runs/quickstart '¿Dónde está el perro?'; "
+        "seq2seq plot training runs/quickstart; "
+        "seq2seq plot length runs/quickstart --test data/sample/test.tsv",
     )
     kinds = parser.add_subparsers(required=True, metavar="KIND")
-    attention = add_command(
+    _add_attention(kinds)
+    _add_training(kinds)
+    _add_length(kinds)
+
+
+def _add_attention(kinds: Commands) -> None:
+    parser = add_command(
         kinds,
         "attention",
-        "draw the attention weights of a sentence's translation as a heat map",
-        "seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png",
+        "draw the attention weights of sentences' translations as heat maps",
+        "seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png\n"
+        "seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words\n"
+        "seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
         action=_plot_attention,
     )
-    attention.add_argument("run", metavar="RUN")
-    attention.add_argument("sentence", metavar="SENTENCE")
-    attention.add_argument(
-        "-o", "--output", default="attention.png", metavar="FILE", help="PNG, SVG or PDF"
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("sentences", nargs="*", metavar="SENTENCE")
+    parser.add_argument("-i", "--input", metavar="FILE", help="a sentence a line")
+    _add_output(parser, "attention.png")
+    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    parser.add_argument(
+        "--words", action="store_true",
+        help="of words: sums over the pieces of a source word, means over those of a target word",
+    )  # fmt: skip
+
+
+def _add_training(kinds: Commands) -> None:
+    parser = add_command(
+        kinds,
+        "training",
+        "draw the learning curves of runs: losses, BLEU and chrF, learning rate",
+        "seq2seq plot training runs/quickstart -o training.png\n"
+        "seq2seq plot training runs/bahdanau runs/luong --x minutes -o both.svg",
+        action=_plot_training,
     )
-    attention.add_argument("--beam", type=positive, metavar="N")
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    _add_output(parser, "training.png")
+    parser.add_argument(
+        "--x", choices=("steps", "minutes", "tokens"), default="steps",
+        help="what is spent: updates (default), minutes, or target pieces",
+    )  # fmt: skip
+
+
+def _add_length(kinds: Commands) -> None:
+    parser = add_command(
+        kinds,
+        "length",
+        "draw BLEU by source length, with bootstrap bands",
+        "seq2seq plot length runs/quickstart --test data/sample/test.tsv\n"
+        "seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg\n"
+        "seq2seq plot length runs/bahdanau/test.hypotheses.txt other.txt --test test.tsv",
+        action=_plot_length,
+    )
+    parser.add_argument(
+        "systems", nargs="+", metavar="RUN",
+        help="run or checkpoint, which translates the test set, or a file of translations of it, "
+        "such as the one that evaluate writes",
+    )  # fmt: skip
+    parser.add_argument(
+        "--test", required=True, metavar="TEST",
+        help="TSV: source, target, further references; or the source side",
+    )  # fmt: skip
+    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument("--buckets", type=positive, default=6, metavar="N", help="default: 6")
+    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    _add_output(parser, "length.png")
+
+
+def _add_output(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "-o", "--output", default=default, metavar="FILE",
+        help=f"PNG, SVG or PDF; default: {default}",
+    )  # fmt: skip
 
 
 def _plot_attention(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.plots import plot_sentence
+    from seq2seq.data.corpus import read_lines
+    from seq2seq.evaluation.plots import plot_sentences
     from seq2seq.inference.translator import Translator
 
+    sentences = list(arguments.sentences)
+    if arguments.input is not None:
+        if sentences:
+            raise UserError("sentences both as arguments and in -i FILE; give one of them")
+        sentences = [line.text for line in read_lines(arguments.input) if line.text.strip()]
+    if not sentences:
+        raise UserError("no sentence to draw; give some, or -i FILE with one a line")
     path = Path(arguments.output)
-    plot_sentence(Translator.load(arguments.run), arguments.sentence, path, beam=arguments.beam)
+    plot_sentences(
+        Translator.load(arguments.run),
+        sentences,
+        path,
+        beam=arguments.beam,
+        words=arguments.words,
+    )
+    print(path)
+    return 0
+
+
+def _plot_training(arguments: argparse.Namespace) -> int:
+    from seq2seq.evaluation.plots import plot_training
+
+    path = Path(arguments.output)
+    plot_training(arguments.runs, path, unit=arguments.x)
+    print(path)
+    return 0
+
+
+def _plot_length(arguments: argparse.Namespace) -> int:
+    from seq2seq.evaluation.plots import check_picture, plot_length, run_names
+    from seq2seq.evaluation.systems import read_systems
+
+    path = Path(arguments.output)
+    check_picture(path)
+    pairs, systems = read_systems(
+        arguments.systems, arguments.test, target=arguments.target, beam=arguments.beam
+    )
+    names = run_names(arguments.systems)
+    plot_length(dict(zip(names, systems, strict=True)), pairs, path, buckets=arguments.buckets)
     print(path)
     return 0

@@ -19,9 +19,22 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams"
     )
+    add_device(parser)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where to compute")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    group.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32")
+    group.add_argument("--precision", choices=("auto", "fp32", "bf16", "int8"), default="fp32")
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", type=positive, default=1, metavar="N",
+        help="processes that share the lines; the translations are the same whatever N is. Each "
+        "has one CPU thread, or --threads; N workers are faster than one with N threads",
+    )  # fmt: skip
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -35,11 +48,11 @@ def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def set_threads(arguments: argparse.Namespace) -> None:
-    """Use as many CPU threads as were asked for."""
-    if arguments.threads:
+    """Use as many CPU threads as were asked for; workers, which are forked, start theirs."""
+    if arguments.threads or getattr(arguments, "workers", 1) > 1:
         import torch
 
-        if arguments.threads > MAX_THREADS:
-            raise UserError(f"--threads: expected {MAX_THREADS} or less, found {arguments.threads}")
-
-        torch.set_num_threads(arguments.threads)
+        threads = arguments.threads or 1
+        if threads > MAX_THREADS:
+            raise UserError(f"--threads: expected {MAX_THREADS} or less, found {threads}")
+        torch.set_num_threads(1 if getattr(arguments, "workers", 1) > 1 else threads)

@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+from pathlib import Path
 
 from seq2seq.commands.parser import (
     EXIT_INTERRUPTED,
@@ -15,6 +16,7 @@ from seq2seq.commands.parser import (
     from_zero,
     positive,
 )
+from seq2seq.errors import DiskError
 
 
 def add(commands: Commands) -> None:
@@ -56,8 +58,23 @@ def _train(arguments: argparse.Namespace) -> int:
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
         command = ["train", arguments.config, *arguments.overrides, *how]
         return launch(arguments.processes, command, restarts=arguments.restarts)
-    ended = train(config, resume=arguments.resume, overwrite=arguments.overwrite)
+    try:
+        ended = train(config, resume=arguments.resume, overwrite=arguments.overwrite)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+        raise DiskError(
+            f"{where}; when that is mended, go on with: {_again(arguments, config.run_dir)}"
+        ) from None
     return _tell(ended, arguments, config.run_dir)
+
+
+def _again(arguments: argparse.Namespace, run_dir: str) -> str:
+    """Return the command that goes on, or that starts where there is nothing yet to go on from."""
+    begun = Path(run_dir, "config.yaml").exists()
+    command = ["seq2seq", "train", arguments.config, *arguments.overrides]
+    return shlex.join(command) + (" --resume" if begun else "")
 
 
 def _tell(ended: str, arguments: argparse.Namespace, run_dir: str) -> int:
@@ -66,8 +83,7 @@ def _tell(ended: str, arguments: argparse.Namespace, run_dir: str) -> int:
     if int(os.environ.get("RANK", "0")):
         return code
     if code:
-        again = shlex.join([arguments.config, *arguments.overrides])
-        message = f"{ended}; saved. Go on with: seq2seq train {again} --resume"
+        message = f"{ended}; saved. Go on with: {_again(arguments, run_dir)}"
     else:
         why = "no better metric for training.patience validations" if ended == "early" else "done"
         message = f"training ended: {why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"

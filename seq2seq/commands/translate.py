@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from seq2seq.commands.parser import Commands, add_command, from_zero, positive
-from seq2seq.commands.search import add_search, search_options, set_threads
+from seq2seq.commands.search import add_search, add_workers, search_options, set_threads
 from seq2seq.errors import UserError
 
 
@@ -17,6 +17,7 @@ def add(commands: Commands) -> None:
         "echo '¿Dónde está el perro?' | seq2seq translate runs/quickstart\n"
         "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --beam 8\n"
         "seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt\n"
+        "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4\n"
         "seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)\n"
         "seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)",
         action=_translate,
@@ -27,6 +28,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("-i", "--input", metavar="FILE", help="default: standard input")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     add_search(parser)
+    add_workers(parser)
     parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N",
         help="translations a line (text: N lines each); raises the beam to N where it is smaller",
@@ -104,5 +106,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         alignments=arguments.alignments,
         links=pharaoh,
+        workers=arguments.workers,
+        threads=arguments.threads or 1,
     )
     return 0

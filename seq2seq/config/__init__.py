@@ -7,7 +7,14 @@ from seq2seq.config.data import (
     DataConfig,
     TokenizerConfig,
 )
-from seq2seq.config.loading import changed_keys, dump_config, load_config, parse_config
+from seq2seq.config.loading import (
+    changed_keys,
+    dump_config,
+    load_config,
+    parse_config,
+    parse_section,
+    read_yaml_file,
+)
 from seq2seq.config.model import AttentionConfig, ModelConfig, Score, Style
 from seq2seq.config.recipe import Config, InferenceConfig
 from seq2seq.config.section import Section, section_of, type_name
@@ -32,6 +39,8 @@ __all__ = [
     "dump_config",
     "load_config",
     "parse_config",
+    "parse_section",
+    "read_yaml_file",
     "section_of",
     "type_name",
 ]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 
 from seq2seq.config.core_yaml import dump_yaml, parse_yaml
 from seq2seq.config.problems import explain
 from seq2seq.config.recipe import Config
-from seq2seq.config.section import section_of
+from seq2seq.config.section import Section, section_of
 from seq2seq.errors import ConfigError
 
 MAX_BYTES = 1 << 20  # of a recipe
+
+SectionT = TypeVar("SectionT", bound=Section)
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -22,27 +24,38 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
     Raises ConfigError, which names the file and the key, for whatever does not fit the schema.
     """
+    return parse_config(read_yaml_file(path), overrides, origin=str(path))
+
+
+def parse_config(text: str, overrides: Sequence[str] = (), *, origin: str = "config") -> Config:
+    """Parse a recipe from YAML text; see load_config."""
+    return parse_section(text, Config, overrides, origin=origin)
+
+
+def read_yaml_file(path: str | Path) -> str:
+    """Return the text of a file. Raises ConfigError, which names it, where it cannot be read."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise ConfigError(f"{path}: more than {MAX_BYTES} bytes; a recipe in YAML is expected")
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; check the path") from None
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not UTF-8 text (byte {error.object[error.start]:#04x} at {error.start}); "
-            "a recipe in YAML is expected"
+            "YAML is expected"
         ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path}: cannot be read ({reason})") from None
-    return parse_config(text, overrides, origin=str(path))
 
 
-def parse_config(text: str, overrides: Sequence[str] = (), *, origin: str = "config") -> Config:
-    """Parse a recipe from YAML text; see load_config."""
+def parse_section(
+    text: str, schema: type[SectionT], overrides: Sequence[str] = (), *, origin: str
+) -> SectionT:
+    """Parse YAML text by a schema; see load_config."""
     try:
         raw = parse_yaml(text)
     except ValueError as error:
@@ -53,11 +66,11 @@ def parse_config(text: str, overrides: Sequence[str] = (), *, origin: str = "con
     try:
         raw = _frozen(raw)
         for override in overrides:
-            _override(raw, override)
-        return Config.model_validate(_frozen(raw))
+            _override(raw, schema, override)
+        return schema.model_validate(_frozen(raw))
     except ValidationError as error:
         keys = [override.partition("=")[0] for override in overrides]
-        raise ConfigError(f"{origin}: {explain(error, keys)}") from None
+        raise ConfigError(f"{origin}: {explain(error, keys, schema)}") from None
 
 
 def dump_config(config: Config) -> str:
@@ -83,7 +96,7 @@ def _flat(value: Any, prefix: str) -> dict[str, Any]:
     return found
 
 
-def _override(raw: dict[str, Any], override: str) -> None:
+def _override(raw: dict[str, Any], schema: type[Section], override: str) -> None:
     key, equals, value = override.partition("=")
     if not equals or not all(key.split(".")):
         raise ConfigError(f"override '{override}': expected section.key=value")
@@ -91,7 +104,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
         parsed = _frozen(parse_yaml(value))
     except ValueError as error:
         raise ConfigError(f"override '{override}': not valid YAML: {error}") from None
-    _put(raw, Config, key.split("."), parsed, override)
+    _put(raw, schema, key.split("."), parsed, override)
 
 
 def _put(node: dict[str, Any], annotation: Any, names: list[str], value: Any, where: str) -> None:

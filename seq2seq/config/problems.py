@@ -9,8 +9,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
-from seq2seq.config.recipe import Config
-from seq2seq.config.section import section_of, type_name
+from seq2seq.config.section import Section, section_of, type_name
 
 _LIMITS = {
     "greater_than_equal": ("ge", "{} or more"),
@@ -20,25 +19,25 @@ _LIMITS = {
 }
 
 
-def explain(error: ValidationError, overridden: Sequence[str]) -> str:
+def explain(error: ValidationError, overridden: Sequence[str], schema: type[Section]) -> str:
     """Return all problems in one line; those of overridden keys say where they were given."""
     by_key: dict[str, tuple[Any, list[Any]]] = {}
     for problem in error.errors(include_url=False):
-        key, annotation = _place(problem["loc"])
+        key, annotation = _place(problem["loc"], schema)
         by_key.setdefault(key, (annotation, []))[1].append(problem)
     # What is wrong inside a section makes the section wrong too: that is no news.
     told = [key for key in by_key if not any(other.startswith(f"{key}.") for other in by_key)]
-    return "; ".join(_sentence(key, *by_key[key], overridden) for key in told)
+    return "; ".join(_sentence(key, *by_key[key], overridden, schema) for key in told)
 
 
-def _place(location: tuple[int | str, ...]) -> tuple[str, Any]:
+def _place(location: tuple[int | str, ...], schema: type[Section]) -> tuple[str, Any]:
     """Return the dotted key and its annotation; pydantic's marks of a union are left out."""
-    annotation: Any = Config
+    annotation: Any = schema
     names = []
     for part in location:
         section = section_of(annotation)
         if isinstance(part, int):
-            annotation = get_args(annotation)[0]
+            annotation = next(iter(get_args(annotation)), None)
         elif section is None:
             break
         else:
@@ -48,14 +47,20 @@ def _place(location: tuple[int | str, ...]) -> tuple[str, Any]:
     return ".".join(names), annotation
 
 
-def _sentence(key: str, annotation: Any, problems: list[Any], overridden: Sequence[str]) -> str:
+def _sentence(
+    key: str,
+    annotation: Any,
+    problems: list[Any],
+    overridden: Sequence[str],
+    schema: type[Section],
+) -> str:
     problem = next((p for p in problems if not p["type"].endswith("_type")), problems[0])
     kind, found = problem["type"], _shown(problem["input"])
     if kind == "value_error":
         text = str(problem["ctx"]["error"])
         return f"{key}: {text}" if key else text
     if kind == "extra_forbidden":
-        text = f"unknown key{_suggestion(key)}"
+        text = f"unknown key{_suggestion(key, schema)}"
     elif kind == "missing":
         text = "this key is needed"
     elif kind == "literal_error":
@@ -83,10 +88,10 @@ def _type(annotation: Any) -> str:
     return "a list of sections" if get_origin(annotation) is tuple else "a section (key: value)"
 
 
-def _suggestion(key: str) -> str:
+def _suggestion(key: str, schema: type[Section]) -> str:
     parent, _, name = key.rpartition(".")
     location = [int(p) if p.isdigit() else p for p in parent.split(".")] if parent else []
-    section = section_of(_place(tuple(location))[1])
+    section = section_of(_place(tuple(location), schema)[1])
     known = list(section.model_fields) if section else []
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known here: {', '.join(known)}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -177,6 +177,38 @@ def evaluation_batches(
     target_lengths = source.lengths if target is None else target.lengths
     batches = cut_batches(source.lengths + 1, target_lengths + 1, unit="tokens", size=batch_tokens)
     return [collate(source, target, target, rows, rows.tolist()) for rows in batches]
+
+
+def source_batches(sources: Sequence[Sequence[int]], batch_tokens: int) -> list[Batch]:
+    """Return batches of sources alone (T = 0) that hold every source once.
+
+    A source is padded to a length that is its own (see `padded_lengths`), and stands beside others
+    of that padded length only. So its tensors have the same S whatever its neighbours are, and
+    sums over S, which are not the same bits for every S, are. `batch_tokens` is the budget of
+    padded tokens.
+    """
+    if not sources:
+        return []
+    source = Ragged.from_lists(sources)
+    padded = padded_lengths(source.lengths + 1)
+    batches = []
+    for length in np.unique(padded).tolist():
+        rows = np.flatnonzero(padded == length)
+        parts = -(-len(rows) * length // max(batch_tokens, length))
+        for some in np.array_split(rows, parts):
+            batch = collate(source, None, None, some, some.tolist())
+            behind = (0, length - batch.source_BS.shape[1])
+            padded_BS = torch.nn.functional.pad(batch.source_BS, behind, value=PAD)
+            batches.append(replace(batch, source_BS=padded_BS))
+    return batches
+
+
+def padded_lengths(lengths: Ints) -> Ints:
+    """Return the next of 4, 8, 12, 16, 24, 32, 48, 64, 96, ... for each length."""
+    grid = [4, 8, 12, 16]
+    while grid[-1] < lengths.max():
+        grid.append(2 * grid[-2])
+    return np.array(grid)[np.searchsorted(grid, lengths)]
 
 
 def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: int) -> list[Ints]:

@@ -81,7 +81,8 @@ class Cache:
             return known
         found = sha256(path)
         if time.time() - status.st_mtime > _SETTLED:
-            with self._lock(memo.name):
+            # What a full disk does not let us note is computed again.
+            with contextlib.suppress(OSError), self._lock(memo.name):
                 write_atomic(memo, json.dumps(_read_json(memo) | {file: found}, indent=1))
         return found
 

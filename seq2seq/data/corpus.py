@@ -195,10 +195,9 @@ def _field(row: dict[str, Any], name: str, where: str) -> str:
     for depth, part in enumerate(parts):
         if not isinstance(value, dict) or part not in value:
             parent = ".".join(parts[:depth])
-            known = ", ".join(map(str, value)) if isinstance(value, dict) else "none"
-            raise DataError(
-                f"{where}: no field '{name}'; fields{f' of {parent}' if parent else ''}: {known}"
-            )
+            known = ", ".join(map(str, value)) if isinstance(value, dict) else ""
+            of = f" of {parent}" if parent else ""
+            raise DataError(f"{where}: no field '{name}'; fields{of}: {known or 'none'}")
         value = value[part]
     if not isinstance(value, str):
         raise DataError(

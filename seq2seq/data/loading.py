@@ -27,12 +27,12 @@ from seq2seq.data.cleaning import (
     refuse_same_files,
 )
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.data.parallel import ordered_map
 from seq2seq.data.sources import describe, glance
 from seq2seq.data.store import PairStore, pair_batch, write_pairs
 from seq2seq.data.streaming import StreamedPairs
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
+from seq2seq.workers import ordered_map
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,9 @@ def _write_clean(
     work = functools.partial(_judge, config=data.cleaning, held_out=held_out)
 
     def kept() -> Iterator[pa.RecordBatch]:
-        for judged, batch in ordered_map(work, texts, processes=data.processes):
+        for judged, batch in ordered_map(
+            work, texts, processes=data.processes, option="data.processes"
+        ):
             yield batch.filter(pa.array(cleaner.keep(judged)))
 
     about = write_pairs(folder, kept())

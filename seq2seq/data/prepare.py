@@ -18,7 +18,7 @@ from seq2seq.data.corpus import Pair, decode_lines, parse_columns, read_lines
 from seq2seq.data.download import download
 from seq2seq.data.splitting import MAX_GROUP, Split, split_pairs
 from seq2seq.errors import DataError, verdict
-from seq2seq.files import check_writable, publish_files
+from seq2seq.files import make_folder, publish_files
 from seq2seq.files import sha256 as sha256_of
 
 MEMBER = "spa.txt"
@@ -171,9 +171,7 @@ def _check_output(directory: Path, *, force: bool) -> None:
             f"{directory} has {', '.join(there)} already; name another --out, or give --force to "
             "write over them"
         )
-    directory.mkdir(parents=True, exist_ok=True)
-    for name in (*SIDES, METADATA):
-        check_writable(directory / name)
+    make_folder(directory)
 
 
 def _parser() -> argparse.ArgumentParser:

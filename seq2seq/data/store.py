@@ -17,8 +17,8 @@ import sentencepiece
 from seq2seq.data.batching import Ints, Ragged
 from seq2seq.data.blocks import Blocks, shuffle, write_blocks
 from seq2seq.data.cache import Cache, Entry, code_of
-from seq2seq.data.parallel import ordered_map
 from seq2seq.data.tokenizer import Tokenizer
+from seq2seq.workers import ordered_map
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 
@@ -143,7 +143,7 @@ def _write_ids(
             lengths.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
             yield block
 
-    blocks = ordered_map(encode, range(pairs.number), processes=processes)
+    blocks = ordered_map(encode, range(pairs.number), processes=processes, option="data.processes")
     write_blocks(folder / _FILE, schema, counted(blocks))
     return {"lengths": lengths}
 

@@ -5,39 +5,47 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
 from seq2seq.config import CorpusConfig, DataConfig
-from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.corpus import Pair, read_corpus, read_lines
 from seq2seq.errors import DataError
-from seq2seq.evaluation.metrics import Metric, score
+from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
-
-_LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Hypotheses in the order of the test set, and their scores."""
+    """Translations in the order of the test set, and their scores."""
 
-    hypotheses: list[str]
+    translations: list[Translation]
     metrics: dict[str, Metric]
     beam: int
 
+    @property
+    def hypotheses(self) -> list[str]:
+        """The texts of the translations."""
+        return [translation.text for translation in self.translations]
+
     def as_text(self, path: Path) -> str:
         """Return a line a metric, with its signature, and one that says of what."""
-        lines = [f"{_LABELS[n]} = {m.score:.1f}   {m.signature}" for n, m in self.metrics.items()]
-        of = f"{len(self.hypotheses)} sentences, beam {self.beam}; hypotheses: {path}"
+        lines = [
+            f"{LABELS[name]} = {metric.shown}   {metric.signature}"
+            for name, metric in self.metrics.items()
+        ]
+        of = f"{len(self.translations)} sentences, beam {self.beam}; hypotheses: {path}"
         return "\n".join([*lines, of])
 
     def as_json(self, path: Path) -> str:
         """Return the same as one JSON object."""
-        metrics = {n: {"score": m.score, "signature": m.signature} for n, m in self.metrics.items()}
-        counts = {"sentences": len(self.hypotheses), "beam": self.beam}
+        metrics = {name: metric.as_dict() for name, metric in self.metrics.items()}
+        counts = {"sentences": len(self.translations), "beam": self.beam}
         return json.dumps({**counts, **metrics, "hypotheses": str(path)}, indent=1)
 
 
@@ -46,23 +54,60 @@ def evaluate(
     pairs: Sequence[Pair],
     options: SearchOptions | None = None,
     *,
+    resamples: int = 0,
     window: int = 500,
+    workers: int = 1,
+    threads: int = 1,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
 
-    Raises DataError for an empty test set.
+    With `resamples` (1000 is usual) each metric has a bootstrap interval. `workers` and `threads`
+    are those of Translator.shared. Raises DataError for an empty test set.
+    """
+    options = options or translator.options()
+    translations = translate_all(
+        translator, pairs, options, window=window, workers=workers, threads=threads
+    )
+    hypotheses = [translation.text for translation in translations]
+    metrics = score(hypotheses, references_of(pairs), resamples=resamples)
+    return Evaluation(translations, metrics, options.beam_size)
+
+
+def translate_all(
+    translator: Translator,
+    pairs: Sequence[Pair],
+    options: SearchOptions,
+    *,
+    window: int = 500,
+    workers: int = 1,
+    threads: int = 1,
+) -> list[Translation]:
+    """Return the best translation of each source, with a bar where a person waits.
+
+    Raises DataError for no pairs.
     """
     if not pairs:
         raise DataError("the test set is empty: no pairs to score")
-    options = options or translator.options()
-    hypotheses: list[str] = []
+    sources = [pair.source for pair in pairs]
+    windows = [sources[start : start + window] for start in range(0, len(sources), window)]
+    results = translator.shared(
+        partial(_best, translator, options), windows, workers=workers, threads=threads
+    )
+    found: list[Translation] = []
     with tqdm(total=len(pairs), unit=" sentences", disable=None, leave=False) as bar:
-        for start in range(0, len(pairs), window):
-            lines = [pair.source for pair in pairs[start : start + window]]
-            hypotheses += [best[0].text for best in translator.translate(lines, options)]
-            bar.update(len(lines))
-    references = [(pair.target, *pair.references) for pair in pairs]
-    return Evaluation(hypotheses, score(hypotheses, references), options.beam_size)
+        for best in results:
+            found += best
+            bar.update(len(best))
+    return found
+
+
+def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
+    """Return all references of each pair."""
+    return [(pair.target, *pair.references) for pair in pairs]
+
+
+def _best(translator: Translator, options: SearchOptions, sources: list[str]) -> list[Translation]:
+    return [found[0] for found in translator.translate(sources, options)]
 
 
 def read_test(
@@ -71,7 +116,8 @@ def read_test(
     """Read a test set in the layout of a run's data.test, or data.valid where it has none.
 
     With `target`, or where that layout is two files, the sides are read line by line from two
-    files. Raises DataError for what cannot be read so.
+    files. Gold links are read where the layout has them and the file does too. Raises DataError for
+    what cannot be read so.
     """
     layout = data.test or data.valid
     if target is not None:
@@ -84,14 +130,25 @@ def read_test(
         layout = CorpusConfig(format="tsv", path=path, references=True)
     else:
         layout = layout.model_copy(update={"path": path})
+        if isinstance(layout.alignment, int) and _columns(path) <= layout.alignment:
+            layout = layout.model_copy(update={"alignment": None})
     pairs = list(read_corpus(layout))
     return [Pair(pair.source, pair.target) for pair in pairs] if single_reference else pairs
 
 
-def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
+def _columns(path: str) -> int:
+    """Return the number of columns of a tab-separated file's first row."""
+    return next((line.text.count("\t") + 1 for line in read_lines(path) if line.text), 0)
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write a line a sentence. Raises DataError where that cannot be."""
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file. Raises DataError where that cannot be."""
     check_writable(path)
-    text = "".join(f"{line}\n" for line in hypotheses)
     if path.exists() and not path.is_file():  # such as /dev/stdout, which is not to be replaced
         path.write_text(text, encoding="utf-8")
     else:

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from seq2seq.errors import DataError
 
 Name = Literal["bleu", "chrf", "ter"]
+Test = Literal["bootstrap", "randomization"]
 References = Sequence[str | Sequence[str]]
 
 NAMES: tuple[Name, ...] = ("bleu", "chrf", "ter")
+LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,18 @@ class Metric:
     signature: str
     mean: float | None = None
     interval: float | None = None
+
+    @property
+    def shown(self) -> str:
+        """The score, with its interval where there is one."""
+        return f"{self.score:.1f}" + ("" if self.interval is None else f" ± {self.interval:.1f}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all but the name as JSON can hold it."""
+        found: dict[str, Any] = {"score": self.score, "signature": self.signature}
+        return found if self.interval is None else found | {
+            "mean": self.mean, "interval": self.interval
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,20 +68,52 @@ def score(
     Hypotheses and references are plain (detokenised) text. With `resamples` (1000 is usual) each
     metric has a bootstrap interval (Koehn 2004); the seed is sacreBLEU's and in the signature.
 
-    Raises DataError for no hypotheses, unequal counts, and a sentence without reference.
+    Raises DataError for no hypotheses, unequal counts, a sentence without reference, and where
+    there are too few sentences for an interval.
     """
     streams = _streams(hypotheses, references)
     return {name: _score(name, hypotheses, streams, resamples) for name in metrics}
 
 
-def paired_bootstrap(
+def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
+    """Return the chrF of each sentence in percent (Popovic 2015); the best reference counts."""
+    scorer = _scorer("chrf")
+    by_sentence = zip(hypotheses, _by_sentence(hypotheses, references), strict=True)
+    return [float(scorer.sentence_score(text, refs).score) for text, refs in by_sentence]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Words of hypotheses and of the references closest in length, as BLEU counts them."""
+
+    hypotheses: int
+    references: int
+
+    @property
+    def ratio(self) -> float:
+        """Hypothesis words over reference words; below 1, BLEU has a brevity penalty."""
+        return self.hypotheses / max(1, self.references)
+
+
+def lengths(hypotheses: Sequence[str], references: References) -> Lengths:
+    """Count words as BLEU does (Papineni et al. 2002, section 2.2.2)."""
+    result = _scorer("bleu").corpus_score(hypotheses, _streams(hypotheses, references))
+    return Lengths(int(result.sys_len), int(result.ref_len))
+
+
+def paired_test(
     systems: Mapping[str, Sequence[str]],
     references: References,
     *,
     metrics: Sequence[Name] = NAMES,
+    test: Test = "bootstrap",
     resamples: int = 1000,
 ) -> dict[str, dict[str, Comparison]]:
-    """Compare systems with the first of them by paired bootstrap resampling (Koehn 2004).
+    """Compare systems with the first of them by resampling the test set.
+
+    bootstrap: paired bootstrap resampling (Koehn 2004). randomization: approximate randomization,
+    which swaps outputs between the systems at random (Riezler & Maxwell 2005); it has no intervals,
+    and 10,000 resamples are usual.
 
     Returns comparisons by system, then by metric. Raises DataError as `score` does, and for fewer
     than two systems.
@@ -79,15 +125,17 @@ def paired_bootstrap(
     for hypotheses in systems.values():
         streams = _streams(hypotheses, references)
     scorers: dict[str, Any] = {name: _scorer(name) for name in metrics}
-    test: Any = PairedTest(list(systems.items()), scorers, streams, "bs", resamples)
-    signatures, results = test()
+    kind = {"bootstrap": "bs", "randomization": "ar"}[test]
+    paired: Any = PairedTest(list(systems.items()), scorers, streams, kind, resamples)
+    signatures, results = paired()
     # The results are keyed by names of sacreBLEU's own, such as chrF2, in the order of the metrics.
     keys = dict(zip(metrics, signatures, strict=True))
 
     def comparison(name: Name, row: int) -> Comparison:
         result = results[keys[name]][row]
         signature = str(signatures[keys[name]])
-        metric = Metric(name, float(result.score), signature, float(result.mean), float(result.ci))
+        mean, interval = (None if v is None else float(v) for v in (result.mean, result.ci))
+        metric = Metric(name, float(result.score), signature, mean, interval)
         equal = row > 0 and result.score == results[keys[name]][0].score
         return Comparison(metric, 1.0 if equal else result.p_value)
 
@@ -99,7 +147,13 @@ def paired_bootstrap(
 
 def _score(name: Name, hypotheses: Sequence[str], streams: Any, resamples: int) -> Metric:
     scorer = _scorer(name)
-    result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
+    try:
+        result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
+    except TypeError:  # sacreBLEU cannot take the mean of scores of which some are exactly 0
+        raise DataError(
+            f"{len(hypotheses)} sentences are too few for an interval of {name}, which is 0 in "
+            "some resamples; ask for scores alone, or give more sentences"
+        ) from None
     signature = str(scorer.get_signature())
     if resamples < 2:
         return Metric(name, float(result.score), signature)
@@ -121,6 +175,12 @@ def _scorer(name: Name) -> Any:
 
 def _streams(hypotheses: Sequence[str], references: References) -> Any:
     """Return for each n a stream of the n-th references, None where a sentence has fewer."""
+    by_sentence = _by_sentence(hypotheses, references)
+    depth = max(map(len, by_sentence))
+    return [[refs[n] if n < len(refs) else None for refs in by_sentence] for n in range(depth)]
+
+
+def _by_sentence(hypotheses: Sequence[str], references: References) -> list[list[str]]:
     if len(hypotheses) != len(references):
         raise DataError(
             f"{len(hypotheses)} hypotheses for {len(references)} lines of references: "
@@ -132,5 +192,4 @@ def _streams(hypotheses: Sequence[str], references: References) -> Any:
     for number, refs in enumerate(by_sentence, start=1):
         if not refs:
             raise DataError(f"sentence {number} of {len(by_sentence)} has no reference")
-    depth = max(map(len, by_sentence))
-    return [[refs[n] if n < len(refs) else None for refs in by_sentence] for n in range(depth)]
+    return by_sentence

@@ -12,6 +12,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.search import beam_search, greedy
+from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.translation import TranslationModel
 from seq2seq.training.loss import projection_loss
 from seq2seq.training.ranks import Ranks
@@ -34,9 +35,10 @@ class Validator:
             max_length_factor=config.inference.max_length_factor,
             max_length_offset=config.inference.max_length_offset,
         )
-        longest = config.inference.max_source_length
+        # A line without end must not take all memory; its loss is that of its beginning.
+        longest, most = config.inference.max_source_length, config.data.batching.max_length
         sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
-        targets = target.encode_batch([p.target for p in self.pairs])
+        targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
         batches = evaluation_batches(sources, targets, config.inference.batch_tokens)
         rank, size = self.ranks.rank, self.ranks.size
         self.batches = [batch.shard(rank, size) for batch in batches if len(batch) > rank]
@@ -48,19 +50,19 @@ class Validator:
         loss, tokens = 0.0, 0.0
         search = greedy if self.options.beam_size == 1 else beam_search
         found: dict[int, str] = {}
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            for batch in (batch.to(self.device) for batch in self.batches):
-                loss += self._loss(model, batch)
-                tokens += batch.num_target_tokens
-                decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-                try:
-                    results = search(decoding, self.options)
-                except FloatingPointError as error:
-                    raise ConfigError(
-                        f"validation: {error}; lower training.learning_rate, and start again"
-                    ) from None
-                for index, hypotheses in zip(batch.indices, results, strict=True):
-                    found[index] = self.tokenizer.decode(hypotheses[0].tokens)
+        prepared, shared = PreparedModel(model, self.dtype), self.options.beam_size > 1
+        for batch in (batch.to(self.device) for batch in self.batches):
+            loss += self._loss(model, batch)
+            tokens += batch.num_target_tokens
+            decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, shared=shared)
+            try:
+                results = search(decoding, self.options)
+            except FloatingPointError as error:
+                raise ConfigError(
+                    f"validation: {error}; lower training.learning_rate, and go on with --resume"
+                ) from None
+            for index, hypotheses in zip(batch.indices, results, strict=True):
+                found[index] = self.tokenizer.decode(hypotheses[0].tokens)
         loss, tokens = self.ranks.sum([loss, tokens])
         shares = self.ranks.gather(found)
         texts = {index: text for share in shares for index, text in share.items()}
@@ -75,9 +77,8 @@ class Validator:
         return Validation(metrics, samples[: self.config.samples])
 
     def _loss(self, model: TranslationModel, batch: Batch) -> float:
-        features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-        mask_BT = batch.label_mask_BT
-        _, plain = projection_loss(
-            features_BTO[mask_BT], model.output_weight, model.output_bias, batch.labels_BT[mask_BT]
-        )
+        mask_BT, weights = batch.label_mask_BT, (model.output_weight, model.output_bias)
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
+            _, plain = projection_loss(features_BTO[mask_BT], *weights, batch.labels_BT[mask_BT])
         return float(plain)

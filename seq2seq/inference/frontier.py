@@ -40,7 +40,8 @@ class Frontier(Generic[StateT]):
             sentences_B = torch.arange(decoding.num_sentences, device=self.device)
             self.state = self.state.select(sentences_B.repeat_interleave(copies))
         self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
-        self.limits = [options.max_length(length) for length in self.source_lengths]
+        limits = [options.max_length(length) for length in self.source_lengths]
+        self.limits: Ints = np.array(limits, dtype=np.int64)
         # Of those that are left: their numbers in the batch that search was given.
         self.sentences: Ints = np.arange(decoding.num_sentences)
         self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
@@ -82,18 +83,23 @@ class Frontier(Generic[StateT]):
         self._forbid(log_probs_RV)
         return log_probs_RV
 
-    def close(self, row: int, log_prob: float) -> Hypothesis:
-        """Return the hypothesis that ends a row after the step just made."""
-        sentence = self.sentences[row // self.width]
-        score = log_prob / self.options.length_norm(self.length + 1)
+    def scores(self, log_probs_BN: Floats, parents_BN: Ints) -> npt.NDArray[np.float64]:
+        """Return the scores of hypotheses that these rows of the sentences would end as now."""
+        scores_BN = log_probs_BN.astype(np.float64) / self.options.length_norm(self.length + 1)
         if self._penalty_R is not None:
-            score += float(self._penalty_R[row])
+            penalty_BK = self._penalty_R.reshape(len(self.sentences), -1)
+            scores_BN += np.take_along_axis(penalty_BK, parents_BN, 1)
+        return scores_BN
+
+    def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
+        """Return the hypothesis that ends a row of a sentence after the step just made."""
+        row = position * self.width + int(parent)
         return Hypothesis(
             tokens=self.tokens_RT[row].tolist(),
-            score=score,
-            log_prob=log_prob,
+            score=float(score),
+            log_prob=float(log_prob),
             finished=self._forced_R is None or not self._forced_R[row],
-            weights=self._weights_of(row, self.source_lengths[sentence]),
+            weights=self._weights_of(row, self.source_lengths[self.sentences[position]]),
         )
 
     def advance(
@@ -146,7 +152,7 @@ class Frontier(Generic[StateT]):
             rows, pieces = repeated(self.tokens_RT, self.options.no_repeat_ngram)
             places = torch.from_numpy(np.stack((rows, pieces))).to(self.device)
             log_probs_RV[places[0], places[1]] = -torch.inf
-        at_limit_B = np.array([self.limits[s] == self.length for s in self.sentences])
+        at_limit_B = self.limits[self.sentences] == self.length
         self._forced_R = None
         if at_limit_B.any():
             at_limit_R = at_limit_B.repeat(self.width)

@@ -14,7 +14,8 @@ from torch import Tensor
 from seq2seq.errors import ConfigError
 from seq2seq.inference.frontier import Ints
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
-from seq2seq.inference.search import roll_out, top
+from seq2seq.inference.search import roll_out
+from seq2seq.inference.top import top
 
 FEW = 128  # pieces that usually hold the share of nucleus sampling
 

@@ -1,7 +1,7 @@
 """Greedy search and beam search over a `Decoding`; no model is known here.
 
 B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
-V vocabulary, C candidates a row, N candidates a sentence
+V vocabulary, N candidates a sentence
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from seq2seq.inference.frontier import Floats, Frontier, Ints
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, State, StateT
+from seq2seq.inference.top import argmax, top_extensions
 
 __all__ = ["Decoding", "Hypothesis", "SearchOptions", "State", "beam_search", "greedy", "roll_out"]
 
@@ -31,7 +32,7 @@ def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypo
     length limit the end of sentence is the only choice, at its own probability. Raises ConfigError
     for a coverage penalty without attention, FloatingPointError for logits that are not finite.
     """
-    return roll_out(decoding, options, lambda log_probs_RV, *_: log_probs_RV.argmax(-1))
+    return roll_out(decoding, options, lambda log_probs_RV, *_: argmax(log_probs_RV))
 
 
 @torch.inference_mode()
@@ -50,30 +51,34 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
 
     At the length limit the end of sentence is the only extension, at its own probability. Equal
     candidates are ordered by the rank of what they extend, then by the number of the piece; which
-    of more equal pieces than the beam has places are looked at is up to torch.topk. The result of
+    of more equal ones than the beam has places are taken is up to torch.topk. The result of
     a sentence does not depend on the others of the batch. Raises ConfigError for a
     coverage penalty without attention, FloatingPointError for logits that are not finite.
     """
     frontier = Frontier(decoding, options)
     found: list[list[Hypothesis]] = [[] for _ in frontier.sentences]
+    finished = np.zeros(len(found), dtype=np.int64)
     worst_kept = np.full(len(found), -np.inf)  # score of the last of the best `nbest`
     longest_norms = np.array([options.length_norm(limit + 1) for limit in frontier.limits])
     while len(frontier.sentences):
+        here_B = frontier.sentences
         log_probs_BN, parents_BN, tokens_BN = _candidates(frontier)
-        places_B1 = options.beam_size - np.array([[len(found[s])] for s in frontier.sentences])
+        places_B1 = options.beam_size - finished[here_B, None]
         taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
         ended_BN = taken_BN & (tokens_BN == options.eos)
-        for b, n in np.argwhere(ended_BN):
-            row = int(b * frontier.width + parents_BN[b, n])
-            sentence = int(frontier.sentences[b])
-            found[sentence].append(frontier.close(row, float(log_probs_BN[b, n])))
-            if len(found[sentence]) >= options.nbest:
-                worst_kept[sentence] = _best(found[sentence], options.nbest)[-1].score
+        finished[here_B] += ended_BN.sum(1)
+        scores_BN = frontier.scores(log_probs_BN, parents_BN)
+        for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[here_B, None])).tolist():
+            hypothesis = frontier.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
+            sentence = here_B[b]
+            found[sentence] = _best([*found[sentence], hypothesis], options.nbest)
+            if len(found[sentence]) == options.nbest:
+                worst_kept[sentence] = found[sentence][-1].score
         log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
-        bound_B = log_probs_BN.max(1) / longest_norms[frontier.sentences]
-        kept_B = np.flatnonzero(bound_B > worst_kept[frontier.sentences])
+        bound_B = log_probs_BN.max(1) / longest_norms[here_B]
+        kept_B = np.flatnonzero(bound_B > worst_kept[here_B])
         _go_on(frontier, kept_B, log_probs_BN, parents_BN, tokens_BN)
-    return [_best(_some(hypotheses), options.nbest) for hypotheses in found]
+    return [_some(hypotheses) for hypotheses in found]
 
 
 def roll_out(
@@ -96,39 +101,29 @@ def roll_out(
         log_probs_R, integers_R = _to_host(totals_R, tokens_R)
         log_probs_BK = log_probs_R.reshape(copies_BK.shape)
         tokens_BK = integers_R.reshape(copies_BK.shape)
-        ended_BK = np.isfinite(log_probs_BK) & (tokens_BK == options.eos)
-        for b, k in np.argwhere(ended_BK):
-            hypothesis = frontier.close(int(b * frontier.width + k), float(log_probs_BK[b, k]))
+        parents_BK = np.broadcast_to(np.arange(copies_BK.shape[1]), copies_BK.shape)
+        finite_BK = np.isfinite(log_probs_BK)
+        ended_BK = finite_BK & (tokens_BK == options.eos)
+        scores_BK = frontier.scores(log_probs_BK, parents_BK)
+        for b, k in np.argwhere(ended_BK).tolist():
+            hypothesis = frontier.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
             found[frontier.sentences[b]][int(copies_BK[b, k])] = hypothesis
-        log_probs_BK = np.where(np.isfinite(log_probs_BK) & ~ended_BK, log_probs_BK, -np.inf)
+        log_probs_BK = np.where(finite_BK & ~ended_BK, log_probs_BK, -np.inf)
         kept_B = np.flatnonzero(log_probs_BK.max(1) > -np.inf)
-        parents_BK: Ints = np.tile(np.arange(copies_BK.shape[1]), (len(copies_BK), 1))
-        order_BK = _go_on(frontier, kept_B, log_probs_BK, parents_BK, tokens_BK)
-        copies_BK = np.take_along_axis(copies_BK[kept_B], order_BK, 1)
+        copies_BK = copies_BK[_go_on(frontier, kept_B, log_probs_BK, parents_BK, tokens_BK)]
     return [_some([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
-
-
-def top(scores_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest scores of each row and their pieces, in the order of the pieces."""
-    if count == 1:  # topk does not promise the first of equal pieces
-        scores_R1, tokens_R1 = scores_RV.max(1, keepdim=True)
-        return scores_R1, tokens_R1
-    scores_RC, tokens_RC = scores_RV.topk(min(count, scores_RV.size(1)), sorted=False)
-    tokens_RC, order_RC = tokens_RC.sort()
-    return scores_RC.gather(1, order_RC), tokens_RC
 
 
 def _candidates(frontier: Frontier[Any]) -> tuple[Floats, Ints, Ints]:
     """Make a step; return log probabilities, parents and pieces of the best extensions, sorted."""
-    log_probs_RC, tokens_RC = top(frontier.step(), frontier.options.beam_size)
-    totals_RC = frontier.log_probs_R[:, None] + log_probs_RC
-    totals_BN = totals_RC.view(len(frontier.sentences), -1)
-    totals_BN, places_BN = totals_BN.sort(dim=1, descending=True, stable=True)
-    places_BN = places_BN[:, : frontier.options.beam_size]
-    tokens_BN = tokens_RC.view(len(frontier.sentences), -1).gather(1, places_BN)
-    parents_BN = places_BN.div(tokens_RC.size(1), rounding_mode="floor")
-    log_probs, parents, tokens = _to_host(totals_BN[:, : places_BN.size(1)], parents_BN, tokens_BN)
-    return log_probs, parents, tokens
+    log_probs_RV, beam_size = frontier.step(), frontier.options.beam_size
+    totals_BN, places_BN = top_extensions(
+        log_probs_RV, frontier.log_probs_R, len(frontier.sentences), beam_size
+    )
+    parents_BN = places_BN.div(log_probs_RV.size(1), rounding_mode="floor")
+    tokens_BN = places_BN - parents_BN * log_probs_RV.size(1)
+    totals, parents, tokens = _to_host(totals_BN, parents_BN, tokens_BN)
+    return totals, parents, tokens
 
 
 def _to_host(floats: Tensor, *integers: Tensor) -> Any:
@@ -139,7 +134,7 @@ def _to_host(floats: Tensor, *integers: Tensor) -> Any:
 
 def _go_on(
     frontier: Frontier[Any], kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
-) -> Ints:
+) -> tuple[Ints, Ints]:
     """Advance by the unfinished candidates, which have a finite log probability; return which.
 
     Sentences have as many places as the one with most of them needs.
@@ -147,13 +142,9 @@ def _go_on(
     unused_BN = np.isneginf(log_probs_BN[kept_B])
     width = int((~unused_BN).sum(1).max(initial=0))
     order_BK: Ints = unused_BN.argsort(1, kind="stable")[:, :width]
-    frontier.advance(
-        kept_B,
-        np.take_along_axis(parents_BN[kept_B], order_BK, 1),
-        np.take_along_axis(tokens_BN[kept_B], order_BK, 1),
-        np.take_along_axis(log_probs_BN[kept_B], order_BK, 1),
-    )
-    return order_BK
+    chosen = kept_B[:, None], order_BK
+    frontier.advance(kept_B, parents_BN[chosen], tokens_BN[chosen], log_probs_BN[chosen])
+    return chosen
 
 
 def _best(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import BinaryIO, Literal, TextIO
 
@@ -56,12 +57,16 @@ def translate_files(
     output: str | None = None,
     alignments: str | None = None,
     links: Links | None = None,
+    workers: int = 1,
+    threads: int = 1,
 ) -> None:
     """Translate a file, or standard input, line by line into a file or standard output.
 
-    `links` makes the lines of the file `alignments`. On terminals it prompts for sentences. Raises
+    `links` makes the lines of the file `alignments`. On terminals it prompts for sentences. What
+    is written does not depend on the number of workers (see Translator.shared). Raises
     DataError for a file that cannot be read or written, where an output would overwrite the input
-    or the other output, and for a line that is not UTF-8 where the request refuses such lines.
+    or the other output, and for a line that is not UTF-8 where the request refuses such lines;
+    WorkerError where a worker was killed, with all lines before its part written.
     """
     for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
         if given is None and stream is None:
@@ -75,16 +80,40 @@ def translate_files(
         # A person waits for each line; a file is sorted by length in windows.
         window = 1 if talking else WINDOW
         lines = _prompted(reading) if talking else _lines(reading, request.refuse_invalid)
+        results = translator.shared(
+            partial(_rows, translator, request, links if alignments else None),
+            _windows(lines, window),
+            workers=1 if talking else workers,
+            threads=threads,
+        )
         quiet = True if talking or target is sys.stdout else None
-        waiting = iter(tqdm(lines, unit=" lines", disable=quiet))
-        number = 1
-        while chunk := list(islice(waiting, window)):
-            for found in _translate(translator, chunk, request, number):
-                target.writelines(f"{line}\n" for line in _written(found, request))
-                if linked is not None and links is not None:
-                    print(links(found[0]), file=linked)
-            target.flush()
-            number += len(chunk)
+        with tqdm(unit=" lines", disable=quiet) as bar:
+            for rows in results:
+                for written, link in rows:
+                    target.writelines(f"{line}\n" for line in written)
+                    if linked is not None:
+                        print(link, file=linked)
+                target.flush()
+                bar.update(len(rows))
+
+
+def _windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield so many lines at a time, with the number of the first."""
+    number = 1
+    while window := list(islice(lines, size)):
+        yield number, window
+        number += len(window)
+
+
+def _rows(
+    translator: Translator, request: Request, links: Links | None, window: tuple[int, list[str]]
+) -> list[tuple[list[str], str]]:
+    """Translate a window; return for each line what is written of it, and its links."""
+    number, lines = window
+    return [
+        (_written(found, request), links(found[0]) if links else "")
+        for found in _translate(translator, lines, request, number)
+    ]
 
 
 def _translate(
@@ -149,7 +178,9 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
     try:
         return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose another path"
+        ) from None
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:

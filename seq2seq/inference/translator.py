@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,21 +13,24 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import Config
-from seq2seq.data.batching import evaluation_batches
+from seq2seq.data.batching import evaluation_batches, source_batches
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.force import force
 from seq2seq.inference.lines import first_words, normalize_line, split_line
 from seq2seq.inference.mbr import minimum_bayes_risk
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 from seq2seq.inference.sampling import sample
 from seq2seq.inference.search import beam_search, greedy
 from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
+from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.foreign import check_files, check_shapes, shapes_of
 from seq2seq.training.device import choose_device, choose_dtype
+from seq2seq.workers import Item, Result, ordered_map
 
 __all__ = ["Part", "Sampling", "Translation", "Translator"]
 
@@ -49,10 +54,17 @@ class Translator:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        plain: bool = False,
     ) -> None:
+        """Keep the models; a `plain` translator uses them as they are, in the dtype they have."""
         self.models = [model.to(device).eval() for model in models]
         self.source, self.target, self.config = source, target, config
-        self.device, self.dtype = device, dtype
+        self.device, self.dtype, self.plain = device, dtype, plain
+
+    @cached_property
+    def prepared(self) -> list[PreparedModel]:
+        """The models laid out for translating, from the weights that they have at the first use."""
+        return [PreparedModel(model, self.dtype) for model in self.models]
 
     @classmethod
     def load(cls, *runs: str | Path, device: str = "auto", precision: str = "fp32") -> Translator:
@@ -83,6 +95,25 @@ class Translator:
             models.append(model)
         dtype = choose_dtype(precision, where)
         return cls(models, source, target, first.config(), device=where, dtype=dtype)
+
+    def shared(
+        self,
+        work: Callable[[Item], Result],
+        items: Iterable[Item],
+        *,
+        workers: int,
+        threads: int = 1,
+    ) -> Iterator[Result]:
+        """Return the results of work that translates, in order, shared between processes.
+
+        Each worker computes with so many threads; this process must not have computed with more
+        than one. Raises ConfigError for several workers on a GPU; see seq2seq.workers.
+        """
+        if workers > 1 and self.device.type != "cpu":
+            raise ConfigError(f"{workers} workers cannot share {self.device}; use --device cpu")
+        _ = self.prepared  # now, so that the workers have it in common
+        begin = partial(torch.set_num_threads, threads)
+        return ordered_map(work, items, processes=workers, option="--workers", begin=begin)
 
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with some of them changed; None changes nothing.
@@ -131,57 +162,92 @@ class Translator:
             for number, parts in enumerate(split, first_number)
             for place in range(len(parts))
         ]
-        results = self._search(sentences, keys, options or self.options(), sampling)
+        ids = self.source.encode_batch(sentences)
+        results = self._search(ids, keys, options or self.options(), sampling)
         if mbr:
             results = [self._agreed_first(hypotheses, mbr) for hypotheses in results]
-        waiting = iter(results)
+        waiting = zip(ids, results, strict=True)
         found = []
         for text, parts in zip(texts, split, strict=True):
             words = first_words(text, parts)
             found.append(
                 join_parts(
                     [
-                        [self._part(part, word, hypothesis) for hypothesis in next(waiting)]
+                        self._parts(part, word, *next(waiting))
                         for part, word in zip(parts, words, strict=True)
                     ]
                 )
             )
         return found
 
-    def decoding(self, source_BS: Tensor, mask_BS: Tensor) -> Decoding[Any]:
-        """Return the models bound to a batch of sources."""
-        members = [model.decoding(source_BS, mask_BS) for model in self.models]
+    @torch.inference_mode()
+    def force(
+        self, sources: Sequence[str], targets: Sequence[str], options: SearchOptions | None = None
+    ) -> list[Part]:
+        """Return for each source and its given translation the model's own account of it.
+
+        Log probability, score and attention weights are of exactly the target's pieces, each piece
+        given the true ones before it. Lines are normalised and never split; either may be empty.
+        Of the options the penalties count. Raises DataError where the numbers of lines differ.
+        """
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{len(sources)} sources for {len(targets)} targets: their numbers must be equal"
+            )
+        options = replace(options or self.options(), keep_weights=True)
+        texts = [normalize_line(line) for line in sources]
+        ids = self.source.encode_batch(texts)
+        forced = self.target.encode_batch([normalize_line(line) for line in targets])
+        found: dict[int, Hypothesis] = {}
+        for batch in evaluation_batches(ids, forced, self.config.inference.batch_tokens):
+            batch = batch.to(self.device)
+            decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
+            here = [forced[index] for index in batch.indices]
+            try:
+                results = force(decoding, here, options)
+            except FloatingPointError as error:
+                raise CheckpointError(f"{error}; use another checkpoint") from None
+            found |= zip(batch.indices, results, strict=True)
+        return [
+            self._parts(text, 0, ids[index], [found[index]])[0] for index, text in enumerate(texts)
+        ]
+
+    def decoding(
+        self, source_BS: Tensor, mask_BS: Tensor, *, shared: bool = False
+    ) -> Decoding[Any]:
+        """Return the models bound to a batch of sources; see PreparedModel.decoding."""
+        members: list[Decoding[Any]]
+        if self.plain:
+            members = [model.decoding(source_BS, mask_BS) for model in self.models]
+        else:
+            members = [m.decoding(source_BS, mask_BS, shared=shared) for m in self.prepared]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @torch.inference_mode()
     def _search(
         self,
-        sentences: list[str],
+        ids: list[list[int]],
         keys: list[int],
         options: SearchOptions,
         sampling: Sampling | None,
     ) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
-        if not sentences:
-            return found
-        ids = self.source.encode_batch(sentences)
+        found: list[list[Hypothesis]] = [[] for _ in ids]
         rows = sampling.num_samples if sampling else options.beam_size
         budget = max(1, self.config.inference.batch_tokens // max(1, rows))
         search = greedy if options.beam_size == 1 else beam_search
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            for batch in evaluation_batches(ids, None, budget):
-                batch = batch.to(self.device)
-                decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
-                try:
-                    if sampling:
-                        here = [keys[index] for index in batch.indices]
-                        results = sample(decoding, options, keys=here, **vars(sampling))
-                    else:
-                        results = search(decoding, options)
-                except FloatingPointError as error:
-                    raise CheckpointError(f"{error}; translate with another checkpoint") from None
-                for index, hypotheses in zip(batch.indices, results, strict=True):
-                    found[index] = hypotheses
+        for batch in source_batches(ids, budget):
+            batch = batch.to(self.device)
+            decoding = self.decoding(batch.source_BS, batch.source_mask_BS, shared=rows > 1)
+            try:
+                if sampling:
+                    here = [keys[index] for index in batch.indices]
+                    results = sample(decoding, options, keys=here, **vars(sampling))
+                else:
+                    results = search(decoding, options)
+            except FloatingPointError as error:
+                raise CheckpointError(f"{error}; translate with another checkpoint") from None
+            for index, hypotheses in zip(batch.indices, results, strict=True):
+                found[index] = hypotheses
         return found
 
     def _agreed_first(self, hypotheses: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
@@ -189,26 +255,34 @@ class Translator:
         chosen = minimum_bayes_risk(texts, utility=utility)
         return [hypotheses[chosen], *hypotheses[:chosen], *hypotheses[chosen + 1 :]]
 
-    def _part(self, source: str, first_word: int, hypothesis: Hypothesis) -> Part:
-        return Part(
-            source=source,
-            source_pieces=[*self.source.pieces(self.source.encode(source)), "</s>"],
-            target_pieces=[*self.target.pieces(hypothesis.tokens), "</s>"],
-            text=self.target.decode(hypothesis.tokens),
-            score=hypothesis.score,
-            log_prob=hypothesis.log_prob,
-            finished=hypothesis.finished,
-            weights=hypothesis.weights,
-            first_word=first_word,
-        )
+    def _parts(
+        self, source: str, first_word: int, ids: list[int], hypotheses: list[Hypothesis]
+    ) -> list[Part]:
+        """Return the hypotheses of one part of a line as text."""
+        source_pieces = [*self.source.pieces(ids), "</s>"]
+        return [
+            Part(
+                source=source,
+                source_pieces=source_pieces,
+                target_pieces=[*self.target.pieces(hypothesis.tokens), "</s>"],
+                text=self.target.decode(hypothesis.tokens),
+                score=hypothesis.score,
+                log_prob=hypothesis.log_prob,
+                finished=hypothesis.finished,
+                weights=hypothesis.weights,
+                first_word=first_word,
+            )
+            for hypothesis in hypotheses
+        ]
 
 
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
     """Return the run and the checkpoint that a path to either names."""
     run = run_of(path)
-    check_files(run.path)
     if (path / MODEL).is_file():
+        check_files(run.path, path)
         return run, load_checkpoint(path)
+    check_files(run.path, run.checkpoints)
     return run, run.best(run.config().training.metric)
 
 

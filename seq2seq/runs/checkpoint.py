@@ -8,10 +8,13 @@ step-000500/SHA256SUMS              of the three, as the tool sha256sum reads it
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import logging
 import math
-import shutil
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seq2seq.errors import CheckpointError
-from seq2seq.files import publish_directory, remove_directory, sha256
+from seq2seq.files import naming, publish_directory, replaced, sha256
 from seq2seq.runs.foreign import check_shapes, check_state, read_shapes
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,11 @@ class Checkpoint:
     def step(self) -> int:
         """The number of updates that made it."""
         return int(self.state["step"])
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal made it, out of turn; a run that was not stopped would not have it."""
+        return bool(self.state.get("stopped", False))
 
     def metric(self, name: str) -> float | None:
         """Return a validation metric of these very weights, or None when not validated."""
@@ -106,11 +114,10 @@ def save_checkpoint(
     with publish_directory(path) as aside:
         for name, tensors in ((MODEL, weights), (TRAINING, training)):
             if tensors:
-                on_host = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-                save_file(on_host, aside / name)
-        (aside / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+                _save_tensors(aside / name, tensors)
+        _save_text(aside / STATE, json.dumps(state, indent=1) + "\n")
         sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(aside.iterdir())]
-        (aside / SUMS).write_text("".join(sums), encoding="utf-8")
+        _save_text(aside / SUMS, "".join(sums))
     return Checkpoint(path, state)
 
 
@@ -122,7 +129,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
 def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkpoint]:
     """Return the checkpoints of a folder by step, not yet verified; warn of useless ones."""
     found = []
-    for path in sorted(directory.glob(pattern)):
+    # A crash may have left one under its other name, see publish_directory.
+    before = [
+        path
+        for path in directory.glob(replaced(Path(pattern)).name)
+        if not path.with_name(path.name[1:].removesuffix(".replaced")).exists()
+    ]
+    for path in sorted([*directory.glob(pattern), *before]):
         try:
             found.append(_open(path))
         except CheckpointError as error:
@@ -152,20 +165,6 @@ def rank(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
     return [checkpoints[place] for *_, place in sorted(known)]
 
 
-def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
-    """Delete all but the newest and the best checkpoints, by their states alone.
-
-    What a crash left half written or half deleted goes too.
-    """
-    for leftover in directory.glob(".step-*"):
-        shutil.rmtree(leftover)
-    checkpoints = list_checkpoints(directory)
-    kept = {c.path for c in checkpoints[-keep_last:] + rank(checkpoints, metric)[:keep_best]}
-    for checkpoint in checkpoints:
-        if checkpoint.path not in kept:
-            remove_directory(checkpoint.path)
-
-
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
     """Copy weights into a model. Raises CheckpointError when names or sizes do not match."""
     parameters = dict(model.named_parameters())
@@ -191,7 +190,10 @@ def _open(path: Path) -> Checkpoint:
         missing += [name for name in sums if not (path / name).is_file()]
         if missing:
             raise CheckpointError(f"{path}: not a whole checkpoint, {missing[0]} is missing")
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        if TRAINING not in sums and (path / TRAINING).exists():
+            raise CheckpointError(f"{path}: damaged, {SUMS} does not have {TRAINING}")
+        text = (path / STATE).read_bytes()
+        state = json.loads(text)
     except OSError as error:
         raise _not_whole(path, error) from None
     except (ValueError, RecursionError) as error:
@@ -202,8 +204,27 @@ def _open(path: Path) -> Checkpoint:
             f"{path}: written by version {version} of the format, this program reads "
             f"version {VERSION}"
         )
+    # At once, and not as late as that of the weights: the state alone decides what is kept.
+    if hashlib.sha256(text).hexdigest() != sums[STATE]:
+        raise CheckpointError(f"{path}: damaged, {STATE} does not have its checksum")
     check_state(path, state)
     return Checkpoint(path, state)
+
+
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(on_host, path)
+    except SafetensorError as error:
+        # The library tells what the system said in words alone.
+        found = re.search(r"os error (\d+)", str(error))
+        number = int(found[1]) if found else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from None
+
+
+def _save_text(path: Path, text: str) -> None:
+    with naming(path):
+        path.write_text(text, encoding="utf-8")
 
 
 def _not_whole(path: Path, error: OSError) -> CheckpointError:

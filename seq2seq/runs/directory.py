@@ -1,6 +1,7 @@
 """A run directory holds everything that translating needs, so it can be copied elsewhere.
 
-config.yaml  source.model  target.model  checkpoints/  metrics.jsonl  log.txt  tensorboard/
+config.yaml  data.json  source.model  target.model  checkpoints/  metrics.jsonl  log.txt
+tensorboard/
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
-import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.config import Config, dump_config, load_config
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
-from seq2seq.files import write_atomic
+from seq2seq.files import remove_directory, sync_directory, write_atomic
 from seq2seq.runs.checkpoint import Checkpoint, first_whole, list_checkpoints, rank
+from seq2seq.runs.retention import tidy
+from seq2seq.runs.sources import dump_checksums
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,11 @@ class RunDirectory:
     def config_path(self) -> Path:
         """The resolved recipe."""
         return self.path / "config.yaml"
+
+    @property
+    def sources_path(self) -> Path:
+        """The checksums of the files that it learns from."""
+        return self.path / "data.json"
 
     @property
     def checkpoints(self) -> Path:
@@ -90,12 +98,21 @@ class RunDirectory:
         except OSError as error:
             raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
-    def create(self, config: Config, source: Tokenizer, target: Tokenizer) -> None:
+    def create(
+        self,
+        config: Config,
+        source: Tokenizer,
+        target: Tokenizer,
+        checksums: Mapping[str, str] | None = None,
+    ) -> None:
         """Write what all checkpoints share; the config last, so that it marks a whole run."""
         self.clear()
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.checkpoints.mkdir(parents=True)
+        sync_directory(self.path.parent)
         source.save(self.path / TOKENIZERS[0])
         target.save(self.path / TOKENIZERS[1])
+        if checksums is not None:
+            write_atomic(self.sources_path, dump_checksums(checksums))
         self.update(config)
 
     def update(self, config: Config) -> None:
@@ -105,10 +122,11 @@ class RunDirectory:
     def clear(self) -> None:
         """Delete the files of a run and nothing else in the directory."""
         # The config first: what is left after a crash is no run any more.
-        for name in ("config.yaml", *TOKENIZERS, "metrics.jsonl", "log.txt"):
+        for name in ("config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt"):
             (self.path / name).unlink(missing_ok=True)
+            (self.path / f".{name}.partial").unlink(missing_ok=True)
         for name in ("checkpoints", "tensorboard"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+            remove_directory(self.path / name)
 
     def newest(self) -> Checkpoint:
         """Return the newest whole checkpoint. Raises CheckpointError when there is none."""
@@ -117,22 +135,58 @@ class RunDirectory:
             raise CheckpointError(f"{self.checkpoints}: no whole checkpoint; train the run first")
         return found
 
+    def has_checkpoints(self) -> bool:
+        """Return whether there is something to go on from, whole or not.
+
+        Raises CheckpointError when the very folder is gone, which no crash can do.
+        """
+        if not self.checkpoints.is_dir():
+            raise CheckpointError(
+                f"{self.checkpoints}: no such folder, so there is no whole checkpoint to go on "
+                "from; put it back, or start again with --overwrite"
+            )
+        names = ("step-*", "unusable-step-*", ".step-*.replaced")
+        return any(any(self.checkpoints.glob(name)) for name in names)
+
+    def recover(self) -> Checkpoint | None:
+        """Return where to go on, after tidying up; None before the first checkpoint.
+
+        Raises CheckpointError when there are checkpoints, but no whole one.
+        """
+        if not self.has_checkpoints():
+            log.warning("%s: no checkpoint yet: training starts from its beginning", self.path)
+            return None
+        newest = self.newest()
+        tidy(self.checkpoints)
+        return newest
+
     def best(self, metric: str) -> Checkpoint:
         """Return the best validated checkpoint (the average included), else the newest."""
         candidates = list_checkpoints(self.checkpoints)
         candidates += list_checkpoints(self.checkpoints, pattern=self.average_path.name)
         return first_whole(rank(candidates, metric)) or self.newest()
 
+    def check_writable(self) -> None:
+        """Raise ConfigError where the run cannot be written; nothing is made for it."""
+        folders = (self.path, *self.path.absolute().parents)
+        try:
+            tempfile.TemporaryFile(dir=next(path for path in folders if path.exists())).close()
+        except OSError as error:
+            raise self._not_writable(error) from None
+
+    def _not_writable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"run_dir: {self.path} cannot be written ({error.strerror}); choose another"
+        )
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run for this process; the system lets go of it when the process ends."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / ".lock").open("w")
+            file = (self.path / ".lock").open("a")
         except OSError as error:
-            raise ConfigError(
-                f"run_dir: {self.path} cannot be written ({error.strerror}); choose another"
-            ) from None
+            raise self._not_writable(error) from None
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -23,44 +23,48 @@ from seq2seq.model.translation import TranslationModel
 
 MAX_TEXT_BYTES = 1 << 24  # of config, state and checksums
 MAX_TOKENIZER_BYTES = 1 << 28
+_MOST_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None}  # else MAX_TEXT_BYTES
 
 
-def check_files(run: Path) -> None:
-    """Look at all that loading can open, without opening it.
+def check_files(run: Path, checkpoints: Path) -> None:
+    """Look at all that loading can open of a run, without opening it.
 
-    Raises CheckpointError for a link that leads out of the run, for what is neither a file nor a
-    folder, such as a pipe that would be waited for, and for a text of an absurd size.
+    `checkpoints` is the folder of them, or one of them. Raises CheckpointError for a link that
+    leads out of the run, for what is neither a file nor a folder, such as a pipe that would be
+    waited for, and for a text of an absurd size.
     """
-    root = run.resolve()
-    paths = [run / name for name in ("config.yaml", "source.model", "target.model", "checkpoints")]
-    for folder, folders, files in os.walk(run / "checkpoints"):  # follows no links
-        paths += [Path(folder, name) for name in (*folders, *files)]
-    for path in paths:
-        try:
-            found = path.stat()
-            inside = path.resolve().is_relative_to(root)
-        except FileNotFoundError:
-            if path.is_symlink():
-                raise CheckpointError(f"{path}: a link to what is not there") from None
-            continue
-        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-            raise CheckpointError(f"{path}: cannot be read ({error})") from None
-        if not inside:
-            raise CheckpointError(
-                f"{path}: a link that leads out of the run directory; put the file itself there"
-            )
-        if stat.S_ISDIR(found.st_mode):
-            continue
-        if not stat.S_ISREG(found.st_mode):
-            raise CheckpointError(f"{path}: not a file; a run holds files and folders only")
-        most = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None}.get(
-            path.suffix, MAX_TEXT_BYTES
+    for name in ("config.yaml", "source.model", "target.model"):
+        _check_path(run / name, run)
+    _check_path(checkpoints, run)
+    for folder, folders, files in os.walk(checkpoints):  # follows no links
+        for name in (*folders, *files):
+            _check_path(Path(folder, name), run)
+
+
+def _check_path(path: Path, run: Path) -> None:
+    try:
+        found = path.stat()
+        inside = path.resolve().is_relative_to(run.resolve())
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise CheckpointError(f"{path}: a link to what is not there") from None
+        return
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise CheckpointError(f"{path}: cannot be read ({error})") from None
+    if not inside:
+        raise CheckpointError(
+            f"{path}: a link that leads out of the run directory; put the file itself there"
         )
-        if most is not None and found.st_size > most:
-            raise CheckpointError(
-                f"{path}: {found.st_size} bytes, more than the limit of {most}; this was not "
-                "written by training"
-            )
+    if stat.S_ISDIR(found.st_mode):
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError(f"{path}: not a file; a run holds files and folders only")
+    most = _MOST_BYTES.get(path.suffix, MAX_TEXT_BYTES)
+    if most is not None and found.st_size > most:
+        raise CheckpointError(
+            f"{path}: {found.st_size} bytes, more than the limit of {most}; this was not written "
+            "by training"
+        )
 
 
 def check_state(path: Path, state: Any) -> None:

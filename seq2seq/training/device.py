@@ -26,10 +26,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """Return what matrix products are computed in; weights and sums stay in fp32."""
+    """Return what matrix products are computed in; all else stays in fp32."""
     if precision == "auto":
         precision = "bf16" if multiplies_bf16(device) else "fp32"
-    return torch.bfloat16 if precision == "bf16" else torch.float32
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}[precision]
 
 
 def multiplies_bf16(device: torch.device) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -15,8 +16,9 @@ from typing import Any
 from tqdm import tqdm
 
 from seq2seq.config import TrainingConfig
-from seq2seq.files import write_atomic
+from seq2seq.files import naming, write_atomic
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.board import Board
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +26,18 @@ log = logging.getLogger(__name__)
 class Monitor:
     """Writes one record at a time to every place that wants it."""
 
-    def __init__(self, run: RunDirectory, config: TrainingConfig, *, start: int) -> None:
-        """Open the places; what was recorded after step `start` is forgotten."""
-        _truncate(run.metrics, start)
-        self._file = run.metrics.open("a", encoding="utf-8")
-        self._board = _board(run.path / "tensorboard", start) if config.tensorboard else None
+    def __init__(
+        self, run: RunDirectory, config: TrainingConfig, *, start: int, validated: bool = False
+    ) -> None:
+        """Open the places; what was recorded after step `start` is forgotten.
+
+        `validated` says whether the validation of that step itself is over.
+        """
+        _truncate(run.metrics, start, ("train", "validation") if validated else ("train",))
+        self._path = run.metrics
+        self._file = self._path.open("a", encoding="utf-8")
+        board = run.path / "tensorboard"
+        self._board = Board(board, first=start + 1) if config.tensorboard else None
         self._bar = tqdm(
             total=config.max_steps,
             initial=start,
@@ -49,7 +58,8 @@ class Monitor:
         trace: TracebackType | None,
     ) -> None:
         self._bar.close()
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
         if self._board is not None:
             self._board.close()
 
@@ -109,11 +119,12 @@ class Monitor:
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in record.items()
         }
-        print(json.dumps({"kind": kind, **plain}), file=self._file, flush=True)
+        with naming(self._path):
+            print(json.dumps({"kind": kind, **plain}), file=self._file, flush=True)
+            os.fsync(self._file.fileno())  # before the checkpoint that goes on behind it
         if self._board is not None:
-            for key, value in record.items():
-                if isinstance(value, float):
-                    self._board.add_scalar(f"{kind}/{key}", value, record["step"])
+            scalars = {f"{kind}/{k}": v for k, v in record.items() if isinstance(v, float)}
+            self._board.add(scalars, record["step"])
 
 
 class Silence(Monitor):
@@ -135,21 +146,19 @@ class Silence(Monitor):
         pass
 
 
-def _truncate(path: Path, step: int) -> None:
-    """Forget what was recorded after a step, and a line that was cut off in mid-writing."""
+def _truncate(path: Path, step: int, kinds: tuple[str, ...]) -> None:
+    """Forget what was recorded after a step, and a line that was cut off in mid-writing.
+
+    Of the step itself the kinds given are kept: the others are yet to come.
+    """
     if not path.exists():
         return
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            if json.loads(line)["step"] <= step:
+            record = json.loads(line)
+            if record["step"] < step or (record["step"] == step and record["kind"] in kinds):
                 kept.append(line + "\n")
         except (ValueError, KeyError, TypeError):
             continue
     write_atomic(path, "".join(kept))
-
-
-def _board(path: Path, start: int) -> Any:
-    from torch.utils.tensorboard import SummaryWriter  # seconds, and not all runs want it
-
-    return SummaryWriter(str(path), purge_step=start + 1)

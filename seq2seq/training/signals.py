@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -13,8 +14,9 @@ _STDERR = 2
 
 
 class StopRequest:
-    """Turns the first Ctrl-C or SIGTERM into a `reason` to look at; a second one acts as ever.
+    """Turns the first Ctrl-C or SIGTERM into a `reason` to look at; a second one ends the process.
 
+    Where a person types Python, as in a notebook, it acts as ever, which is a KeyboardInterrupt.
     In a thread, which gets no signals, it does nothing.
     """
 
@@ -40,6 +42,7 @@ class StopRequest:
     def _stop(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number)
         self.reason = REASONS[name]
-        signal.signal(number, self._before[name])
+        # A KeyboardInterrupt would first wait for the thread that prepares batches.
+        signal.signal(number, self._before[name] if hasattr(sys, "ps1") else signal.SIG_DFL)
         # Not print, nor logging: the signal may have come in the midst of either.
         os.write(_STDERR, f"\n{self.reason}: saving; once more ends at once\n".encode())

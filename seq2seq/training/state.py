@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from seq2seq.config import TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.runs.checkpoint import Checkpoint, load_weights, save_checkpoint
 from seq2seq.training.schedule import Schedule
+
+log = logging.getLogger(__name__)
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -76,8 +79,13 @@ class TrainingState:
             self._load(raw)
             self.model.train()
 
-    def save(self, path: Path, metrics: dict[str, float] | None) -> None:
-        """Write a checkpoint; the metrics are those of a validation of these very weights."""
+    def save(
+        self, path: Path, metrics: dict[str, float] | None = None, *, stopped: bool = False
+    ) -> None:
+        """Write a checkpoint; the metrics are those of a validation of these very weights.
+
+        `stopped` says that a signal asked for it, out of turn.
+        """
         raw = {name: p.detach() for name, p in self.parameters.items()}
         training: dict[str, Tensor] = {}
         for name, parameter in self.parameters.items():
@@ -90,6 +98,8 @@ class TrainingState:
             "progress": vars(self.progress),
             "schedule": self.schedule.state(),
             "stream": self.stream.state_dict(),
+            "made_with": self._made_with(),
+            "stopped": stopped,
         }
         if metrics is not None:
             state["validation"] = metrics
@@ -99,22 +109,42 @@ class TrainingState:
         """Go on exactly where a checkpoint was made; the moving average may be new or gone."""
         tensors, state, weights = checkpoint.training(), checkpoint.state, checkpoint.weights()
         if self.averaged:
-            self.averaged = {name: weights[name].to(self.device) for name in self.averaged}
+            self.averaged = {name: _own(weights[name], self.device) for name in self.averaged}
         raw = {name: tensors.get(f"raw.{name}", tensor) for name, tensor in weights.items()}
         load_weights(self.model, raw, origin=checkpoint.path)
         for name, parameter in self.parameters.items():
             if f"step.{name}" in tensors:
                 self.optimizer.state[parameter] = {
-                    key: tensors[f"{key}.{name}"].to(self.device) for key in _MOMENTS
+                    key: _own(tensors[f"{key}.{name}"], self.device) for key in _MOMENTS
                 }
         self.progress = Progress(**state["progress"])
         self.schedule.restore(state["schedule"])
         self.stream.load_state_dict(state["stream"])
+        for key, here in self._made_with().items():
+            before = state.get("made_with", {}).get(key, here)
+            if before != here:
+                log.warning(
+                    "saved with %s %s, going on with %s: the last bits of all figures will differ "
+                    "from those of a run that was never stopped", key, before, here,
+                )  # fmt: skip
+
+    def _made_with(self) -> dict[str, Any]:
+        """Return what the same figures, to the last bit, depend on beside the recipe."""
+        return {
+            "torch": torch.__version__,
+            "device": self.device.type,
+            "threads": torch.get_num_threads(),
+        }
 
     @torch.no_grad()
     def _load(self, weights: dict[str, Tensor]) -> None:
         for name, tensor in weights.items():
             self.parameters[name].copy_(tensor)
+
+
+def _own(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a copy: what is read is mapped to the file, which may go, and to any address."""
+    return tensor.to(device, copy=True)
 
 
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:

@@ -19,9 +19,10 @@ from seq2seq.data.batching import Batch
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import ConfigError
 from seq2seq.model.translation import TranslationModel
-from seq2seq.runs.checkpoint import Checkpoint, load_weights, prune
+from seq2seq.runs.checkpoint import Checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.averaging import average_checkpoints, save_average
+from seq2seq.runs.retention import prune
+from seq2seq.training.averaging import average_checkpoints, save_average, saved_average
 from seq2seq.training.device import choose_device, choose_dtype
 from seq2seq.training.monitor import Monitor, Silence
 from seq2seq.training.objective import Objective
@@ -31,6 +32,8 @@ from seq2seq.training.signals import REASONS, StopRequest
 from seq2seq.training.state import TrainingState, make_optimizer
 
 log = logging.getLogger(__name__)
+
+SHOWN_PAIRS = 8  # of those in an update that is not finite
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,12 @@ class Trainer:
         """
         config, progress = self.config, self.state.progress
         first = progress.step
-        monitor = Monitor(self.run, config, start=first) if self.ranks.is_first else Silence()
+        validated = self._validated_step == first
+        monitor = (
+            Monitor(self.run, config, start=first, validated=validated)
+            if self.ranks.is_first
+            else Silence()
+        )
         with monitor, StopRequest() as stop:
             batches = iter(self.stream)
             self._began = time.monotonic() - 60 * progress.minutes
@@ -101,11 +109,11 @@ class Trainer:
                 if progress.step % config.validate_every == 0:
                     self._validate(monitor)
                     self._agree(stop)
-                elif progress.step % config.checkpoint_every == 0:
+                elif progress.step % config.checkpoint_every == 0 and not progress.skipped:
                     self._save()
             if reason in REASONS.values():
                 if self._saved_step != progress.step:
-                    self._save()
+                    self._save(stopped=True)
                 return reason
             if self._validated_step != progress.step:
                 self._validate(monitor)
@@ -142,9 +150,9 @@ class Trainer:
                 self.model.parameters(), config.clip_norm or math.inf, foreach=True
             )
         )
-        self._apply(norm, tokens, *ranks.sum(torch.stack(losses).sum(0).tolist()))
+        self._apply(batches, norm, *ranks.sum(torch.stack(losses).sum(0).tolist()))
 
-    def _apply(self, norm: float, tokens: int, loss: float, plain: float) -> None:
+    def _apply(self, batches: list[Batch], norm: float, loss: float, plain: float) -> None:
         """Let the optimizer take its step, unless something is not finite."""
         config, progress = self.config, self.state.progress
         progress.step += 1
@@ -154,13 +162,14 @@ class Trainer:
         if math.isfinite(norm) and math.isfinite(loss):
             self.state.optimizer.step()
             self.state.average_weights()
+            tokens = sum(batch.num_target_tokens for batch in batches)
             progress.skipped = 0
             progress.tokens += tokens
             progress.loss_sum += loss
             progress.plain_sum += plain
             progress.loss_tokens += tokens
         else:
-            self._skip(loss, norm)
+            self._skip(batches, loss, norm)
         self.state.optimizer.zero_grad(set_to_none=True)
 
     def _reducing(self, now: bool) -> contextlib.AbstractContextManager[None]:
@@ -182,14 +191,20 @@ class Trainer:
         self.state.progress.minutes, *asked = self.ranks.sum([minutes, *asked])
         self._stopped = next((r for r, n in zip(REASONS.values(), asked, strict=True) if n), "")
 
-    def _skip(self, loss: float, norm: float) -> None:
+    def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
         progress = self.state.progress
         progress.skipped += 1
-        log.warning("step %d: loss %g, gradient norm %g: not applied", progress.step, loss, norm)
+        pairs = [index for batch in batches for index in batch.indices]
+        log.warning(
+            "step %d: loss %g, gradient norm %g: not applied; %d pairs, of the cleaned corpus, "
+            "from 0: %s%s", progress.step, loss, norm, len(pairs),
+            ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",
+        )  # fmt: skip
         if progress.skipped >= self.config.max_skipped:
             raise ConfigError(
                 f"training: {progress.skipped} updates in a row were not finite; lower "
-                "training.learning_rate or training.clip_norm, and go on with --resume"
+                "training.learning_rate or training.clip_norm, and go on with --resume (the "
+                "checkpoints before them are kept; if the newest is spoilt, delete it)"
             )
 
     def _record(self) -> dict[str, Any]:
@@ -233,14 +248,16 @@ class Trainer:
         self._save(validation.metrics)
         self._restart_speed()
 
-    def _save(self, metrics: dict[str, float] | None = None) -> None:
+    def _save(self, metrics: dict[str, float] | None = None, *, stopped: bool = False) -> None:
         step = self.state.progress.step
         self._saved_step = step
         if metrics is not None:
             self._validated_step = step
         if not self.ranks.is_first:
             return
-        self.state.save(self.run.checkpoint_path(step), metrics)
+        self.state.save(self.run.checkpoint_path(step), metrics, stopped=stopped)
+        if self.state.progress.skipped:
+            return  # weights that give no finite loss push out none that did
         config = self.config
         prune(
             self.run.checkpoints,
@@ -250,21 +267,23 @@ class Trainer:
         )
 
     def _average(self, monitor: Monitor, *, trained: bool) -> None:
-        """Write and validate the mean of the last or best checkpoints, unless it is there."""
+        """Write and validate the mean of the last or best checkpoints, unless it is there; tell."""
         run, ranks = self.run, self.ranks
-        if not trained and ranks.share(run.average_path.exists):
-            return
-        found = ranks.share(lambda: average_checkpoints(run, self.config))
-        if found is None:
-            return
-        steps, weights = found
-        load_weights(self.model, weights, origin=run.checkpoints)
-        self.model.eval()
-        validation = self.validate(self.model)
-        record = {"step": self.state.progress.step, "steps": steps, **validation.metrics}
+        saved = None if trained else ranks.share(lambda: saved_average(run, self.config))
+        if saved is not None:
+            steps, metrics = saved.state["steps"], saved.state["validation"]
+        else:
+            found = ranks.share(lambda: average_checkpoints(run, self.config))
+            if found is None:
+                return
+            steps, weights = found
+            load_weights(self.model, weights, origin=run.checkpoints)
+            self.model.eval()
+            metrics = self.validate(self.model).metrics
+            if ranks.is_first:
+                save_average(run, steps, weights, metrics)
+        record = {"step": self.state.progress.step, "steps": steps, **metrics}
         monitor.validation(record, [], kind="average")
-        if ranks.is_first:
-            save_average(run, steps, weights, validation.metrics)
 
     def _end(self) -> str:
         """Return why training is over, or nothing."""

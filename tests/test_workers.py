@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.data.parallel import ordered_map
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, WorkerError
+from seq2seq.workers import ordered_map
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
@@ -28,7 +28,7 @@ def test_results_are_in_order_and_few_items_are_taken_ahead(processes):
         return item, os.getpid()
 
     found, pids = [], set()
-    for item, pid in ordered_map(work, items(), processes=processes):
+    for item, pid in ordered_map(work, items(), processes=processes, option=""):
         found.append(item)
         pids.add(pid)
         assert len(taken) - len(found) <= 2 * processes
@@ -49,27 +49,27 @@ def test_errors_of_the_work_and_of_the_items_surface(processes):
         return item
 
     with pytest.raises(DataError, match="line 5"):
-        list(ordered_map(work, items(5), processes=processes))
+        list(ordered_map(work, items(5), processes=processes, option=""))
     with pytest.raises(DataError, match="item 8"):
-        list(ordered_map(work, items(50), processes=processes))
+        list(ordered_map(work, items(50), processes=processes, option=""))
 
 
 def test_a_killed_process_is_told():
     def work(item: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(DataError, match=r"was killed.*data\.processes"):
-        list(ordered_map(work, range(3), processes=2))
+    with pytest.raises(WorkerError, match=r"was killed.*lower data\.processes"):
+        list(ordered_map(work, range(3), processes=2, option="data.processes"))
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path):
     script = f"""
 import os, time
-from seq2seq.data.parallel import ordered_map
+from seq2seq.workers import ordered_map
 def work(item):
     open(f"{tmp_path}/{{os.getpid()}}", "w").close()
     time.sleep(60)
-list(ordered_map(work, range(3), processes=3))
+list(ordered_map(work, range(3), processes=3, option=""))
 """
     process = subprocess.Popen([sys.executable, "-c", script])
     wait_for(lambda: len(list(tmp_path.iterdir())) == 3)

@@ -1,0 +1,127 @@
+"""`seq2seq align`: word alignments of a corpus, and how good they are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seq2seq.commands.parser import Commands, add_command
+from seq2seq.commands.search import add_device, set_threads
+from seq2seq.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.evaluation.alignment_error import AlignmentError
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "align",
+        "align the words of a corpus by the attention of forced decoding, and score the links",
+        "seq2seq align runs/quickstart data/sample/test.tsv\n"
+        "seq2seq align runs/es-en test.tsv --reverse runs/en-es -o test.links\n"
+        "seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based",
+        action=_align,
+    )
+    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
+    parser.add_argument(
+        "test", metavar="TEST", help="TSV in the layout of the run's test set; or the source side"
+    )
+    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument(
+        "--gold", metavar="FILE",
+        help="gold links, a line a pair: i-j sure, i?j or ipj possible; default: the test set's "
+        "own, where the run's layout names their column (data.test.alignment)",
+    )  # fmt: skip
+    parser.add_argument("--one-based", action="store_true", help="gold links count words from 1")
+    parser.add_argument(
+        "--words", choices=("spaces", "marks"),
+        help="what links count: words between spaces, or these with punctuation marks apart, as "
+        "in data/sample; default: marks for the test set's own gold links, else spaces",
+    )  # fmt: skip
+    parser.add_argument(
+        "--reverse", metavar="RUN", help="a model of the opposite direction, to symmetrise with"
+    )
+    parser.add_argument(
+        "--symmetrize", choices=("grow-diag-final-and", "intersection", "union"),
+        default="grow-diag-final-and", help="with --reverse: which links to write (default: gdfa)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--method", choices=("argmax", "threshold"), default="argmax",
+        help="argmax: each target word has its heaviest source word; threshold: all heavy enough",
+    )  # fmt: skip
+    parser.add_argument("--threshold", type=float, metavar="X", help="least weight; default: 0.3")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE",
+        help="links from 0, a line a pair; default: standard output, when there is no gold",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    add_device(parser)
+
+
+def _align(arguments: argparse.Namespace) -> int:
+    from seq2seq.evaluation.align import THRESHOLD, WORDS, align, align_both, gold_of
+    from seq2seq.evaluation.alignment_error import alignment_error
+    from seq2seq.evaluation.evaluate import read_test, write_lines
+    from seq2seq.evaluation.gold import format_links
+    from seq2seq.files import check_writable
+    from seq2seq.inference.translator import Translator
+
+    if arguments.threshold is not None and arguments.method != "threshold":
+        raise UserError("--threshold is of --method threshold; add it")
+    if arguments.output is not None:
+        check_writable(Path(arguments.output))
+    set_threads(arguments)
+    where = {"device": arguments.device, "precision": arguments.precision}
+    translator = Translator.load(arguments.run, **where)
+    pairs = read_test(arguments.test, translator.config.data, target=arguments.target)
+    own = arguments.gold is None and pairs[0].alignment is not None
+    split = WORDS[arguments.words or ("marks" if own else "spaces")]
+    gold = gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
+    threshold = THRESHOLD if arguments.threshold is None else arguments.threshold
+    if arguments.reverse is None:
+        found = {
+            "forward": align(
+                translator, pairs, split=split, method=arguments.method, threshold=threshold
+            )
+        }
+        chosen = found["forward"]
+    else:
+        found = align_both(
+            translator, Translator.load(arguments.reverse, **where), pairs,
+            split=split, method=arguments.method, threshold=threshold,
+        )  # fmt: skip
+        chosen = found[arguments.symmetrize]
+    lines = [format_links(links) for links in chosen]
+    if arguments.output is not None:
+        write_lines(Path(arguments.output), lines)
+    if gold is not None:
+        errors = {name: alignment_error(links, gold) for name, links in found.items()}
+        print(_json(errors, len(pairs)) if arguments.json else _table(errors, len(pairs)))
+    elif arguments.json:
+        raise UserError("--json is of the scores, and there are no gold links; name them by --gold")
+    elif arguments.output is None:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 0
+
+
+def _table(errors: dict[str, AlignmentError], size: int) -> str:
+    width = max(map(len, errors))
+    lines = [f"{'':{width}}   AER  precision  recall   links"]
+    for name, error in errors.items():
+        aer, precision, recall = map(_percent, (error.rate, error.precision, error.recall))
+        lines.append(f"{name:{width}} {aer:>5}  {precision:>9}  {recall:>6}  {error.found:>6}")
+    sure = next(iter(errors.values())).sure
+    return "\n".join([*lines, f"{size} sentence pairs, {sure} sure gold links"])
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f}"
+
+
+def _json(errors: dict[str, AlignmentError], size: int) -> str:
+    found = {name: error.as_dict() for name, error in errors.items()}
+    return json.dumps({"sentences": size, **found}, indent=1)

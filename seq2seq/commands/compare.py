@@ -1,0 +1,77 @@
+"""`seq2seq compare`: several runs on one test set."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+
+from seq2seq.commands.parser import Commands, add_command, positive
+from seq2seq.commands.search import add_search, search_options, set_threads
+from seq2seq.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "compare",
+        "compare runs on a test set: is the difference more than chance, and where is it",
+        "seq2seq compare runs/a runs/b data/sample/test.tsv\n"
+        "seq2seq compare runs/a runs/b runs/c test.tsv --html compare.html\n"
+        "seq2seq compare runs/a runs/b test.es --target test.en --test randomization --json",
+        action=_compare,
+    )
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="two runs or more; all are compared with the first"
+    )
+    parser.add_argument(
+        "test_set", metavar="TEST", help="TSV in the layout of the first run; or the source side"
+    )
+    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument(
+        "--test", choices=("bootstrap", "randomization"), default="bootstrap",
+        help="paired bootstrap, or approximate randomization (without intervals)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resamples", type=positive, metavar="N", help="default: 1000; randomization: 10000"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--html", metavar="FILE", help="write a page too")
+    add_search(parser)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    if len(arguments.runs) < 2:
+        raise UserError("a comparison needs two runs or more, and then the test set")
+    if len(set(arguments.runs)) < len(arguments.runs):
+        raise UserError("a run is named twice; name each once")
+    from seq2seq.evaluation.compare import compare
+    from seq2seq.evaluation.compare_page import contest_page, contest_text
+    from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
+    from seq2seq.files import check_writable
+    from seq2seq.inference.translator import Translator
+
+    if arguments.html is not None:
+        check_writable(Path(arguments.html))
+    set_threads(arguments)
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells of each of its steps
+    translators = {
+        run: Translator.load(run, device=arguments.device, precision=arguments.precision)
+        for run in arguments.runs
+    }
+    data = translators[arguments.runs[0]].config.data
+    pairs = read_test(arguments.test_set, data, target=arguments.target)
+    systems = {}
+    for run, translator in translators.items():
+        log.info("translating with %s", run)
+        options = translator.options(**search_options(arguments))
+        systems[run] = [found.text for found in translate_all(translator, pairs, options)]
+    contest = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
+    if arguments.html is not None:
+        write_text(Path(arguments.html), contest_page(contest, test=arguments.test_set))
+    found = json.dumps(contest.as_dict(), indent=1, ensure_ascii=False)
+    print(found if arguments.json else contest_text(contest))
+    return 0

@@ -1,0 +1,78 @@
+"""`seq2seq explain`: one sentence followed through a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from seq2seq.commands.parser import Commands, add_command, positive
+from seq2seq.errors import UserError
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "explain",
+        "follow one sentence through a model: keys, queries, scores, mask, weights, context",
+        "seq2seq explain runs/quickstart '¿Dónde está el perro?'\n"
+        "seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3\n"
+        "seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words\n"
+        "seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png\n"
+        "seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json",
+        action=_explain,
+    )
+    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
+    parser.add_argument("sentence", metavar="SENTENCE")
+    parser.add_argument(
+        "--step", type=positive, metavar="N",
+        help="show this step in full (from 1); default: the first, and a row for each one",
+    )  # fmt: skip
+    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    parser.add_argument(
+        "--force", metavar="TARGET", help="explain this translation instead of the model's own"
+    )
+    parser.add_argument(
+        "--words", action="store_true",
+        help="merge the weights of pieces to words (sums over source pieces, means over target "
+        "pieces) in the rows, the page and the picture",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true",
+        help="print all tensors instead of tables, for recomputing them with NumPy",
+    )  # fmt: skip
+    parser.add_argument("--html", metavar="FILE", help="write a page to explore, in one file")
+    parser.add_argument("--plot", metavar="FILE", help="draw the weights: PNG, SVG or PDF")
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from seq2seq.evaluation.plots import check_picture, plot_attention
+    from seq2seq.explaining.explain import explain
+    from seq2seq.explaining.page import write_page
+    from seq2seq.explaining.terminal import print_explanation
+    from seq2seq.inference.translator import Translator
+
+    if arguments.plot:
+        check_picture(Path(arguments.plot))
+    # One sentence is quick on any machine, and the CPU's numbers are the same everywhere.
+    translator = Translator.load(arguments.run, device="cpu")
+    found = explain(translator, arguments.sentence, beam=arguments.beam, target=arguments.force)
+    if arguments.step and arguments.step > len(found.steps):
+        raise UserError(
+            f"--step {arguments.step}: the translation has {len(found.steps)} steps (its pieces "
+            f"and the end of the sentence); give 1 to {len(found.steps)}"
+        )
+    if arguments.html:
+        write_page(found, Path(arguments.html), words=arguments.words)
+    if arguments.plot:
+        plot_attention(
+            [found.part], Path(arguments.plot), languages=found.languages, words=arguments.words
+        )
+    if arguments.json:
+        print(json.dumps(found.as_json(), ensure_ascii=False, allow_nan=False))
+    else:
+        print_explanation(found, sys.stdout, number=arguments.step, words=arguments.words)
+    for path in filter(None, (arguments.html, arguments.plot)):
+        print(path, file=sys.stderr)
+    return 0

@@ -1,0 +1,55 @@
+"""`seq2seq faults`: the museum of famous faults."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from seq2seq.commands.parser import Commands, add_command, positive
+from seq2seq.errors import EXIT_FAULT
+
+log = logging.getLogger(__name__)
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "faults",
+        "show famous faults of translators in copies of a model: heat maps, BLEU, which check of "
+        "`seq2seq doctor` finds each",
+        "seq2seq faults\n"
+        "seq2seq faults runs/quickstart --out faults\n"
+        "seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500",
+        action=_faults,
+    )
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
+    )
+    parser.add_argument("--test", metavar="TEST", help="default: that of the run's recipe")
+    parser.add_argument(
+        "--sentences", type=positive, default=300, metavar="N", help="for BLEU; default: 300"
+    )
+    parser.add_argument("--out", metavar="DIR", help="write faults.html and pictures there")
+
+
+def _faults(arguments: argparse.Namespace) -> int:
+    from seq2seq.diagnosis.doctor import read_pairs
+    from seq2seq.diagnosis.museum import tour
+    from seq2seq.diagnosis.museum_page import museum_text, write_museum
+    from seq2seq.diagnosis.patient import make_patient
+    from seq2seq.files import make_folder
+    from seq2seq.inference.translator import Translator
+
+    if arguments.out is not None:
+        make_folder(Path(arguments.out))
+    translator = Translator.load(arguments.run)
+    pairs = read_pairs(translator, arguments.test)
+    patient = make_patient(translator, pairs, sentences=12)
+    museum = tour(patient, pairs[: arguments.sentences])
+    print(museum_text(museum))
+    if arguments.out is not None:
+        test = arguments.test or "its own test set"
+        path = write_museum(Path(arguments.out), museum, run=arguments.run, test=test)
+        log.info("%s", path)
+    return 0 if museum.holds else EXIT_FAULT

@@ -1,0 +1,133 @@
+"""`seq2seq study`: a grid of recipes is trained, measured and compared."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from seq2seq.commands.parser import (
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    Commands,
+    add_command,
+    positive,
+)
+
+if TYPE_CHECKING:
+    from seq2seq.data.corpus import Pair
+    from seq2seq.study.plan import Plan
+
+EXIT_FAILED = 1
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "study",
+        "train a grid of recipes with several seeds, and compare them in a table and figures",
+        "seq2seq study configs/studies/residual.yaml\n"
+        "seq2seq study configs/studies/residual.yaml --jobs 2\n"
+        "seq2seq study configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50\n"
+        "seq2seq study configs/studies/residual.yaml --list\n"
+        "seq2seq study configs/studies/residual.yaml --launcher > commands.txt\n"
+        "seq2seq study configs/studies/residual.yaml --gather",
+        action=_study,
+    )
+    parser.add_argument("study", metavar="STUDY", help="YAML file of a study (docs/study.md)")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value",
+        help="changed keys of the study, or section.key=value for the recipes of all cells",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=positive, default=1, metavar="N",
+        help="runs at a time; several have one CPU thread each",
+    )  # fmt: skip
+    parser.add_argument(
+        "--overwrite", action="store_true", help="train anew the runs whose recipe has changed"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--list", action="store_true", help="show the runs and how far they are")
+    how.add_argument(
+        "--launcher", action="store_true",
+        help="print a command for each run that is not finished, one a line, for job arrays",
+    )  # fmt: skip
+    how.add_argument(
+        "--cell", action="append", metavar="NAME",
+        help="only make the runs of this cell, or one run (NAME/seed-N); may be given several "
+        "times",
+    )  # fmt: skip
+    how.add_argument(
+        "--gather", action="store_true", help="only write the results of the runs that are finished"
+    )
+
+
+def _study(arguments: argparse.Namespace) -> int:
+    from seq2seq.study.plan import make_plan
+    from seq2seq.study.running import launcher_line, read_test_set, run_study, unfinished
+
+    plan = make_plan(arguments.study, arguments.overrides)
+    pairs = read_test_set(plan)
+    if arguments.list:
+        return _list(plan, pairs)
+    if arguments.launcher:
+        for run in unfinished(plan, pairs, overwrite=arguments.overwrite):
+            print(launcher_line(plan, run, overwrite=arguments.overwrite))
+        return 0
+    if arguments.gather:
+        return _gather(plan, pairs)
+    if arguments.cell:
+        return _make(plan, pairs, arguments)
+    outcome = run_study(plan, pairs, jobs=arguments.jobs, overwrite=arguments.overwrite)
+    if outcome.ended != "finished":
+        jobs = ["--jobs", str(arguments.jobs)] if arguments.jobs > 1 else []
+        return _stopped(outcome.ended, arguments, *jobs)
+    if len(outcome.failed) < len(plan.runs):
+        _gather(plan, pairs)
+    for name, why in outcome.failed.items():
+        print(f"seq2seq: {name} failed: {why}", file=sys.stderr)
+    return EXIT_FAILED if outcome.failed else 0
+
+
+def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
+    from seq2seq.study.running import statuses
+
+    found = statuses(plan, pairs)
+    for name, status in found.items():
+        rest = status.changes
+        if status.state == "finished" and status.result:
+            rest = f"BLEU {status.result.bleu:.1f}, {status.result.minutes:.1f} min"
+        print(f"{status.state:<9} {name}  {rest}".rstrip())
+    done = sum(status.state == "finished" for status in found.values())
+    print(f"{done} of {len(found)} runs are finished; {plan.out}", file=sys.stderr)
+    return 0
+
+
+def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
+    from seq2seq.study.measuring import complete
+
+    for run in plan.chosen(arguments.cell):
+        ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
+        if ended in ("interrupted", "terminated"):
+            return _stopped(ended, arguments, *(f"--cell={name}" for name in arguments.cell))
+    return 0
+
+
+def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
+    from seq2seq.study.gathering import gather
+    from seq2seq.study.tables import main_table
+    from seq2seq.study.writing import write_results
+
+    gathered = gather(plan, pairs)
+    path = write_results(gathered)
+    print(main_table(gathered))
+    print(f"{gathered.finished} of {len(plan.runs)} runs are finished; {path}", file=sys.stderr)
+    return 0
+
+
+def _stopped(ended: str, arguments: argparse.Namespace, *options: str) -> int:
+    again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *options])
+    print(f"{ended}; saved. Go on with: {again}", file=sys.stderr)
+    return EXIT_INTERRUPTED if ended == "interrupted" else EXIT_TERMINATED

@@ -1,0 +1,122 @@
+"""Products with trained weights, which are cast and laid out once.
+
+oneDNN keeps a matrix in blocks of its own: that is faster, most of all for few rows, and gives a
+row the same bits whatever rows stand beside it. All that is not a product is computed in fp32.
+
+Legend: R rows, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Product = Callable[[Tensor], Tensor]
+
+
+def product(
+    weight_OI: Tensor,
+    bias_O: Tensor | None,
+    dtype: torch.dtype,
+    *,
+    bounded: bool = False,
+    widen: bool = True,
+) -> Product:
+    """Return the function x -> W x + b of the last axis, which is computed in `dtype`.
+
+    Inputs and outputs are fp32 (or fp64, where dtype is); outputs that `widen` does not ask to be
+    are as the product leaves them, perhaps bf16. `bounded` inputs are within [-1, 1], as the
+    states of a GRU are: torch.int8 can then do with one scale for all.
+    """
+    weight_OI = weight_OI.detach()
+    bias_O = None if bias_O is None else bias_O.detach()
+    if dtype == torch.int8:
+        return Quantized(weight_OI, bias_O, bounded=bounded)
+    kind = Packed if packs(weight_OI.device, dtype) else Plain
+    return kind(weight_OI.to(dtype), None if bias_O is None else bias_O.to(dtype), widen=widen)
+
+
+class Plain:
+    """A product as torch does it, where oneDNN cannot: on a GPU, or in double precision."""
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, *, widen: bool) -> None:
+        self.weight_OI, self.bias_O, self.widen = weight_OI, bias_O, widen
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        outputs = torch.nn.functional.linear(
+            inputs.to(self.weight_OI.dtype), self.weight_OI, self.bias_O
+        )
+        return outputs.to(inputs.dtype) if self.widen else outputs
+
+
+class Packed:
+    """A product by oneDNN in fp32 or bf16, which sums in fp32."""
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, *, widen: bool) -> None:
+        self.dtype, self.bias_O, self.widen = weight_OI.dtype, bias_O, widen
+        self.weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight_OI.contiguous(), None)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = torch.ops.mkldnn._linear_pointwise(
+            inputs.to(self.dtype), self.weight, self.bias_O, "none", [], ""
+        )
+        return outputs.to(inputs.dtype) if self.widen else outputs
+
+
+class Quantized:
+    """A product of 8-bit integers: a scale for each output, and one for all bounded inputs.
+
+    Inputs that are not bounded are scaled by the largest of their own row, never of the batch: a
+    sentence is translated in the same way whatever its neighbours are.
+    """
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, *, bounded: bool) -> None:
+        self.bounded, self.bias_O = bounded, None if bias_O is None else bias_O.float()
+        weight_OI = weight_OI.float()
+        self.scale_O = weight_OI.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        rounded_OI = (weight_OI / self.scale_O[:, None]).round().to(torch.int8)
+        self.weight: Tensor = torch.ops.onednn.qlinear_prepack(rounded_OI, None)
+        self.zeros_O = torch.zeros(len(weight_OI), dtype=torch.int32)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        if self.bounded:
+            return self._multiply(inputs, self.bias_O)
+        largest_R1 = inputs.abs().amax(-1, keepdim=True).clamp_min(1e-30)
+        outputs = self._multiply(inputs / largest_R1, None)
+        if self.bias_O is None:
+            return outputs.mul_(largest_R1)
+        return torch.addcmul(self.bias_O, outputs, largest_R1, out=outputs)
+
+    def _multiply(self, inputs: Tensor, bias_O: Tensor | None) -> Tensor:
+        # Unsigned, with 128 for 0: oneDNN has no fast kernel for signed inputs on every CPU.
+        integers = torch.add(128.5, inputs, alpha=127).to(torch.uint8)
+        outputs: Tensor = torch.ops.onednn.qlinear_pointwise(
+            integers, 1 / 127, 128, self.weight, self.scale_O, self.zeros_O, bias_O,
+            1.0, 0, torch.float32, "none", [], "",
+        )  # fmt: skip
+        return outputs
+
+
+def packs(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether this torch can lay out weights for oneDNN there."""
+    if device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16):
+        return False
+    return _has(torch.ops.mkldnn, "_reorder_linear_weight", "_linear_pointwise")
+
+
+def multiplies_int8(device: torch.device) -> bool:
+    """Return whether this torch and this CPU multiply 8-bit integers natively."""
+    supported = getattr(torch.cpu, "_is_vnni_supported", None)
+    return (
+        device.type == "cpu"
+        and supported is not None
+        and bool(supported())
+        and _has(torch.ops.onednn, "qlinear_prepack", "qlinear_pointwise")
+    )
+
+
+def _has(operators: Any, *names: str) -> bool:
+    return all(hasattr(operators, name) for name in names)

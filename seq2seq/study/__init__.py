@@ -1,0 +1,1 @@
+"""Studies: a grid of recipes, each trained with several seeds, measured and compared."""

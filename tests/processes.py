@@ -1,0 +1,147 @@
+"""Training in processes of its own that start at once: forked from one that has all imported.
+
+That one, the server, is this file run as a script. It has no thread but its own when it forks, and
+computes nothing before, so that a child is as good as a process that was started afresh.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+
+class Training:
+    """A process that runs `seq2seq ARGUMENTS`."""
+
+    def __init__(self, server: Server, pid: int, output: Path) -> None:
+        self.server, self.pid, self.output = server, pid, output
+        self._code: int | None = None
+
+    def send(self, number: int) -> None:
+        """Send a signal. The process has its number to itself until `code` has told its end."""
+        if self._code is None:
+            os.kill(self.pid, number)
+
+    def code(self) -> int | None:
+        """Return the exit code, below zero for the signal that ended it; None while it runs."""
+        if self._code is None:
+            self._code = self.server.ask(poll=self.pid)["code"]
+        return self._code
+
+    def wait(self, seconds: float = 60) -> int:
+        """Return the exit code as soon as there is one."""
+        end = time.monotonic() + seconds
+        while (code := self.code()) is None:
+            if time.monotonic() > end:
+                self.send(signal.SIGKILL)
+                raise TimeoutError(f"still running after {seconds} s: {self.text()}")
+            time.sleep(0.002)
+        return code
+
+    def text(self) -> str:
+        """Return what it wrote so far."""
+        return self.output.read_text(encoding="utf-8")
+
+
+class Server:
+    """Starts processes; ends with the block that it is used in."""
+
+    def __enter__(self) -> Server:
+        self._server = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.communicate()
+
+    def start(self, arguments: Sequence[object], output: Path, setup: str = "") -> Training:
+        """Start `seq2seq ARGUMENTS`; what it writes goes into a file.
+
+        `setup` is Python that the process runs first.
+        """
+        output.touch()
+        words = [str(argument) for argument in arguments]
+        answer = self.ask(arguments=words, output=str(output), setup=setup)
+        return Training(self, answer["pid"], output)
+
+    def ask(self, **request: Any) -> Any:
+        """Return the server's answer."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        return json.loads(self._server.stdout.readline())
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    import torch._dynamo  # what torch.optim imports late
+
+    import seq2seq.pipeline
+    from seq2seq import cli
+
+    assert seq2seq.pipeline
+    assert torch._dynamo
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "poll" in request:
+            pid, status = os.waitpid(request["poll"], os.WNOHANG)
+            answer = {"code": os.waitstatus_to_exitcode(status) if pid else None}
+        else:
+            assert len(threads()) == 1, "a fork would lose threads"
+            pid = os.fork()
+            if not pid:
+                os._exit(run(cli, **request))
+            answer = {"pid": pid}
+        print(json.dumps(answer), flush=True)
+
+
+def threads() -> list[str]:
+    """Return the names of this process's threads.
+
+    Left out is that of Arrow's memory pool: jemalloc is made for forks, and starts it anew.
+    """
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    return [name for name in names if name != "jemalloc_bg_thd"]
+
+
+def run(cli: Any, *, arguments: list[str], output: str, setup: str) -> int:
+    """Be the process that was asked for; return its exit code."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    try:
+        exec(setup, {})
+        code: int = cli.main(arguments)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+if __name__ == "__main__":
+    serve()

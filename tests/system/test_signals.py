@@ -1,0 +1,145 @@
+"""Ctrl-C and SIGTERM, and two trainings in one place."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ToyCorpus
+from processes import Server, Training
+from same_runs import assert_same
+
+from seq2seq.runs.directory import RunDirectory
+
+# Slow steps, so that a signal comes in the midst of them, and batches that are long in the making.
+SLOW = """
+import time
+from seq2seq.data.stream import BatchStream
+from seq2seq.training.trainer import Trainer
+
+update, prepare = Trainer.update, BatchStream._prepare
+
+def updated(self, batches):
+    print("update", flush=True)
+    time.sleep({pause})
+    update(self, batches)
+
+def prepared(self, place):
+    time.sleep(60 if place.window else 0)
+    return prepare(self, place)
+
+Trainer.update = updated
+if {stuck}:
+    BatchStream._prepare = prepared
+"""
+SIGNALS = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+
+
+@pytest.fixture(scope="module")
+def recipe(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("signals")
+    path = folder / "toy.yaml"
+    path.write_text(toy.recipe(folder / "run"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def straight(server: Server, recipe: Path) -> Path:
+    path = recipe.with_name("straight")
+    start(server, recipe, path).wait()
+    return path
+
+
+def start(
+    server: Server, recipe: Path, run: Path, *more: str, pause: float = 0, stuck: bool = False
+) -> Training:
+    """Start a training whose updates pause."""
+    setup = SLOW.format(pause=pause, stuck=stuck)
+    output = run.with_name(f"{run.name}.txt")
+    output.unlink(missing_ok=True)
+    return server.start(
+        ["train", recipe, f"run_dir={run}", "training.average=last", *more], output, setup
+    )
+
+
+def await_text(training: Training, text: str, count: int = 1) -> None:
+    end = time.monotonic() + 60
+    while training.text().count(text) < count:
+        assert training.code() is None, training.text()
+        assert time.monotonic() < end, training.text()
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(("number", "word"), SIGNALS)
+def test_a_signal_saves_and_going_on_changes_nothing(
+    server: Server, recipe: Path, straight: Path, tmp_path: Path, number: int, word: str
+) -> None:
+    path = tmp_path / "run"
+    training = start(server, recipe, path, pause=0.1)
+    await_text(training, "update\n", 7)
+    training.send(number)
+    assert training.wait() == 128 + number
+    again = f"seq2seq train {recipe} run_dir={path} training.average=last --resume"
+    assert f"{word}; saved. Go on with: {again}" in training.text()
+    assert "Traceback" not in training.text()
+    newest = RunDirectory(path).newest()
+    assert newest.step == 7
+    assert newest.stopped
+    assert start(server, recipe, path, "--resume").wait() == 0
+    assert_same(straight, path)
+
+
+@pytest.mark.parametrize(("number", "word"), SIGNALS)
+def test_a_second_signal_ends_at_once(
+    server: Server, recipe: Path, straight: Path, tmp_path: Path, number: int, word: str
+) -> None:
+    path = tmp_path / "run"
+    training = start(server, recipe, path, pause=60, stuck=True)
+    await_text(training, "update\n")
+    training.send(number)
+    await_text(training, f"{word}: saving; once more ends at once")
+    asked = time.monotonic()
+    training.send(number)
+    assert training.wait() == -number  # to a shell 128 + number, as well
+    assert time.monotonic() - asked < 10
+    assert start(server, recipe, path, "--resume").wait() == 0
+    assert_same(straight, path)
+
+
+def test_ctrl_c_while_data_is_prepared(server: Server, recipe: Path, tmp_path: Path) -> None:
+    setup = (
+        "import time, seq2seq.pipeline\n"
+        "def load(config): print('loading', flush=True); time.sleep(60)\n"
+        "seq2seq.pipeline.load_pairs = load"
+    )
+    training = server.start(["train", recipe, f"run_dir={tmp_path}"], tmp_path / "text", setup)
+    await_text(training, "loading\n")
+    training.send(signal.SIGINT)
+    assert training.wait(10) == 128 + signal.SIGINT
+    assert "Traceback" not in training.text()
+
+
+def test_one_training_at_a_time_and_the_dead_hold_nothing(
+    server: Server, recipe: Path, straight: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    first = start(server, recipe, path, pause=60)
+    await_text(first, "update\n")
+    for how, words in (
+        ("--resume", "another training is writing to this run"),
+        ("--overwrite", "another training is writing to this run"),
+        ("training.seed=1", "there is a run already; go on with --resume"),
+    ):
+        output = tmp_path / f"second-{how}"
+        second = server.start(
+            ["train", recipe, f"run_dir={path}", "training.average=last", how], output
+        )
+        assert second.wait() == 2
+        [error] = [line for line in second.text().splitlines() if line.startswith("seq2seq:")]
+        assert words in error
+    first.send(signal.SIGKILL)
+    first.wait()
+    assert start(server, recipe, path, "--resume").wait() == 0
+    assert_same(straight, path)

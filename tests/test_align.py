@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from conftest import ToyCorpus, toy_pairs
+
+from seq2seq import cli
+from seq2seq.data.corpus import Pair
+from seq2seq.data.grammar import words
+from seq2seq.errors import DataError
+from seq2seq.evaluation.align import align, align_both, gold_of, links_of
+from seq2seq.evaluation.alignment_error import alignment_error
+from seq2seq.inference.translation import Part
+from seq2seq.inference.translator import Translator
+from seq2seq.pipeline import train
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[Pair]:
+    """Return pairs whose words translate one by one, with that as gold links."""
+    gold = [" ".join(f"{n}-{n}" for n in range(len(s.split()))) for s, _ in toy_pairs(40, 8)]
+    return [Pair(*pair, alignment=a) for pair, a in zip(toy_pairs(40, 8), gold, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def test_file(pairs: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("align") / "test.tsv"
+    path.write_text("".join(f"{p.source}\t{p.target}\n" for p in pairs))
+    path.with_suffix(".gold").write_text("".join(f"{p.alignment}\n" for p in pairs))
+    return path
+
+
+@pytest.fixture(scope="module")
+def reverse(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of the opposite direction."""
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("runs") / "reverse"
+    swapped = [f"data.{n}={v}" for n, v in (("source_language", "en"), ("target_language", "es"))]
+    for corpus in ("train.0", "valid", "test"):
+        swapped += [f"data.{corpus}.source=1", f"data.{corpus}.target=0"]
+    steps = ["training.max_steps=150", "training.validate_every=150"]
+    same = ["training.scheduled_sampling=0", "data.tokenizer.sampling_alpha=0"]
+    train(toy.config(path, *swapped, *steps, *same))
+    return path
+
+
+def run(*arguments: object) -> int:
+    try:
+        return cli.main(["align", *map(str, arguments)])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_words_that_translate_one_by_one_are_linked(trained: Path, pairs: list[Pair]) -> None:
+    translator = Translator.load(trained)
+    gold = gold_of(pairs, split=str.split)
+    assert gold is not None
+    for method in ("argmax", "threshold"):
+        found = align(translator, pairs, method=method, threshold=0.4)  # type: ignore[arg-type]
+        error = alignment_error(found, gold)
+        assert error.rate is not None
+        assert error.rate < 0.2
+    # Links are of the given translation, whatever the model would have said.
+    turned = [Pair(p.source, " ".join(reversed(p.target.split()))) for p in pairs]
+    assert {t for links in align(translator, turned) for _, t in links} == set(range(6))
+
+
+def test_a_threshold_takes_all_that_is_heavy() -> None:
+    weights = torch.tensor([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
+    part = Part("", ["▁a", "▁b", "c", "</s>"], ["▁x", "▁y", "</s>"], "", 0.0, 0.0, True, weights)
+    found = {
+        threshold: links_of(part, split=str.split, method="threshold", threshold=threshold)
+        for threshold in (0.1, 0.5, 0.9)
+    }
+    assert found[0.1] == {(0, 0), (1, 0), (0, 1), (1, 1)}
+    assert found[0.5] == {(0, 0), (1, 1)}
+    assert found[0.9] == frozenset()
+    assert links_of(part, split=str.split) == {(0, 0), (1, 1)}
+
+
+def test_both_directions(trained: Path, reverse: Path, pairs: list[Pair]) -> None:
+    translator, backward = Translator.load(trained), Translator.load(reverse)
+    found = align_both(translator, backward, pairs)
+    gold = gold_of(pairs, split=str.split)
+    assert gold is not None
+    errors = {name: alignment_error(links, gold) for name, links in found.items()}
+    precision = {name: error.precision or 0.0 for name, error in errors.items()}
+    recall = {name: error.recall or 0.0 for name, error in errors.items()}
+    assert precision["intersection"] >= max(precision["forward"], precision["reverse"])
+    assert recall["union"] >= max(recall["forward"], recall["reverse"])
+    assert errors["grow-diag-final-and"].rate == pytest.approx(0, abs=0.2)
+    # The links of the reverse model are its own, turned round.
+    turned = align(backward, [Pair(pair.target, pair.source) for pair in pairs])
+    assert found["reverse"] == [frozenset((s, t) for t, s in links) for links in turned]
+    assert found["forward"] == align(translator, pairs)
+
+
+def test_a_reverse_model_of_the_same_direction_is_reported(
+    trained: Path, pairs: list[Pair], caplog: pytest.LogCaptureFixture
+) -> None:
+    translator = Translator.load(trained)
+    with caplog.at_level(logging.WARNING):
+        align_both(translator, translator, pairs[:2])
+    assert "the reverse model translates es to en" in caplog.text
+
+
+def test_marks_are_words_of_their_own(trained: Path) -> None:
+    pair = Pair("gato, come pan.", "cat, eats bread.", alignment="0-0 1-1 2-2 3-3 4-4")
+    assert gold_of([pair], split=words) is not None
+    (links,) = align(Translator.load(trained), [pair], split=words)
+    assert {target for _, target in links} == {0, 1, 2, 3, 4}
+    with pytest.raises(DataError, match=r"pair 1: link 3-3, .* has 3 and the target 3 words"):
+        gold_of([pair], split=str.split)
+
+
+def test_gold_that_does_not_fit(pairs: list[Pair], tmp_path: Path) -> None:
+    plain = [Pair(pair.source, pair.target) for pair in pairs]
+    assert gold_of(plain, split=str.split) is None
+    path = tmp_path / "gold"
+    path.write_text("0-0\n")
+    with pytest.raises(DataError, match="1 lines of links for 40 sentence pairs"):
+        gold_of(plain, str(path), split=str.split)
+    path.write_text("\n" * 40)
+    with pytest.raises(DataError, match="no gold links at all"):
+        gold_of(plain, str(path), split=str.split)
+
+
+def test_the_command_scores(
+    trained: Path, reverse: Path, test_file: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    gold = test_file.with_suffix(".gold")
+    assert run(trained, test_file, "--gold", gold) == 0
+    table = capsys.readouterr().out
+    assert re.search(r"forward +\d+\.\d +\d+\.\d +\d+\.\d +\d+\n40 sentence pairs, \d+ sure", table)
+    output = tmp_path / "links"
+    both = ("--reverse", reverse, "--gold", gold, "-o", output)
+    assert run(trained, test_file, *both, "--symmetrize", "intersection", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sentences"] == 40
+    assert found["union"]["links"] >= found["grow-diag-final-and"]["links"]
+    lines = output.read_text().split("\n")
+    assert len(lines) == 41
+    assert sum(len(line.split()) for line in lines) == found["intersection"]["links"]
+    # Gold links that count from 1 are the same ones.
+    shifted = [re.sub(r"\d+", lambda m: str(int(m[0]) + 1), line) for line in gold.open()]
+    (tmp_path / "gold").write_text("".join(shifted))
+    one = ("--gold", tmp_path / "gold", "--one-based", "--json")
+    assert run(trained, test_file, *one) == 0
+    assert json.loads(capsys.readouterr().out)["forward"] == found["forward"]
+
+
+def test_the_command_prints_links(
+    trained: Path, test_file: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(trained, test_file) == 0
+    lines = capsys.readouterr().out.splitlines()
+    expected = align(Translator.load(trained), pairs)
+    assert [{tuple(map(int, x.split("-"))) for x in line.split()} for line in lines] == expected
+    assert np.mean([len(line.split()) for line in lines]) > 1
+
+
+def test_the_links_of_a_column(
+    toy: ToyCorpus, trained: Path, pairs: list[Pair], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = tmp_path / "test.tsv"
+    path.write_text("".join(f"{p.source}\t{p.target}\t{p.alignment}\n" for p in pairs))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("source.model", "target.model", "checkpoints"):
+        copy = shutil.copytree if (trained / name).is_dir() else shutil.copy
+        copy(trained / name, folder / name)
+    config = yaml.safe_load((trained / "config.yaml").read_text())
+    config["data"]["test"] |= {"references": False, "alignment": 2}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    assert run(folder, path, "--json") == 0
+    column = json.loads(capsys.readouterr().out)
+    gold = tmp_path / "gold"
+    gold.write_text("".join(f"{p.alignment}\n" for p in pairs))
+    assert run(folder, path, "--json", "--gold", gold) == 0
+    assert json.loads(capsys.readouterr().out) == column
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{run}", "{test}", "--threshold", "0.5"], "--threshold is of --method threshold"),
+        (["{run}", "{test}", "--json"], "there are no gold links; name them by --gold"),
+        (["{run}", "{test}", "--gold", "{test}"], "test.tsv:1: '"),
+        (["{run}", "{test}", "--gold", "none"], "none: no such file"),
+        (["{run}", "none.tsv"], "none.tsv: no such file"),
+        (["none", "{test}"], "none: not a run directory"),
+        (["{run}", "{test}", "--reverse", "none"], "none: not a run directory"),
+        (["{run}", "{test}", "-o", "/none/links"], "/none/links: cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line_and_2(
+    trained: Path, test_file: Path, capfd: pytest.CaptureFixture[str],
+    arguments: list[str], words: str,
+) -> None:  # fmt: skip
+    places = {"{run}": str(trained), "{test}": str(test_file)}
+    assert run(*(places.get(argument, argument) for argument in arguments)) == 2
+    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("seq2seq")]
+    assert len(errors) == 1
+    assert words in errors[0]

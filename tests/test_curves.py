@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq.errors import DataError
+from seq2seq.evaluation.curves import read_curves
+
+TRAIN = {"kind": "train", "loss": 2.5, "learning_rate": 0.1}
+
+
+def write(run: Path, *records: dict[str, Any], end: str = "") -> Path:
+    run.mkdir(exist_ok=True)
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (run / "metrics.jsonl").write_text(lines + end, encoding="utf-8")
+    return run
+
+
+def records() -> list[dict[str, Any]]:
+    return [
+        {**TRAIN, "step": 10, "perplexity": 7.0, "tokens": 1_000_000, "minutes": 1.0},
+        {"kind": "validation", "step": 15, "loss": 1.5, "bleu": 20.0, "chrf": 30.0, "minutes": 1.6},
+        {**TRAIN, "step": 20, "perplexity": None, "tokens": 3_000_000, "minutes": 2.0},
+        {"kind": "average", "step": 20, "steps": [15], "loss": 1.4, "bleu": 22.0, "chrf": 31.0},
+    ]
+
+
+def test_curves_are_the_records(tmp_path: Path) -> None:
+    curves = read_curves(write(tmp_path / "run", *records()))
+    loss = curves.loss("steps")
+    assert loss.x == [10, 20]
+    # Of the perplexity, so without label smoothing; what was not finite is a gap.
+    assert loss.y[0] == pytest.approx(math.log(7))
+    assert math.isnan(loss.y[1])
+    assert curves.of("validation", "bleu", "steps").y == [20]
+    assert curves.of("average", "bleu", "steps").x == [20]
+    assert curves.of("train", "chrf", "steps").x == []
+
+
+def test_what_a_validation_had_spent(tmp_path: Path) -> None:
+    curves = read_curves(write(tmp_path / "run", *records()))
+    assert curves.of("validation", "bleu", "minutes").x == [1.6]
+    # Halfway between the records of training at steps 10 and 20, in millions.
+    assert curves.of("validation", "bleu", "tokens").x == [2.0]
+    assert curves.of("average", "bleu", "minutes").x == [2.0]
+    assert curves.of("train", "learning_rate", "tokens").x == [1.0, 3.0]
+
+
+def test_a_line_that_is_being_written_is_passed_over(tmp_path: Path) -> None:
+    curves = read_curves(write(tmp_path / "run", *records(), end='{"kind": "tra'))
+    assert len(curves.train) == 2
+
+
+def test_a_run_that_trained(trained: Path) -> None:
+    curves = read_curves(trained)
+    assert curves.of("validation", "bleu", "steps").x == [50, 100, 150]
+    assert len(curves.of("average", "bleu", "tokens").x) == 1
+    loss = curves.loss("steps")
+    assert loss.y[0] > loss.y[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no records yet"),
+        ("{}\n{}\n", r"metrics.jsonl:1: not a record of a training: \{\}"),
+        ('{"kind": "other", "step": 1}\n\n', "metrics.jsonl:1: not a record"),
+        ('{"kind": "train", "step": "x"}\n\n', "metrics.jsonl:1: not a record"),
+        ("\xff\n\n", "not a record"),
+    ],
+)
+def test_what_is_no_record_of_a_run(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        read_curves(write(tmp_path / "run", end=text))
+
+
+def test_no_run(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be read .* is .*none a run"):
+        read_curves(tmp_path / "none")
+    (tmp_path / "metrics.jsonl").write_bytes(b"\xff\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_curves(tmp_path)

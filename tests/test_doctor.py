@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ToyCorpus, toy_pairs
+
+from seq2seq import cli
+from seq2seq.config import CorpusConfig
+from seq2seq.data.corpus import Pair
+from seq2seq.data.tokenizer import PAD
+from seq2seq.diagnosis import model_checks
+from seq2seq.diagnosis.doctor import diagnose, healthy
+from seq2seq.diagnosis.model_checks import MODEL_CHECKS, examine
+from seq2seq.diagnosis.patient import Patient, make_patient, mean_loss, step_through, widen
+from seq2seq.diagnosis.run_checks import checksums, leak, vocabulary
+from seq2seq.errors import DataError
+from seq2seq.evaluation.validation import Validator
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.directory import RunDirectory
+
+NAMES = {"checksums", "vocabulary", "no leak", *MODEL_CHECKS}
+
+
+@pytest.fixture(scope="module")
+def patient(trained: Path) -> Patient:
+    return make_patient(Translator.load(trained), [Pair(*pair) for pair in toy_pairs(40, 12)])
+
+
+@pytest.fixture
+def copied(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def run(*arguments: object) -> int:
+    try:
+        return cli.main(["doctor", *map(str, arguments)])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_a_healthy_run_passes_every_check(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = tmp_path / "test.tsv"
+    test.write_text("".join(f"{s}\t{t}\n" for s, t in toy_pairs(30, 13) if len(s.split()) > 4))
+    assert run(trained, test) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "13 passed, 0 failed, 0 skipped"
+    assert all(line.startswith("pass  ") for line in lines[:-1])
+    assert run(trained, test, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == NAMES
+    assert all(check["passed"] for check in found.values())
+
+
+def test_a_check_that_fails_is_the_exit_code(
+    toy: ToyCorpus, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(trained, toy.folder / "train.tsv") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:13] for line in lines if line.startswith("FAIL")] == ["FAIL  no leak"]
+
+
+def test_a_damaged_checkpoint_is_found(copied: Path) -> None:
+    directory = RunDirectory(copied)
+    assert checksums(directory).passed
+    whole = len(list(directory.checkpoints.iterdir()))
+    weights = directory.checkpoint_path(50) / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    found = checksums(directory)
+    assert found.passed is False
+    assert found.found.startswith(f"{whole - 1} of {whole} checkpoints are whole; ")
+    assert "step-000050: damaged" in found.found
+    shutil.rmtree(directory.checkpoints)
+    assert checksums(directory).passed is False
+
+
+def test_text_that_the_vocabulary_lacks_is_found(trained: Path) -> None:
+    translator = Translator.load(trained)
+    pairs = [Pair(*pair) for pair in toy_pairs(20, 1)]
+    assert vocabulary(translator, pairs).found == (
+        "0.00 % of the source, 0.00 % of the target pieces are <unk> or bytes"
+    )
+    assert vocabulary(translator, [*pairs, Pair("gato 日本", "cat")]).passed is False
+    assert vocabulary(translator, [*pairs, Pair("gato", "cat 日本")]).passed is False
+
+
+def test_a_leak_is_found(toy: ToyCorpus, tmp_path: Path) -> None:
+    train = tmp_path / "train.tsv"
+    train.write_text("uno dos\tone two\ntres\tthree\ncuatro\tfour\n")
+    config = toy.config(tmp_path / "run", f"data.train.0.path={train}")
+    found = leak(config, [Pair("¡Uno, DOS!", "One two."), Pair("tres", "x"), Pair("y", "four")])
+    assert found.passed is False
+    assert found.found == (
+        "1 of 3 train pairs are in the test set with both sides, 1 with the source only, "
+        "1 with the target only"
+    )
+    assert leak(config, [Pair("tres", "x"), Pair("y", "four")]).passed
+    train.unlink()
+    gone = leak(config, [Pair("a", "b")])
+    assert gone.passed is None
+    assert "no such file" in gone.found
+    fields = {"format": "huggingface", "name": "n", "split": "s", "source": "a", "target": "b"}
+    data = config.data.model_copy(update={"train": (CorpusConfig.model_validate(fields),)})
+    assert leak(config.model_copy(update={"data": data}), []).passed is None
+
+
+def test_the_test_set_of_the_recipe(toy: ToyCorpus, copied: Path) -> None:
+    found = diagnose(copied)
+    assert set(found) == NAMES
+    config = (copied / "config.yaml").read_text()
+    (copied / "config.yaml").write_text(config.replace("test.tsv", "none.tsv"))
+    with pytest.raises(DataError, match=r"none.tsv: no such file.*name another test set"):
+        diagnose(copied)
+    assert healthy(diagnose(copied, str(toy.folder / "valid.tsv"))) == (
+        diagnose(copied, str(toy.folder / "valid.tsv"))["no leak"].passed
+    )
+
+
+def test_a_patient_has_sentences_of_all_lengths(trained: Path) -> None:
+    translator = Translator.load(trained)
+    pairs = [Pair(*pair) for pair in toy_pairs(300, 2)]
+    chosen = make_patient(translator, pairs, sentences=9).pairs
+    assert len(chosen) == 9
+    assert {len(pair.source.split()) for pair in chosen} == {1, 2, 3, 4, 5, 6}
+    assert [pairs.index(pair) for pair in chosen] == sorted(pairs.index(p) for p in chosen)
+    odd = [Pair("", "a"), Pair("a", " "), Pair("gato " * 100, "cat"), Pair("gato", "cat")]
+    with pytest.raises(DataError, match="two sentence pairs or more"):
+        make_patient(translator, odd)
+
+
+def test_the_loss_is_that_of_validation(patient: Patient) -> None:
+    translator = patient.translator
+    batch = widen(patient.batch(), 3)
+    loss = float(mean_loss(patient.model, batch).detach())
+    steps = step_through(patient, batch)
+    rows = zip(steps.log_probs_BTV.numpy(), batch.labels_BT.tolist(), strict=True)
+    chosen = [
+        row[t, label] for row, labels in rows for t, label in enumerate(labels) if label != PAD
+    ]
+    assert loss == pytest.approx(-sum(chosen) / len(chosen), rel=1e-4)
+    config = translator.config.model_copy(
+        update={"training": translator.config.training.model_copy(
+            update={"validation_sentences": 1000}
+        )}
+    )  # fmt: skip
+    validator = Validator(
+        list(patient.pairs), translator.source, translator.target, config,
+        device=translator.device, dtype=translator.dtype,
+    )  # fmt: skip
+    assert validator(patient.model).metrics["loss"] == pytest.approx(loss, rel=1e-4)
+
+
+def test_widening_adds_nothing_but_padding(patient: Patient) -> None:
+    batch = patient.batch()
+    wide = widen(batch, 4)
+    assert wide.source_BS.shape[1] == batch.source_BS.shape[1] + 4
+    assert wide.labels_BT.shape[1] == wide.inputs_BT.shape[1] == batch.labels_BT.shape[1] + 4
+    assert torch.equal(wide.source_mask_BS.sum(1), batch.source_mask_BS.sum(1))
+    assert torch.equal(wide.label_mask_BT.sum(1), batch.label_mask_BT.sum(1))
+
+
+def test_numbers_that_are_not_finite_fail(patient: Patient) -> None:
+    broken = patient.copy()
+    with torch.no_grad():
+        broken.model.output_bias.fill_(math.nan)
+    failed = {name for name, found in examine(broken).items() if found.passed is False}
+    assert {"batch invariance", "order invariance", "beam 1 is greedy", "history counts",
+            "steps equal training", "source counts", "loss ignores padding"} <= failed  # fmt: skip
+    with torch.no_grad():
+        broken.model.output_bias.zero_()
+        next(broken.model.decoder.attention.parameters()).fill_(math.nan)
+    failed = {name for name, found in examine(broken).items() if found.passed is False}
+    assert {"weights sum to 1", "no weight on padding", "attention moves"} <= failed
+
+
+def test_a_model_that_translates_something_else(patient: Patient) -> None:
+    assert model_checks.source_counts(patient).passed
+    # Each source goes one target on, so that it is the one before that fits.
+    following = (*patient.pairs[1:], patient.pairs[0])
+    moved = [
+        replace(pair, source=other.source)
+        for pair, other in zip(patient.pairs, following, strict=True)
+    ]
+    assert not model_checks.source_counts(replace(patient, pairs=tuple(moved))).passed
+
+
+def test_without_attention_its_checks_are_skipped(toy: ToyCorpus, patient: Patient) -> None:
+    from seq2seq.config import ModelConfig
+    from seq2seq.model.translation import TranslationModel
+
+    old = patient.translator
+    sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 8}
+    config = ModelConfig.model_validate({**sizes, "attention": {"score": "none"}})
+    model = TranslationModel(config, old.source.vocab_size, old.target.vocab_size)
+    translator = Translator(
+        [model], old.source, old.target, old.config, device=old.device, dtype=old.dtype
+    )
+    found = examine(replace(patient, translator=translator))
+    skipped = {name for name, finding in found.items() if finding.passed is None}
+    assert skipped == {"weights sum to 1", "no weight on padding", "attention moves"}
+    assert found["batch invariance"].passed
+
+
+def test_short_targets_have_no_history(trained: Path) -> None:
+    translator = Translator.load(trained)
+    patient = make_patient(translator, [Pair("gato", "cat"), Pair("perro", "dog")])
+    assert model_checks.history_counts(patient).passed is None

@@ -1,0 +1,196 @@
+"""Explanations as tables and as a page."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from explaining import configs, with_model
+
+from seq2seq.config import ModelConfig
+from seq2seq.errors import DataError
+from seq2seq.explaining.explain import explain
+from seq2seq.explaining.explanation import Explanation
+from seq2seq.explaining.page import render_page, write_page
+from seq2seq.explaining.terminal import print_explanation
+from seq2seq.inference.translator import Translator
+
+CONFIGS = configs()
+NASTY = "</script><script>alert('á')</script> {{data}} [bold]pan[/] <!-- & \u2028 gato"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def found(translator: Translator) -> Explanation:
+    return explain(translator, "gato come pan")
+
+
+def printed(explanation: Explanation, *, number: int | None = None, words: bool = False) -> str:
+    file = io.StringIO()
+    print_explanation(explanation, file, number=number, words=words)
+    return file.getvalue()
+
+
+def test_a_row_a_position_with_the_numbers_of_the_record(found: Explanation) -> None:
+    text = printed(found, number=2)
+    looked = found.steps[1].looked
+    assert looked is not None
+    rows = re.findall(r"^ +(\d+)  (\S+) +(-?[\d.]+) +(-?[\d.]+|-inf) +([\d.]+)", text, re.MULTILINE)
+    assert [int(row[0]) for row in rows] == list(range(1, len(found.source.pieces) + 1))
+    for place, (_, piece, score, masked, weight) in enumerate(rows):
+        real = place < found.source.length
+        assert piece == found.source.pieces[place].piece or piece in ("(end)", "(padding)")
+        assert score == f"{looked.scores_S[place]:.4f}"
+        assert masked == (score if real else "-inf")
+        assert weight == f"{looked.weights_S[place]:.4f}"
+    assert re.search(r"^ +sum +1\.000000$", text, re.MULTILINE)
+    assert f"Step 2 of {len(found.steps)}: reads " in text
+    # The state of padding is zero.
+    assert re.search(rf"^h_{found.source.length + 1} .*\(0.000, 0.000, .*\(padding\)", text, re.M)
+    assert "All steps" not in text
+
+
+def test_without_a_number_there_is_a_row_a_step(found: Explanation) -> None:
+    head, _, summary = printed(found).partition("All steps\n")
+    assert "Step 1 of" in head
+    rows = [line for line in summary.splitlines() if re.match(r" +\d+  ", line)]
+    assert len(rows) == len(found.steps)
+    words = printed(found, words=True)
+    assert "All steps" not in words
+    for word in found.words[1]:
+        assert re.search(rf"^{word} +[01]\.\d{{4}}", words, re.MULTILINE)
+
+
+def test_a_pipe_gets_plain_text_and_a_terminal_gets_lines(
+    found: Explanation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "60")
+    plain, terminal = printed(found), Terminal()
+    assert "\x1b" not in plain
+    assert "─" not in plain
+    assert all(line == line.rstrip() for line in plain.splitlines())
+    print_explanation(found, terminal)
+    assert "\x1b[" in terminal.getvalue()
+    assert "───" in terminal.getvalue()
+    shown = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue())
+    assert max(map(len, shown.splitlines())) <= 60
+    # Numbers are never cut, however narrow the terminal is.
+    assert "1.000000" in shown
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+def test_every_model_can_be_shown(translator: Translator, config: ModelConfig) -> None:
+    explanation = explain(with_model(translator, config), "gato come pan", target="cat eats")
+    text = printed(explanation)
+    score, style = config.attention.score, config.style
+    assert f"style {style}, score {score}" in text
+    assert {"bahdanau": "s_(i-1), the", "luong": "s_i, the", "pre_attention": "q_i, the"}[
+        style
+    ] in text
+    assert ("the query is added" in text) == config.residual
+    assert ("-inf" in text) == (score != "none")
+    assert ("the summary" in text) == (score == "none")
+    assert ("weight 2" in text) == (score == "multi_head")
+    assert ("x 0.5: 1/sqrt(4)" in text) == (score == "scaled_dot")
+    assert len(re.findall(r" sum .*1\.000000", text)) == (score != "none")
+    if score == "none":
+        assert "no weights between words" in printed(explanation, words=True)
+        with pytest.raises(DataError, match="model has attention"):
+            render_page(explanation)
+
+
+def test_a_long_sentence_shows_its_heaviest_positions(translator: Translator) -> None:
+    explanation = explain(translator, "gato come pan rojo y " * 3 + "x y z")
+    assert explanation.source.length > 16
+    text = printed(explanation, number=1)
+    table = text.partition("after mask")[2]
+    places = [int(place) for place in re.findall(r"^ +(\d+)  \S", table, re.MULTILINE)]
+    assert len(places) == 16
+    assert places == sorted(places)
+    looked = explanation.steps[0].looked
+    assert looked is not None
+    weights = looked.mean_weights_S
+    left = [n for n in range(explanation.source.length) if n + 1 not in places]
+    assert weights[left].max() <= weights[[n - 1 for n in places[:-1]]].min()
+    assert f"weigh {weights[left].sum():.4f} together" in " ".join(text.split())
+
+
+def test_signs_of_markup_stay_what_they_are(translator: Translator) -> None:
+    text = printed(explain(translator, "[bold]pan[/bold] :cat:", target="[red]"))
+    assert "[bold]pan[/bold] :cat:" in text
+    assert "[red]" in text
+
+
+class Page(HTMLParser):
+    """What a browser would find: tags, attributes, texts, and the data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    def scripts(self) -> list[str | None]:
+        return [attributes.get("type") for tag, attributes in self.tags if tag == "script"]
+
+
+@pytest.mark.parametrize("sentence", ["gato come pan", NASTY])
+@pytest.mark.parametrize("words", [False, True])
+def test_the_page_holds_the_json_and_loads_nothing(
+    translator: Translator, sentence: str, words: bool
+) -> None:
+    roomy = with_model(translator, translator.config.model)
+    limit = roomy.config.inference.model_copy(update={"max_source_length": 200})
+    roomy.config = roomy.config.model_copy(update={"inference": limit})
+    explanation = explain(roomy, sentence, target=NASTY)
+    text = render_page(explanation, words=words)
+    page = Page(text)
+    # The sentence has made no tag of its own.
+    assert page.scripts() == ["application/json", None]
+    embedded = json.loads(page.texts["script"][0])
+    assert embedded == json.loads(json.dumps(explanation.as_json()))
+    assert embedded["source"] == explanation.part.source
+    assert embedded["translation"] == explanation.part.text
+    assert ("body", {"data-view": "words" if words else "pieces"}) in page.tags
+    assert page.texts["title"] == [f"Attention: {explanation.part.source}"]
+    for _, attributes in page.tags:
+        assert not {"src", "href", "action", "onload", "onclick"} & attributes.keys()
+    template = text.replace(page.texts["script"][0], "")
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|innerHTML|eval\(|fetch\(", template)
+    policy = [a["content"] for _, a in page.tags if a.get("http-equiv")]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"]
+
+
+def test_a_page_that_cannot_be_written(found: Explanation, tmp_path: Path) -> None:
+    write_page(found, tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == render_page(found)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_page(found, tmp_path / "none/page.html")

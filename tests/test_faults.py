@@ -1,0 +1,225 @@
+"""Every fault of the museum is caught by a check, and leaves the model as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ToyCorpus, toy_pairs
+from test_force import STYLES
+from test_report import Tags
+
+from seq2seq import cli
+from seq2seq.config import ModelConfig
+from seq2seq.data.corpus import Pair
+from seq2seq.diagnosis.faults import FAULTS
+from seq2seq.diagnosis.model_checks import examine
+from seq2seq.diagnosis.museum import BATCH, PADDINGS, Museum, picture, tour, translate_in_order
+from seq2seq.diagnosis.museum_page import museum_page, museum_text, write_museum
+from seq2seq.diagnosis.patient import Patient, make_patient
+from seq2seq.errors import DataError
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import score
+from seq2seq.inference.translator import Translator
+from seq2seq.model.translation import TranslationModel
+
+CAUGHT_BY = {
+    "softmax-axis": {"weights sum to 1", "attention moves"},
+    "no-mask": {"no weight on padding", "batch invariance"},
+    "length-scale": {"batch invariance"},
+    "state-reset": {"steps equal training", "history counts"},
+    "ignores-source": {"attention moves"},
+    "reads-padding": {"batch invariance"},
+    "loss-mean": {"loss ignores padding"},
+}
+# What holds for any weights, learned or not.
+STRUCTURAL = {
+    "weights sum to 1", "no weight on padding", "batch invariance", "order invariance",
+    "beam 1 is greedy", "steps equal training", "history counts", "loss ignores padding",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[Pair]:
+    return [Pair(*pair) for pair in toy_pairs(60, 14)]
+
+
+@pytest.fixture(scope="module")
+def patient(trained: Path, pairs: list[Pair]) -> Patient:
+    return make_patient(Translator.load(trained), pairs, sentences=8)
+
+
+@pytest.fixture(scope="module")
+def before(patient: Patient) -> dict[str, torch.Tensor]:
+    """Return the weights before anything is done to them."""
+    return {name: tensor.clone() for name, tensor in patient.model.state_dict().items()}
+
+
+@pytest.fixture(scope="module")
+def museum(patient: Patient, pairs: list[Pair], before: object) -> Museum:
+    return tour(patient, pairs)
+
+
+def failed(patient: Patient) -> set[str]:
+    return {name for name, found in examine(patient).items() if found.passed is False}
+
+
+def test_every_fault_is_caught_and_the_healthy_model_passes(museum: Museum) -> None:
+    assert museum.holds
+    assert museum.healthy.caught_by == []
+    assert set(museum.faulty) == set(CAUGHT_BY) == {fault.name for fault in FAULTS}
+    for name, exhibit in museum.faulty.items():
+        assert set(exhibit.caught_by) >= CAUGHT_BY[name], name
+
+
+def test_faults_leave_the_model_healthy(
+    patient: Patient, before: dict[str, torch.Tensor], museum: Museum, pairs: list[Pair]
+) -> None:
+    model = patient.model
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert {type(m).__module__.split(".")[0] for m in model.modules()} == {"seq2seq", "torch"}
+    assert not any("diagnosis" in type(module).__module__ for module in model.modules())
+    assert examine(patient.copy()) == museum.healthy.findings
+    assert all(finding.passed is not False for finding in examine(patient).values())
+    bleu = score(translate_in_order(patient, pairs), references_of(pairs))["bleu"].score
+    assert bleu == museum.healthy.bleu
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_faults_are_caught_in_other_models(style: str, patient: Patient) -> None:
+    torch.manual_seed(3)
+    old = patient.translator
+    sizes = {"embedding_size": 16, "encoder_size": 12, "decoder_size": 24, "init": "scaled"}
+    config = ModelConfig.model_validate({**sizes, **STYLES[style]})
+    model = TranslationModel(config, old.source.vocab_size, old.target.vocab_size)
+    translator = Translator(
+        [model], old.source, old.target, old.config, device=old.device, dtype=old.dtype
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)  # so that it is sure of something
+    fresh = Patient(translator, patient.pairs[:5])
+    assert not failed(fresh) & STRUCTURAL
+    for fault in FAULTS:
+        assert failed(fault.infect(fresh.copy())) >= CAUGHT_BY[fault.name] & STRUCTURAL, fault.name
+    assert not failed(fresh) & STRUCTURAL
+
+
+def test_what_faults_look_like(museum: Museum) -> None:
+    def weights(name: str) -> torch.Tensor:
+        found = museum.faulty[name].picture.weights
+        assert found is not None
+        return found
+
+    source = museum.healthy.picture.source_pieces
+    real = source.index("</s>") + 1
+    assert source[real:]
+    assert set(source[real:]) == {"<pad>"}
+    healthy = museum.healthy.picture.weights
+    assert healthy is not None
+    assert healthy[:, real:].abs().max() == 0
+    torch.testing.assert_close(healthy.sum(1), torch.ones(len(healthy)))
+    assert (weights("softmax-axis")[:, :real] == 1).all()
+    assert weights("no-mask")[:, real:].min() > 0
+    torch.testing.assert_close(
+        weights("ignores-source")[:, :real],
+        torch.full((len(weights("ignores-source")), real), 1 / real),
+    )
+    reset = weights("state-reset")
+    torch.testing.assert_close(reset, reset[:1].expand_as(reset))  # Bahdanau: one query for all
+    entropy = {
+        name: -(w * w.clamp_min(1e-9).log()).sum(1).mean()
+        for name, w in (("healthy", healthy), ("pale", weights("length-scale")))
+    }
+    assert entropy["pale"] > entropy["healthy"]
+
+
+def test_what_faults_cost(museum: Museum) -> None:
+    bleu = {name: exhibit.bleu for name, exhibit in museum.faulty.items()}
+    assert bleu["softmax-axis"] < museum.healthy.bleu - 20
+    assert bleu["state-reset"] < museum.healthy.bleu - 20
+    assert bleu["loss-mean"] == museum.healthy.bleu
+
+
+def test_a_loss_that_counts_padding_shrinks(museum: Museum) -> None:
+    for place in (0, 1):
+        healthy = [pair[place] for pair in museum.healthy.losses]
+        faulty = [pair[place] for pair in museum.faulty["loss-mean"].losses]
+        assert healthy == pytest.approx([healthy[0]] * len(PADDINGS), rel=1e-4)
+        assert faulty == sorted(faulty, reverse=True)
+        # The loss is a sum over real pieces: the columns alone say what is left of it.
+        shares = [faulty[0] / value for value in faulty]
+        width = (shares[-1] - 1) / PADDINGS[-1]
+        assert shares == pytest.approx([1 + width * columns for columns in PADDINGS], rel=1e-3)
+        assert faulty[-1] < faulty[0] / 2
+
+
+def test_batches_are_of_neighbours(patient: Patient, pairs: list[Pair]) -> None:
+    many = pairs * 2
+    assert len(many) > 2 * BATCH
+    options = patient.translator.options(beam_size=1)
+    expected = patient.translator.translate([pair.source for pair in many], options)
+    assert translate_in_order(patient, many) == [found[0].text for found in expected]
+
+
+def test_the_picture_is_what_the_search_saw(patient: Patient) -> None:
+    source = Pair("gato come pan", "cat eats bread")
+    found = picture(patient, [source, Pair("gato come pan agua rojo ve", "x")])
+    options = patient.translator.options(beam_size=1, keep_weights=True)
+    (part,) = patient.translator.translate([source.source], options)[0][0].parts
+    assert (found.text, found.target_pieces) == (part.text, part.target_pieces)
+    assert found.weights is not None
+    assert part.weights is not None
+    torch.testing.assert_close(
+        found.weights[:, : len(part.source_pieces)], part.weights, atol=1e-5, rtol=0
+    )
+
+
+def test_a_model_without_attention_has_no_museum(patient: Patient) -> None:
+    old = patient.translator
+    sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 8}
+    config = ModelConfig.model_validate({**sizes, "attention": {"score": "none"}})
+    model = TranslationModel(config, old.source.vocab_size, old.target.vocab_size)
+    translator = Translator(
+        [model], old.source, old.target, old.config, device=old.device, dtype=old.dtype
+    )
+    with pytest.raises(DataError, match=r"attention\.score none"):
+        tour(Patient(translator, patient.pairs), patient.pairs)
+
+
+def test_the_page_and_the_pictures(museum: Museum, tmp_path: Path) -> None:
+    tags = Tags(museum_page(museum, run="runs/<b>", test="t&t"))
+    assert not {tag for tag, _ in tags.seen} & {"script", "img", "b"}
+    text = "".join(tags.texts)
+    for fault in FAULTS:
+        assert fault.title in text
+        assert fault.story in text
+    assert sum(attrs.get("class") == "heat" for _, attrs in tags.seen) == len(FAULTS)
+    lines = museum_text(museum).splitlines()
+    assert len(lines) == len(FAULTS) + 3
+    assert "passes all checks" in lines[1]
+    assert "NO CHECK" not in "".join(lines)
+    path = write_museum(tmp_path / "out", museum, run="r", test="t")
+    assert path.read_text().startswith("<!doctype html>")
+    for name in ("healthy", *CAUGHT_BY):
+        found = (tmp_path / f"out/{name}.png").read_bytes()
+        assert found.startswith(b"\x89PNG")
+        assert len(found) < 100_000
+    with pytest.raises(DataError, match="cannot be written"):
+        write_museum(path, museum, run="r", test="t")
+
+
+def test_the_command(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = toy.folder / "valid.tsv"
+    out = tmp_path / "out"
+    command = ["faults", str(trained), "--test", str(test), "--sentences", "6", "--out", str(out)]
+    assert cli.main(command) == 0
+    found = capsys.readouterr().out
+    assert found.count("\n") == len(FAULTS) + 3
+    assert "6 sentences" in found
+    assert (out / "faults.html").exists()
+    assert cli.main(["faults", str(tmp_path / "none")]) == 2

@@ -1,0 +1,264 @@
+"""Training that breaks off anywhere and goes on gives what it would have given without."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ToyCorpus
+from same_runs import assert_same, records
+
+from seq2seq.errors import CheckpointError
+from seq2seq.pipeline import train
+from seq2seq.runs.checkpoint import list_checkpoints
+from seq2seq.runs.directory import RunDirectory
+from seq2seq.training import trainer as module
+from seq2seq.training.objective import Objective
+from seq2seq.training.state import TrainingState
+from seq2seq.training.trainer import Trainer
+
+RECIPES = {
+    "all-of-it": ("training.average=last", "training.keep_last=2", "training.log_every=1"),
+    "variational-tokens-epochs": (
+        "model.variational_dropout=true",
+        "model.style=luong",
+        "model.attention.score=general",
+        "data.batching.unit=tokens",
+        "data.batching.size=150",
+        "training.accumulate=3",
+        "training.max_epochs=1",
+        "training.ema=0",
+        "training.average=best",
+        "training.keep_best=2",
+    ),
+    "bpe-early": (
+        "data.tokenizer.type=bpe",
+        "data.tokenizer.sampling_alpha=0.1",
+        "data.word_dropout=0.2",
+        "training.learning_rate=0.05",
+        "training.metric=loss",
+        "training.patience=1",
+        "training.validate_every=2",
+        "training.schedule.plateau_patience=0",
+        "training.max_steps=60",
+    ),
+    "bf16-inverse-sqrt": (
+        "training.precision=bf16",
+        "training.schedule.kind=inverse_sqrt",
+        "training.optimizer=adamw",
+        "training.weight_decay=0.1",
+        "model.tie_target=true",
+    ),
+}
+
+
+class Crash(Exception):
+    pass
+
+
+def train_with_crashes(config: Any, forwards: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Train, broken off again and again after so many batches, also within an update."""
+    forward, resume = Objective.forward, False
+    for attempt in itertools.count():
+        counter = itertools.count()
+        limit = forwards + attempt  # so that it comes on, and breaks off elsewhere each time
+
+        def crashing(
+            self: Objective, *arguments: Any, counter: Any = counter, limit: int = limit
+        ) -> Any:
+            if next(counter) == limit:
+                raise Crash
+            return forward(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Objective, "forward", crashing)
+            try:
+                return train(config, resume=resume)
+            except Crash:
+                resume = True
+    raise AssertionError
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def straight(
+    request: pytest.FixtureRequest, toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, str]:
+    """Return the name of a recipe, a run of it, and why that ended."""
+    path = tmp_path_factory.mktemp("runs") / "straight"
+    return request.param, path, train(toy.config(path, *RECIPES[request.param]))
+
+
+def test_breaking_off_and_going_on_changes_nothing(
+    toy: ToyCorpus,
+    straight: tuple[str, Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, path, ended = straight
+    assert ended == ("early" if name == "bpe-early" else "finished")
+    config = toy.config(tmp_path / "run", *RECIPES[name])
+    assert train_with_crashes(config, 5, monkeypatch) == ended
+    assert_same(path, tmp_path / "run")
+
+
+def test_the_same_seed_gives_the_same_run(
+    toy: ToyCorpus, straight: tuple[str, Path, str], tmp_path: Path
+) -> None:
+    name, path, _ = straight
+    train(toy.config(tmp_path / "again", *RECIPES[name]))
+    assert_same(path, tmp_path / "again")
+    train(toy.config(tmp_path / "other", *RECIPES[name], "training.seed=2"))
+    assert records(path) != records(tmp_path / "other")
+
+
+def test_a_crash_between_a_record_and_its_checkpoint(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step has a checkpoint; the validation that follows has not, and is made again."""
+    overrides = ("training.max_steps=4", "training.checkpoint_every=4")
+    train(toy.config(tmp_path / "straight", *overrides))
+    save = TrainingState.save
+
+    def crashing(self: TrainingState, path: Path, metrics: Any = None, **options: Any) -> None:
+        if metrics is not None:
+            raise Crash
+        save(self, path, metrics, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingState, "save", crashing)
+        with pytest.raises(Crash):
+            train(toy.config(tmp_path / "run", *overrides))
+    assert [r["kind"] for r in records(tmp_path / "run")] == ["train", "validation"]
+    train(toy.config(tmp_path / "run", *overrides), resume=True)
+    assert_same(tmp_path / "straight", tmp_path / "run")
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_crash_at_the_average(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool
+) -> None:
+    overrides = ("training.max_steps=6", "training.average=last", "training.keep_last=2")
+    train(toy.config(tmp_path / "straight", *overrides))
+    save = module.save_average
+
+    def crashing(*arguments: Any) -> None:
+        if saved:
+            save(*arguments)
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "save_average", crashing)
+        with pytest.raises(Crash):
+            train(toy.config(tmp_path / "run", *overrides))
+    train(toy.config(tmp_path / "run", *overrides), resume=True)
+    assert_same(tmp_path / "straight", tmp_path / "run")
+
+
+def test_an_average_of_earlier_checkpoints_is_made_anew(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, overrides = tmp_path / "run", ("training.average=last", "training.keep_last=2")
+    train(toy.config(path, *overrides, "training.max_steps=6"))
+
+    def crash(*_: Any) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "average_checkpoints", crash)
+        with pytest.raises(Crash):
+            train(toy.config(path, *overrides, "training.max_steps=12"), resume=True)
+    train(toy.config(path, *overrides, "training.max_steps=12"), resume=True)
+    [average] = list_checkpoints(path / "checkpoints", pattern="average")
+    assert average.state["steps"] == [8, 12]
+
+
+def test_a_run_without_a_checkpoint_yet_begins_again(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    overrides = ("training.max_steps=4", "training.log_every=1")
+    train(toy.config(tmp_path / "straight", *overrides))
+    path = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingState, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
+        with pytest.raises(Crash):
+            train(toy.config(path, *overrides))
+    assert records(path)
+    train(toy.config(path, *overrides), resume=True)
+    assert "no checkpoint yet: training starts from its beginning" in caplog.text
+    assert_same(tmp_path / "straight", path)
+
+
+def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    config = toy.config(path, "training.max_steps=4", "training.checkpoint_every=2")
+    train(config)
+    for checkpoint in list_checkpoints(path / "checkpoints"):
+        (checkpoint.path / "model.safetensors").write_bytes(b"")
+    before = records(path)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="no whole checkpoint"):
+            train(config, resume=True)
+    assert records(path) == before
+    shutil.rmtree(path / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"no such folder.*--overwrite"):
+        train(config, resume=True)
+    (path / "config.yaml").unlink()
+    (path / "checkpoints/step-000002").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="there is a run already; replace it with"):
+        train(config)
+
+
+def test_another_number_of_threads_is_reported(
+    toy: ToyCorpus, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    train(toy.config(path, "training.max_steps=2"))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    train(toy.config(path, "training.max_steps=3"), resume=True)
+    assert "saved with threads 1, going on with 7: the last bits" in caplog.text
+
+
+def test_nothing_is_left_of_the_file_that_was_restored_from(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mapped tensors would be as long-lived as the file, and aligned as it is."""
+    path, update = tmp_path / "run", Trainer.update
+    train(toy.config(path, "training.max_steps=2"))
+
+    def updated(self: Trainer, batches: Any) -> None:
+        assert ".safetensors" not in Path("/proc/self/maps").read_text()
+        tensors = [*self.state.averaged.values(), *self.state.parameters.values()]
+        for moments in self.state.optimizer.state.values():
+            tensors += moments.values()
+        assert all(tensor.data_ptr() % 64 == 0 for tensor in tensors)
+        update(self, batches)
+
+    monkeypatch.setattr(Trainer, "update", updated)
+    train(toy.config(path, "training.max_steps=3"), resume=True)
+
+
+def test_the_state_holds_all_that_changes(toy: ToyCorpus, tmp_path: Path) -> None:
+    """What a checkpoint does not hold cannot be restored: a new counter has to go in there."""
+    path = tmp_path / "run"
+    train(toy.config(path, "training.max_steps=4"))
+    state = json.loads((path / "checkpoints/step-000004/state.json").read_text())
+    assert state.keys() == {
+        "version", "step", "progress", "schedule", "stream", "made_with", "stopped", "validation",
+    }  # fmt: skip
+    assert state["progress"].keys() == {
+        "step", "tokens", "minutes", "best", "waited", "skipped", "loss_sum", "plain_sum",
+        "loss_tokens",
+    }  # fmt: skip
+    assert state["schedule"].keys() == {"plateau", "waited"}
+    assert state["stream"].keys() == {
+        "epoch", "position", "window", "reader", "taken", "made_for",
+    }  # fmt: skip
+    assert RunDirectory(path).newest().training().keys() >= {
+        "exp_avg.output_weight", "exp_avg_sq.output_weight", "step.output_weight",
+        "raw.output_weight",
+    }  # fmt: skip

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ToyCorpus
+
+from seq2seq.errors import ConfigError, UserError
+from seq2seq.study.plan import Plan, make_plan
+from seq2seq.study.running import launcher_line, unfinished
+from seq2seq.study.spec import Study
+
+ROOT = Path(__file__).parents[1]
+STUDIES = sorted((ROOT / "configs/studies").glob("*.yaml"))
+
+GRID = """
+name: toy
+out: {folder}/out
+base: {folder}/base.yaml
+overrides: {{model.dropout: 0.0, training.learning_rate: 1e-3}}
+grid:
+  style:
+    bahdanau: {{}}
+    luong, not fed: {{model.style: luong, model.input_feeding: false}}
+    pre_attention: {{model.style: pre_attention}}
+  model.attention.score: [general, none]
+  model.attention.residual: [true, false]
+exclude:
+  - {{style: pre_attention, model.attention.score: none, model.attention.residual: false}}
+  - {{style: [bahdanau, pre_attention], model.attention.residual: true}}
+seeds: [3, 5]
+"""
+
+Planner = Callable[..., Plan]
+
+
+@pytest.fixture
+def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
+    """Return what makes a plan of the grid above with changes to its text and to its keys."""
+    (tmp_path / "base.yaml").write_text(toy.recipe(Path("none")))
+
+    def make(*changes: str, old: str = "", new: str = "") -> Plan:
+        text = GRID.format(folder=tmp_path)
+        assert old in text
+        path = tmp_path / "study.yaml"
+        path.write_text(text.replace(old, new) if old else text)
+        return make_plan(str(path), changes)
+
+    return make
+
+
+def error(plan: Planner, *changes: str, **edit: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        plan(*changes, **edit)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_grid_is_every_combination_that_is_not_excluded(plan: Planner) -> None:
+    found = plan()
+    assert [cell.name for cell in found.cells] == [
+        "bahdanau_score=general_residual=false",
+        "bahdanau_score=none_residual=false",
+        "luong-not-fed_score=general_residual=true",
+        "luong-not-fed_score=general_residual=false",
+        "luong-not-fed_score=none_residual=true",
+        "luong-not-fed_score=none_residual=false",
+        "pre-attention_score=general_residual=false",
+    ]
+    assert [run.name for run in found.chosen([found.cells[2].name])] == [
+        "luong-not-fed_score=general_residual=true/seed-3",
+        "luong-not-fed_score=general_residual=true/seed-5",
+    ]
+    run = found.runs[5]
+    assert run.path == found.out / "cells" / found.cells[2].name / "seed-5"
+    config = run.config
+    assert (config.model.style, config.model.input_feeding) == ("luong", False)
+    assert (config.model.attention.score, config.model.attention.residual) == ("general", True)
+    assert (config.training.seed, config.training.learning_rate) == (5, 1e-3)
+    assert config.training.schedule.kind == "plateau"  # as in the base recipe
+    assert found.study.titles == {
+        "style": "style",
+        "model.attention.score": "score",
+        "model.attention.residual": "residual",
+    }
+
+
+def test_axes_whose_last_parts_are_the_same_keep_their_names(plan: Planner) -> None:
+    grid = "grid={model.encoder_layers: [1, 2], model.decoder_layers: [1], data.valid.path: [v]}"
+    found = plan(grid, "exclude=[]")
+    assert list(found.study.titles.values()) == ["encoder_layers", "decoder_layers", "path"]
+    assert found.cells[0].name == "encoder-layers=1_decoder-layers=1_path=v"
+    grid = "grid={data.valid.path: [v], data.test.path: [t]}"
+    assert list(plan(grid, "exclude=[]").study.titles) == ["data.valid.path", "data.test.path"]
+    assert plan(grid, "exclude=[]").cells[0].name == "data.valid.path=v_data.test.path=t"
+
+
+def test_changes_go_to_the_study_or_to_all_recipes(plan: Planner, tmp_path: Path) -> None:
+    found = plan("seeds=[9]", f"out={tmp_path}/other", "training.max_steps=7", "model.dropout=0.5")
+    assert found.out == tmp_path / "other"
+    assert {run.seed for run in found.runs} == {9}
+    assert {run.config.training.max_steps for run in found.runs} == {7}
+    assert {run.config.model.dropout for run in found.runs} == {0.5}  # over the study's own
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("seds=[1]", "seds: unknown key; did you mean seeds?"),
+        ("seeds=[]", "seeds: expected list of integer, one entry or more, found []"),
+        ("seeds=[-1]", "seeds.0: expected 0 or more, found -1"),
+        ("seeds=[1, 1]", "seeds: [1, 1] has an entry twice"),
+        ("lengths=[9, 5]", "lengths: expected rising numbers, found [9, 5]"),
+        ("measure=[blue]", 'found "blue"; did you mean bleu?'),
+        ("name=a b", "expected letters, digits, '.' and '-', found 'a b'"),
+        ("base=none.yaml", "none.yaml: no such file"),
+        ("overrides={training: {max_steps: 3}}", "'training': expected section.key"),
+        ("overrides={run_dir: x}", "'run_dir' is made from the study's `out`; leave it out"),
+        ("overrides={trainin.x: 3}", "section 'trainin' is unknown; did you mean 'training'?"),
+        ("overrides=3", "overrides: expected keys and values, found 3"),
+        ("grid={}", "grid: no axes"),
+        ("grid={score: 3}", "axis 'score': expected a list of values or a mapping of named levels"),
+        ("grid={score: [dot]}", "'score': expected section.key, such as"),
+        ("grid={a: {b: dot}}", "level 'b' of 'a': expected keys and values"),
+        ("grid={a: {b: {training.seed: 3}}}", "'training.seed' is made from the study's `seeds`"),
+        ("grid={a: {'?': {}}}", "axis 'a': '?' has no letter or digit; rename it"),
+        ("grid={model.dropout: [0.1, 0.1]}", "axis 'model.dropout': the value 0.1 is there twice"),
+        (
+            "grid={a: {b: {model.attention.score: dot}}, model.attention: [{score: none}]}",
+            "'a' and 'model.attention' both set model.attention.score; make them one axis",
+        ),
+        ("exclude=[{stile: bahdanau}]", "exclude.0: axis 'stile' is unknown; did you mean 'style'"),
+        (
+            "exclude=[{style: luong}]",
+            "level of style 'luong' is unknown; known: 'bahdanau', 'luong, not fed', ",
+        ),
+        ("exclude=[{model.attention.residual: [true, false]}]", "it leaves out all cells"),
+        ("baseline=bahdanau", 'baseline: expected keys and values or null, found "bahdanau"'),
+        ("baseline={stile: x}", "baseline: axis 'stile' is unknown; did you mean 'style'?"),
+        ("baseline={style: bahdanu}", "baseline: level of style 'bahdanu' is unknown; did you"),
+        (
+            "baseline={style: bahdanau, model.attention.score: none, "
+            "model.attention.residual: true}",
+            "baseline: it is a cell that 'exclude' leaves out",
+        ),
+        ("data.test=null", "data.test: a study needs a test set"),
+        ("model.attention.score=dot", "the axis 'model.attention.score' of"),
+        ("model.attention={score: dot}", "the axis 'model.attention.score' of"),
+        ("training.seed=3", "'training.seed' is made from the study's `seeds`"),
+        ("training={}", "'training': expected section.key"),
+        ("training.max_steps", "expected section.key=value"),
+    ],
+)
+def test_a_mistake_is_named(plan: Planner, change: str, words: str) -> None:
+    assert words in error(plan, change)
+
+
+def test_level_names_must_differ_as_directories(plan: Planner) -> None:
+    message = error(plan, "grid={a: {x_y: {}, x y: {}}}", "exclude=[]")
+    assert "several cells would have the directory x-y; rename levels" in message
+    message = error(plan, "grid={data.test.path: [a, b]}", "exclude=[]")
+    assert "data.test: all cells of a study need the same test set" in message
+
+
+def test_illegal_combinations_are_told_at_once_before_anything_is_trained(
+    plan: Planner, tmp_path: Path
+) -> None:
+    message = error(plan, old="[general, none]", new="[general, none, dot, dott]")
+    assert "8 of 15 cells cannot be trained, and nothing was begun: " in message
+    assert message.count("score dot multiplies queries of decoder_size 24 with keys of") == 1
+    assert message.count("did you mean dot?") == 1
+    assert "bahdanau_score=dot_residual=false, luong-not-fed_score=dot_residual=true, " in message
+    assert "Mend them, or leave them out with 'exclude'" in message
+    assert "all cells: " in error(plan, "training.lerning_rate=1")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cell_that_is_not_there(plan: Planner) -> None:
+    found = plan()
+    name = found.runs[0].name
+    assert found.chosen([name]) == [found.runs[0]]
+    with pytest.raises(ConfigError, match=f"'{name}0' is unknown; did you mean '{name}'"):
+        found.chosen([f"{name}0"])
+
+
+def test_corpora_and_gold_are_looked_at_before_anything_is_trained(
+    plan: Planner, tmp_path: Path
+) -> None:
+    from seq2seq.data.corpus import Pair
+
+    found = plan("data.train.1.path=none.tsv")
+    with pytest.raises(UserError, match=r"none.tsv: no such file"):
+        unfinished(found, [Pair("a", "b")], overwrite=False)
+    with pytest.raises(UserError, match=r"link 1-0, counted from 0, but the source has 1"):
+        unfinished(plan(), [Pair("a", "b", alignment="1-0")], overwrite=False)
+    assert len(unfinished(plan(), [Pair("a", "b", alignment="0-0")], overwrite=False)) == 14
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_launcher_line_is_read_back_as_it_was_meant(plan: Planner) -> None:
+    found = plan("data.source_language=it's me")
+    line = launcher_line(found, found.runs[3], overwrite=True)
+    assert shlex.split(line) == [
+        "seq2seq", "study", found.path, "data.source_language=it's me", "--cell",
+        found.runs[3].name, "--overwrite",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_studies_of_the_project_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = make_plan(str(path))
+    assert found.study.name == path.stem
+    assert len(found.runs) == 3 * len(found.cells) >= 12
+    assert len({run.path for run in found.runs}) == len(found.runs)
+
+
+def test_the_page_on_studies_tells_every_key() -> None:
+    page = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    assert [key for key in Study.model_fields if f"| `{key}` |" not in page] == []

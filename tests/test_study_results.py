@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import csv
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from conftest import ToyCorpus
+
+from seq2seq import cli
+from seq2seq.data.corpus import Pair
+from seq2seq.errors import CheckpointError, DataError
+from seq2seq.evaluation.metrics import score
+from seq2seq.study.gathering import Gathered, gather, length_classes
+from seq2seq.study.plan import Plan, Run, make_plan
+from seq2seq.study.result import Point, Result, digest, load_result
+from seq2seq.study.running import read_test_set
+from seq2seq.study.state import status_of
+from seq2seq.study.statistics import Spread
+from seq2seq.study.tables import as_markdown, length_table, main_table
+from seq2seq.study.writing import write_results
+
+STUDY = """
+name: made-up
+out: {folder}/out
+base: {folder}/base.yaml
+grid:
+  style: {{bahdanau: {{}}, luong: {{model.style: luong}}, 'a|b': {{model.style: pre_attention}}}}
+  model.attention.score: [general, none]
+exclude: [{{style: a|b, model.attention.score: none}}]
+seeds: [1, 2, 3]
+lengths: [2, 4]
+"""
+MEASURES = ("bleu", "chrf", "alignment_error", "minutes", "parameters")
+
+
+@pytest.fixture
+def plan(toy: ToyCorpus, tmp_path: Path) -> Plan:
+    (tmp_path / "base.yaml").write_text(toy.recipe(Path("none")))
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY.format(folder=tmp_path))
+    return make_plan(str(path))
+
+
+@pytest.fixture
+def pairs(plan: Plan) -> list[Pair]:
+    return read_test_set(plan)
+
+
+def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
+    """Write results in which a worse seed and no attention mean more wrong words."""
+    for run in runs:
+        wrong = 0.1 * run.seed + (0.3 if "none" in run.cell else 0.1)
+        generator = random.Random(run.name)
+        hypotheses = tuple(
+            " ".join("so" if generator.random() < wrong else w for w in pair.target.split())
+            for pair in pairs
+        )
+        metrics = score(hypotheses, [pair.target for pair in pairs])
+        curve = [
+            Point(step=step, minutes=step / 60, loss=5 / step, bleu=step / run.seed, chrf=None)
+            for step in (10, 20)
+        ]
+        run.path.mkdir(parents=True)
+        Result(
+            config=run.config,
+            test_sha256=digest(pairs),
+            ended="finished",
+            steps=20,
+            minutes=1.0 + run.seed,
+            parameters=12345,
+            curve=tuple(curve),
+            measured=MEASURES,
+            bleu=metrics["bleu"].score,
+            chrf=metrics["chrf"].score,
+            signatures={name: metric.signature for name, metric in metrics.items()},
+            alignment_error=None if "none" in run.cell else 10.0 * run.seed,
+            hypotheses=hypotheses,
+            torch="2.0",
+        ).save(run.path)
+
+
+@pytest.fixture
+def gathered(plan: Plan, pairs: list[Pair]) -> Gathered:
+    finish(plan.runs, pairs)
+    return gather(plan, pairs)
+
+
+def rows(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+def test_a_result_is_read_back_as_it_was(plan: Plan, pairs: list[Pair]) -> None:
+    run = plan.runs[0]
+    assert load_result(run.path) is None
+    finish([run], pairs)
+    result = load_result(run.path)
+    assert result is not None
+    assert result.config == run.config
+    text = (run.path / "result.json").read_bytes()
+    result.save(run.path)
+    assert (run.path / "result.json").read_bytes() == text
+    for damage in (text[:-20], text.replace(b'"steps": 20', b'"steps": "20"'), b"[]"):
+        (run.path / "result.json").write_bytes(damage)
+        with pytest.raises(CheckpointError, match=r"result.json: not a result of this version"):
+            load_result(run.path)
+
+
+def test_how_far_a_run_is(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
+    run, sha256 = plan.runs[0], digest(pairs)
+
+    def state(*changes: str, measures: tuple[str, ...] = MEASURES, test: str = sha256) -> str:
+        changed = make_plan(plan.path, changes).runs[0]
+        found = status_of(changed, measures, test)  # type: ignore[arg-type]
+        return f"{found.state} {found.changes}".strip()
+
+    assert state() == "waiting"
+    run.path.mkdir(parents=True)
+    from seq2seq.config import dump_config
+
+    (run.path / "config.yaml").write_text(dump_config(run.config))
+    assert state() == "begun"
+    assert state("training.threads=2") == "begun"
+    assert state("training.max_steps=3") == "changed training.max_steps was 20 and is 3"
+    (run.path / "config.yaml").unlink()
+    run.path.rmdir()
+    finish([run], pairs)
+    assert state() == "finished"
+    assert state("training.threads=2", "training.tensorboard=true") == "finished"
+    assert state(measures=("bleu",)) == "finished"
+    assert state("inference.beam_size=9") == "trained"
+    assert state("data.test.references=false") == "trained"
+    assert state(test="another") == "trained"
+    assert state("model.dropout=0.3", "inference.beam_size=9") == (
+        "changed model.dropout was 0.1 and is 0.3"
+    )
+    moved = tmp_path / "moved/cells" / run.cell
+    moved.mkdir(parents=True)
+    run.path.rename(moved / f"seed-{run.seed}")
+    assert state(f"out={tmp_path}/moved") == "finished"
+
+
+def test_scores_are_means_over_seeds(gathered: Gathered, pairs: list[Pair]) -> None:
+    assert gathered.finished == 15
+    summary = gathered.summaries[0]
+    values = [score(r.hypotheses, [p.target for p in pairs])["bleu"].score
+              for r in summary.results.values()]  # fmt: skip
+    spread = summary.spread("bleu")
+    assert spread is not None
+    assert spread.values == pytest.approx(values)
+    assert summary.spread("alignment_error") == Spread((10.0, 20.0, 30.0))
+    assert gathered.summaries[1].spread("alignment_error") is None
+    assert [s for s, _ in summary.curve("bleu")] == [10, 20]
+    assert summary.curve("bleu")[1][1].values == (20, 10, pytest.approx(20 / 3))
+    assert summary.curve("chrf") == []
+    means = {s.cell.name: Spread(tuple(r.bleu for r in s.results.values())).mean
+             for s in gathered.summaries}  # fmt: skip
+    best = max(means, key=lambda name: means[name])
+    for each in gathered.summaries:
+        assert each.baseline == best
+        if each.cell.name == best:
+            assert each.difference is None
+        else:
+            assert each.difference is not None
+            assert each.difference.value == pytest.approx(means[each.cell.name] - means[best])
+
+
+def test_bleu_by_length_is_that_of_the_sentences(gathered: Gathered, pairs: list[Pair]) -> None:
+    assert [(c.label, c.shortest, c.longest) for c in gathered.classes] == [
+        ("1-2", 1, 2), ("3-4", 3, 4), ("over 4", 5, None),
+    ]  # fmt: skip
+    assert sorted(n for c in gathered.classes for n in c.sentences) == list(range(len(pairs)))
+    result = gathered.summaries[0].results[2]
+    places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
+    expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
+    assert gathered.summaries[0].by_length[1].values[1] == pytest.approx(expected["bleu"].score)
+    assert [c.label for c in length_classes([Pair("a b c", "x")], (2, 9, 12))] == ["3-9"]
+
+
+def test_the_table_shows_means_spreads_and_the_baseline(gathered: Gathered) -> None:
+    found = rows(main_table(gathered))
+    assert found[0] == ["style", "score", "n", "BLEU", "chrF", "AER %", "minutes", "parameters",
+                        "difference", "p"]  # fmt: skip
+    assert found[2][:3] == ["bahdanau", "general", "3"]
+    assert found[2][5:8] == ["20.0 ± 10.0", "3.0 ± 1.0", "12,345"]
+    assert found[3][5] == ""
+    assert found[-1][0] == "a\\|b"
+    [baseline] = [row for row in found if "baseline" in row]
+    best = next(s.cell for s in gathered.summaries if s.cell.name == s.baseline)
+    assert [cell.replace("\\|", "|") for cell in baseline[:2]] == list(best.levels.values())
+    assert rows(length_table(gathered))[0][2:] == [
+        f"{c.label} ({len(c.sentences)})" for c in gathered.classes
+    ]
+
+
+def test_a_single_seed_has_no_spread(plan: Plan, pairs: list[Pair]) -> None:
+    finish([plan.runs[0], plan.runs[3]], pairs)
+    found = gather(plan, pairs)
+    assert rows(main_table(found))[2][5] == "10.0"
+    assert "2 of 15 runs are finished" in as_markdown(found, [])
+    assert write_results(found).name == "results.md"
+
+
+def test_a_baseline_of_every_cell(plan: Plan, pairs: list[Pair]) -> None:
+    finish(plan.runs, pairs)
+    named = make_plan(plan.path, ["baseline={model.attention.score: none}"])
+    found = {s.cell.name: s for s in gather(named, pairs).summaries}
+    assert {name: summary.baseline for name, summary in found.items()} == {
+        "bahdanau_score=general": "bahdanau_score=none",
+        "bahdanau_score=none": "bahdanau_score=none",
+        "luong_score=general": "luong_score=none",
+        "luong_score=none": "luong_score=none",
+        "a-b_score=general": None,  # whose baseline is excluded
+    }
+    compared = [name for name, summary in found.items() if summary.difference is not None]
+    assert compared == ["bahdanau_score=general", "luong_score=general"]
+    page = as_markdown(gather(named, pairs), [])
+    assert "that of the cell with `score: none` and otherwise its own levels; in" in page
+    one = make_plan(plan.path, ["baseline={model.attention.score: none, style: luong}"])
+    assert {s.baseline for s in gather(one, pairs).summaries} == {"luong_score=none"}
+    assert "that of the cell with `score: none`, `style: luong`; in" in as_markdown(
+        gather(one, pairs), []
+    )
+
+
+def test_a_baseline_without_results_yet(plan: Plan, pairs: list[Pair]) -> None:
+    finish(plan.runs[:4], pairs)
+    named = make_plan(plan.path, ["baseline={style: luong}"])
+    assert [s.baseline for s in gather(named, pairs).summaries] == [None, None]
+    assert "baseline" not in main_table(gather(named, pairs))
+    with pytest.raises(DataError, match="no run is finished yet"):
+        gather(make_plan(plan.path, ["out=none"]), pairs)
+
+
+def test_the_files_of_the_results(
+    gathered: Gathered, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["study", plan.path, "--gather"]) == 0
+    assert main_table(gathered) in capsys.readouterr().out
+    page = (plan.out / "results.md").read_text()
+    for name in ("scores.png", "by-length.png", "learning-curves.png"):
+        assert f"]({name})" in page
+        assert (plan.out / name).read_bytes().startswith(b"\x89PNG")
+    assert "nrefs:1|case:mixed" in page
+    data = json.loads((plan.out / "results.json").read_text())
+    assert data["finished"] == data["runs"] == 15
+    cell = data["cells"][0]
+    assert cell["measures"]["alignment_error"] == {"mean": 20.0, "deviation": 10.0}
+    assert [run["alignment_error"] for run in cell["runs"]] == [10, 20, 30]
+    assert [point["step"] for point in cell["runs"][0]["curve"]] == [10, 20]
+    by_length = {k: v["mean"] for k, v in cell["bleu_by_length"].items()}
+    each = [run["bleu_by_length"] for run in cell["runs"]]
+    assert by_length == pytest.approx({k: sum(e[k] for e in each) / 3 for k in by_length})
+    lines = list(csv.DictReader((plan.out / "results.csv").open()))
+    assert [line["cell"] for line in lines] == [c["name"] for c in data["cells"]]
+    assert float(lines[0]["bleu_sd"]) == pytest.approx(cell["measures"]["bleu"]["deviation"])
+    assert float(lines[0]["bleu 3-4"]) == pytest.approx(by_length["3-4"])
+    for line, each_cell in zip(lines, data["cells"], strict=True):
+        difference = each_cell["difference"]
+        assert line["p"] == ("" if difference is None else str(difference["p_value"]))
+
+
+def test_runs_are_listed_with_their_state(
+    plan: Plan, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
+) -> None:
+    finish(plan.runs[:1], pairs)
+    assert cli.main(["study", plan.path, "training.max_steps=9", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (f"changed   {plan.runs[0].name}  training.max_steps was 20 and is 9")
+    assert lines[1] == f"waiting   {plan.runs[1].name}"
+    for how in ([], ["--launcher"], ["--cell", plan.runs[0].name]):
+        assert cli.main(["study", plan.path, "training.max_steps=9", *how]) == 2
+        message = capsys.readouterr().err
+        assert f"{plan.runs[0].name}: training.max_steps was 20 and is 9. Change it" in message
+    assert cli.main(["study", plan.path, "--launcher"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 14
+    assert plan.runs[0].name not in "".join(lines)
+
+
+def test_results_are_put_into_a_page(gathered: Gathered, tmp_path: Path) -> None:
+    write_results(gathered)
+    page = tmp_path / "page.md"
+    marks = "<!-- study {} -->\nold\n<!-- end of study -->\n"
+    page.write_text("# A\n" + marks.format("other") + marks.format("made-up") + "end\n")
+    script = Path(__file__).parents[1] / "scripts/include_study.py"
+    for _ in range(2):  # the second time it replaces what the first one wrote
+        subprocess.run([sys.executable, script, gathered.plan.out, page], check=True)
+        text = page.read_text()
+        assert text.startswith("# A\n" + marks.format("other") + "<!-- study made-up -->\n- `seq2")
+        assert text.endswith("<!-- end of study -->\nend\n")
+        assert text.count(main_table(gathered)) == text.count("#### BLEU by length") == 1
+        assert "](images/made-up-scores.png)" in text
+    assert (tmp_path / "images/made-up-by-length.png").is_file()
+    page.write_text("nothing")
+    found = subprocess.run(
+        [sys.executable, script, gathered.plan.out, page], capture_output=True, text=True
+    )
+    assert found.returncode == 1
+    assert "no marks '<!-- study made-up -->'" in found.stderr

@@ -1,0 +1,203 @@
+"""Small studies of the toy language, trained for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ToyCorpus, toy_pairs
+
+from seq2seq import cli
+from seq2seq.errors import ConfigError
+from seq2seq.evaluation.evaluate import evaluate
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.directory import RunDirectory
+from seq2seq.study.measuring import complete
+from seq2seq.study.plan import Plan, Run, make_plan
+from seq2seq.study.result import Result, load_result
+from seq2seq.study.running import launcher_line, read_test_set
+
+STUDY = """
+name: toy
+out: {folder}/out
+base: {folder}/base.yaml
+overrides:
+  data.test: {{path: {folder}/test.tsv, alignment: 2}}
+  model.attention.score: general
+grid:
+  style: {{luong: {{model.style: luong}}, bahdanau: {{}}}}
+  training.ema: [0.9]
+seeds: [1, 2]
+"""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+Planner = Callable[..., Plan]
+
+
+@pytest.fixture
+def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
+    """Return what makes a plan of 2 x 1 cells and 2 seeds, with gold alignments."""
+    (tmp_path / "base.yaml").write_text(toy.recipe(Path("none")))
+    (tmp_path / "study.yaml").write_text(STUDY.format(folder=tmp_path))
+    rows = []
+    for source, target in toy_pairs(20, 2):
+        links = " ".join(f"{n}-{n}" for n in range(len(source.split())))
+        rows.append(f"{source}\t{target}\t{links}\n")
+    (tmp_path / "test.tsv").write_text("".join(rows), encoding="utf-8")
+    return lambda *changes: make_plan(str(tmp_path / "study.yaml"), changes)
+
+
+def make(run: Run, plan: Plan, *, overwrite: bool = False) -> Result:
+    complete(run, plan.study.measure, read_test_set(plan), overwrite=overwrite)
+    result = load_result(run.path)
+    assert result is not None
+    return result
+
+
+def same(one: Run, other: Run) -> bool:
+    """Return whether two runs have the same weights and results, but for their times and place."""
+    weights = [RunDirectory(run.path).newest().weights() for run in (one, other)]
+    assert weights[0].keys() == weights[1].keys()
+    equal = all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    results: list[dict[str, Any]] = []
+    for run in (one, other):
+        result = json.loads((run.path / "result.json").read_text())
+        del result["minutes"], result["config"]["run_dir"], result["config"]["training"]["threads"]
+        for point in result["curve"]:
+            del point["minutes"]
+        results.append(result)
+    return equal and results[0] == results[1]
+
+
+def test_a_run_is_trained_measured_and_then_left_alone(
+    plan: Planner, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = plan()
+    run = first.runs[0]
+    result = make(run, first)
+    pairs = read_test_set(first)
+    translator = Translator.load(run.path)
+    assert list(result.hypotheses) == evaluate(translator, pairs).hypotheses
+    assert result.bleu == evaluate(translator, pairs).metrics["bleu"].score
+    assert (result.steps, result.ended, result.config) == (20, "finished", run.config)
+    assert [point.step for point in result.curve] == [6, 12, 18, 20]
+    assert result.parameters == sum(p.numel() for p in translator.models[0].parameters())
+    assert result.alignment_error is not None
+    assert 0 < result.alignment_error < 100
+    files = {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file()}
+    with caplog.at_level("INFO"):
+        assert make(run, first) == result
+    assert "finished already" in caplog.text
+    assert files == {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file()}
+
+    wider = plan("inference.beam_size=1", "measure=[bleu]")
+    again = make(wider.runs[0], wider)
+    assert again.config.inference.beam_size == 1
+    assert again.alignment_error is None
+    assert again.curve == result.curve
+    checkpoints = run.path / "checkpoints"
+    assert all(p.stat().st_mtime_ns == files[p] for p in checkpoints.rglob("*") if p.is_file())
+
+    changed = plan("training.max_steps=6")
+    with pytest.raises(ConfigError, match=r"max_steps was 20 and is 6\. .*--overwrite"):
+        make(changed.runs[0], changed)
+    assert make(changed.runs[0], changed, overwrite=True).steps == 6
+
+
+def test_a_model_without_attention_has_no_alignment_error(plan: Planner) -> None:
+    without = plan("model.attention.score=none", "training.max_steps=6")
+    assert make(without.runs[0], without).alignment_error is None
+
+
+def test_a_killed_run_goes_on_to_the_same_result(plan: Planner, tmp_path: Path) -> None:
+    changes = (
+        "training.max_steps=40",
+        "training.validate_every=20",
+        "training.checkpoint_every=10",
+    )
+    straight, killed = plan(f"out={tmp_path}/straight", *changes), plan(*changes)
+    make(straight.runs[0], straight)
+    run = killed.runs[0]
+    arguments = ["study", killed.path, *changes, "--cell", run.name]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seq2seq", *arguments], env=ENVIRONMENT, stderr=subprocess.DEVNULL
+    )
+    while not any((run.path / "checkpoints").glob("step-*")):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert load_result(run.path) is None
+    assert RunDirectory(run.path).newest().step < 40
+    assert cli.main(arguments) == 0
+    assert same(run, straight.runs[0])
+
+
+@pytest.mark.slow
+def test_a_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = plan()
+    command = ["study", whole.path, "--jobs", "2"]
+    # A cell more, which cannot be trained: the others go on.
+    more = "grid.style.broken={training.learning_rate: 1e30, training.max_skipped: 2}"
+    assert cli.main([*command, more]) == 1
+    captured = capfd.readouterr()
+    assert captured.err.count("FAILED (exit status 2") == 2
+    broken = whole.out / "cells/broken_ema=0.9/seed-2"
+    assert f"broken_ema=0.9/seed-2 failed: exit status 2; see {broken}/output.txt" in captured.err
+    assert "updates in a row were not finite" in (broken / "output.txt").read_text()
+    assert "4 of 6 runs are finished" in captured.err
+    # Without it all is done, and there is nothing left to train.
+    results = [run.path / "result.json" for run in whole.runs]
+    before = [path.stat().st_mtime_ns for path in results]
+    assert cli.main(command) == 0
+    assert [path.stat().st_mtime_ns for path in results] == before
+    table = capfd.readouterr().out
+    assert [line.split(" | ")[2] for line in table.splitlines()[2:]] == ["2", "2"]
+
+    # The commands of the launcher make the same runs.
+    apart = plan(f"out={tmp_path}/apart")
+    assert cli.main(["study", whole.path, f"out={tmp_path}/apart", "--launcher"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines == [launcher_line(apart, run) for run in apart.runs]
+    arguments = shlex.split(lines[3])
+    assert arguments[0] == "seq2seq"
+    subprocess.run(
+        [sys.executable, "-m", *arguments], check=True, env=ENVIRONMENT, capture_output=True
+    )
+    assert same(apart.runs[3], whole.runs[3])
+    assert cli.main(["study", whole.path, f"out={tmp_path}/apart", "--gather"]) == 0
+    assert "1 of 4 runs are finished" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_interrupted_study_goes_on_by_the_same_command(plan: Planner, tmp_path: Path) -> None:
+    changes = ["training.max_steps=50", "training.validate_every=25", "seeds=[1]"]
+    changes += ["training.checkpoint_every=10", "measure=[bleu]"]
+    begun = plan(*changes)
+    command = [sys.executable, "-m", "seq2seq", "study", begun.path, *changes]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    while not any((begun.runs[0].path / "checkpoints").glob("step-*")):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"Go on with: seq2seq study {begun.path} training.max_steps=50" in errors
+    assert 0 < RunDirectory(begun.runs[0].path).newest().step < 50
+    assert not begun.runs[1].path.exists()
+    found = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "going on from" in found.stderr
+    straight = plan(*changes, f"out={tmp_path}/straight")
+    make(straight.runs[0], straight)
+    assert same(begun.runs[0], straight.runs[0])
