@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import Config
-from seq2seq.data.batching import evaluation_batches, source_batches
+from seq2seq.data.batching import source_batches
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
@@ -205,7 +205,7 @@ class Translator:
         ids = self.source.encode_batch(texts)
         forced = self.target.encode_batch([normalize_line(line) for line in targets])
         found: dict[int, Hypothesis] = {}
-        for batch in evaluation_batches(ids, forced, self.config.inference.batch_tokens):
+        for batch in source_batches(ids, self.config.inference.batch_tokens):
             batch = batch.to(self.device)
             decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
             here = [forced[index] for index in batch.indices]
