@@ -3,7 +3,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.batching import Batch, cut_batches, evaluation_batches, make_batch
+from seq2seq.data.batching import (
+    Batch,
+    cut_batches,
+    evaluation_batches,
+    make_batch,
+    padded_lengths,
+    source_batches,
+)
 from seq2seq.data.tokenizer import BOS, EOS, PAD
 
 
@@ -77,9 +84,32 @@ def test_evaluation_batches(lengths, budget):
         assert same(batch, expected)
     widths = [max(b.source_BS.shape[1], b.labels_BT.shape[1]) for b in batches]
     assert widths == sorted(widths)
-    without = evaluation_batches(sources, None, budget)
-    assert sorted(indices_of(without)) == list(range(len(lengths)))
-    assert all(batch.labels_BT.shape == (len(batch), 0) for batch in without)
+
+
+@given(lengths=st.lists(st.integers(0, 70), max_size=60), budget=st.integers(1, 300))
+def test_source_batches_pad_a_source_to_a_length_of_its_own(lengths, budget):
+    sources = [[10 + i] * n for i, n in enumerate(lengths)]
+    batches = source_batches(sources, budget)
+    assert sorted(indices_of(batches)) == list(range(len(lengths)))
+    for batch in batches:
+        count, width = batch.source_BS.shape
+        assert count * width <= budget or count == 1
+        assert batch.labels_BT.shape == (count, 0)
+        for row, index in enumerate(batch.indices):
+            [alone] = source_batches([sources[index]], budget)
+            assert torch.equal(alone.source_BS[0], batch.source_BS[row])
+            assert torch.equal(alone.source_mask_BS[0], batch.source_mask_BS[row])
+            real = batch.source_BS[row][batch.source_mask_BS[row]]
+            assert real.tolist() == [*sources[index], EOS]
+            assert (batch.source_BS[row][~batch.source_mask_BS[row]] == PAD).all()
+
+
+def test_padded_lengths():
+    lengths = np.arange(1, 200)
+    padded = padded_lengths(lengths)
+    assert sorted(set(padded.tolist())) == [4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]
+    assert (padded >= lengths).all()
+    assert (padded <= np.maximum(lengths + 3, lengths * 1.5)).all()
 
 
 @given(

@@ -179,6 +179,37 @@ def test_translate_through_pipes(trained: Path) -> None:
     assert (lines[0], lines[4:8], lines[8]) == ("cat eats", [""] * 4, "dog")
 
 
+def test_translating_imports_what_it_needs(trained: Path, lines: Path) -> None:
+    """Importing torch is most of a cold start; nothing else that is slow to import may join it."""
+    code = (
+        "import sys; from seq2seq import cli\n"
+        f"code = cli.main(['translate', {str(trained)!r}, '-i', {str(lines)!r}])\n"
+        "print(*sys.modules, sep=' ', file=sys.stderr); sys.exit(code)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8")
+    assert (found.returncode, found.stdout) == (0, "cat eats bread\n\ndog sees water\n")
+    imported = set(found.stderr.split())
+    assert "torch" in imported
+    slow = {
+        "IPython", "PIL", "datasets", "matplotlib", "pandas", "pyarrow", "sacrebleu", "scipy",
+        "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "transformers",
+    }  # fmt: skip
+    assert not slow & imported
+
+
+def test_workers_share_the_lines(
+    toy: ToyCorpus, trained: Path, lines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.txt"
+    assert run("translate", trained, "-i", lines, "-o", output, "--workers", 2) == 0
+    assert output.read_text() == "cat eats bread\n\ndog sees water\n"
+    test = toy.folder / "test.tsv"
+    assert run("evaluate", trained, test, "-o", output, "--workers", 2, "--threads", 2) == 0
+    shared, printed = output.read_text(), capsys.readouterr().out
+    assert run("evaluate", trained, test, "-o", output) == 0
+    assert (output.read_text(), capsys.readouterr().out) == (shared, printed)
+
+
 def test_a_closed_pipe_is_no_fault(trained: Path, tmp_path: Path) -> None:
     path = tmp_path / "many.txt"
     path.write_text("gato\n" * 5000)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from oracle.cases import TARGET_VOCAB, every_case, tiny_batch, tiny_model
+from oracle.cases import TARGET_VOCAB, every_case, one_of_each, tiny_batch, tiny_model
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.inference.protocol import Decoding
+from seq2seq.model.prepared.lookup import Lookup
 from seq2seq.model.prepared.model import PreparedModel
-from seq2seq.model.prepared.product import multiplies_int8
+from seq2seq.model.prepared.product import multiplies_int8, product
 from seq2seq.model.translation import TranslationModel
 
 LENGTHS = (4, 1, 5)
@@ -63,3 +64,80 @@ def test_a_prepared_model_is_the_model(config: ModelConfig, hypotheses: int) -> 
         assert (weights is None) == (found_weights is None)
         if weights is not None:
             torch.testing.assert_close(found_weights, weights, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.bfloat16, 0.05), pytest.param(torch.int8, 0.08, marks=needs_int8)],
+)
+@one_of_each
+@torch.no_grad()
+def test_coarser_products_come_near(
+    config: ModelConfig, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Against the spread of the logits; weights of 0.5 make the states chaotic, so not too many."""
+    model = tiny_model(config, dtype=torch.float32)
+    (logits, weights), (found, found_weights) = both(model, dtype, 3, (0, 1, 2))
+    assert float((found.float() - logits).abs().mean()) < tolerance * float(logits.std())
+    if weights is not None and found_weights is not None:
+        torch.testing.assert_close(found_weights.sum(-1), weights.sum(-1), rtol=0, atol=1e-5)
+        assert torch.equal(found_weights == 0, weights == 0)
+
+
+def drawn(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@needs_int8
+@pytest.mark.parametrize("bounded", [True, False])
+def test_an_8_bit_product_errs_by_half_a_step_of_each_number(bounded: bool) -> None:
+    weight, bias = drawn(20, 300, seed=1), drawn(20, seed=2)
+    inputs = drawn(7, 300, seed=3).tanh() * (1 if bounded else 30)
+    found = product(weight, bias, torch.int8, bounded=bounded)(inputs)
+    largest = torch.ones(7, 1) if bounded else inputs.abs().amax(1, keepdim=True)
+    step_of_inputs, step_of_weights = largest / 127, weight.abs().amax(1) / 127
+    most = (
+        weight.abs().sum(1) * step_of_inputs / 2
+        + inputs.abs().sum(1, keepdim=True) * step_of_weights / 2
+        + 300 * step_of_inputs * step_of_weights / 4
+    )
+    error = (found - (inputs @ weight.t() + bias)).abs()
+    assert (error <= most + 1e-4).all()
+    assert error.mean() < most.mean() / 10  # errors of both signs
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, pytest.param(torch.int8, marks=needs_int8)]
+)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_row_of_a_product_does_not_see_the_others(dtype: torch.dtype, bounded: bool) -> None:
+    multiply = product(drawn(96, 64, seed=1), drawn(96, seed=2), dtype, bounded=bounded)
+    inputs = drawn(40, 64, seed=3).tanh()
+    others = inputs.clone()
+    others[1:] = drawn(39, 64, seed=4).tanh() * (1 if bounded else 1000)
+    torch.testing.assert_close(multiply(others)[0], multiply(inputs)[0], rtol=0, atol=0)
+    torch.testing.assert_close(multiply(inputs[:1])[0], multiply(inputs)[0], rtol=0, atol=1e-5)
+    assert multiply(inputs.view(4, 10, 64)).shape == (4, 10, 96)
+
+
+def test_products_without_onednn_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, inputs = drawn(32, 16, seed=1), drawn(5, 16, seed=2)
+    packed = product(weight, None, torch.float32)(inputs)
+    monkeypatch.setattr("seq2seq.model.prepared.product.packs", lambda *_: False)
+    torch.testing.assert_close(product(weight, None, torch.float32)(inputs), packed)
+    assert product(weight, None, torch.bfloat16, widen=False)(inputs).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_table_holds_what_the_product_gives(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedding, weight, bias = drawn(50, 16, seed=1), drawn(24, 16, seed=2), drawn(24, seed=3)
+    tokens = torch.tensor([[3, 49], [0, 3]])
+    table = Lookup(embedding, weight, bias, dtype)
+    monkeypatch.setattr("seq2seq.model.prepared.lookup._MOST", 50 * 24 - 1)
+    each = Lookup(embedding, weight, bias, dtype)
+    assert (table.is_table, each.is_table) == (True, False)
+    torch.testing.assert_close(table(tokens), each(tokens), rtol=0, atol=1e-6)
+    table(tokens).zero_()  # what it gives is the caller's
+    torch.testing.assert_close(table(tokens), each(tokens), rtol=0, atol=1e-6)

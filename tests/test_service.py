@@ -3,16 +3,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
-from seq2seq.errors import DataError
+from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.evaluation.alignment import pharaoh
 from seq2seq.inference import service
 from seq2seq.inference.lines import normalize_line
@@ -27,7 +29,12 @@ def translator(trained: Path) -> Translator:
 
 
 def run(
-    translator: Translator, folder: Path, data: bytes, links: bool = False, **changes: Any
+    translator: Translator,
+    folder: Path,
+    data: bytes,
+    links: bool = False,
+    workers: int = 1,
+    **changes: Any,
 ) -> tuple[list[str], list[str]]:
     """Translate bytes through files; return the lines of output and of alignments."""
     names = {"beam_size", "nbest", "keep_weights"}
@@ -43,6 +50,7 @@ def run(
         output=str(folder / "out"),
         alignments=str(folder / "links") if links else None,
         links=pharaoh,
+        workers=workers,
     )
     found = [
         (folder / name).read_bytes().decode() for name in (["out", "links"] if links else ["out"])
@@ -222,3 +230,57 @@ def test_a_prompt_is_for_terminals_only(
     translate_files(translator, Request(translator.options()))
     assert output.getvalue() == "cat eats\ndog\n"
     assert ("> " in capsys.readouterr().err) == (reads and writes)
+
+
+LINES = ["gato come pan", "perro", "", "agua casa", "él ve rojo grande", "pan", "perro " * 40]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"beam_size": 3, "nbest": 2, "keep_weights": True, "format": "jsonl", "attention": True},
+        {"sampling": Sampling(num_samples=3, temperature=3.0, seed=2)},
+    ],
+)
+def test_workers_write_the_same_bytes(
+    translator: Translator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(service, "WINDOW", 3)
+    data = "\n".join(LINES * 3).encode() + b"\na\xff\n"
+    alone = run(translator, tmp_path, data, links=True, **changes)
+    shared = run(translator, tmp_path, data, links=True, workers=3, **changes)
+    assert shared == alone
+    assert len(alone[1]) == len(LINES) * 3 + 1
+
+
+def test_a_killed_worker_leaves_no_hole(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "WINDOW", 2)
+    lines = ["gato", "pan"] * 6
+    [whole, _] = run(translator, tmp_path, "\n".join(lines).encode())
+    lines[9] = "agua"
+    translate, first = Translator.translate, os.getpid()
+
+    def fatal(self: Translator, lines: list[str], *args: Any, **kwargs: Any) -> object:
+        if "agua" in lines and os.getpid() != first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return translate(self, lines, *args, **kwargs)
+
+    monkeypatch.setattr(Translator, "translate", fatal)
+    with pytest.raises(WorkerError, match="lower --workers"):
+        run(translator, tmp_path, "\n".join(lines).encode(), workers=2)
+    written = (tmp_path / "out").read_text().split("\n")
+    assert written.pop() == ""
+    assert written == whole[: len(written)]
+    assert len(written) in range(0, 9, 2)
+
+
+def test_workers_are_for_the_cpu(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "device", torch.device("cuda"))
+    with pytest.raises(ConfigError, match="2 workers cannot share cuda; use --device cpu"):
+        translator.shared(len, [""], workers=2)

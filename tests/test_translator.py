@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
+from seq2seq.benchmark.decoding import native_precisions
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.lines import normalize_line
 from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
@@ -60,19 +61,28 @@ def test_one_line_out_for_each_line_in(translator: Translator, lines: list[str])
             assert text == ""
 
 
-def test_neighbours_and_batches_make_no_difference(translator: Translator) -> None:
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("precision", native_precisions())
+def test_neighbours_and_batches_make_no_difference(
+    trained: Path, precision: str, beam_size: int
+) -> None:
+    translator = Translator.load(trained, precision=precision)
+    options = translator.options(beam_size=beam_size, nbest=beam_size)
     lines = ["gato come pan", *ODD, "él ve", "perro " * 60, "agua rojo come ve pan casa"]
-    together = translator.translate(lines)
+    together = translator.translate(lines, options)
     budget = translator.config.inference.model_copy(update={"batch_tokens": 1})
     alone = Translator(
         translator.models, translator.source, translator.target,
         translator.config.model_copy(update={"inference": budget}),
         device=translator.device, dtype=translator.dtype,
-    ).translate(lines)  # fmt: skip
-    for line, one, other in zip(lines, together, alone, strict=True):
-        assert one[0].text == other[0].text
-        assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
-        assert translator.translate([line])[0][0].text == one[0].text
+    ).translate(lines, options)  # fmt: skip
+    backwards = translator.translate(lines[::-1], options)[::-1]
+    for number, line in enumerate(lines):
+        [single] = translator.translate([line], options)
+        for other in (alone[number], backwards[number], single):
+            assert [t.text for t in other] == [t.text for t in together[number]]
+            scores = [t.score for t in together[number]]
+            assert [t.score for t in other] == pytest.approx(scores, abs=1e-5)
 
 
 WORDY = st.lists(st.sampled_from([*LEXICON, "😀", "xyz"]), max_size=30).map(" ".join)

@@ -12,21 +12,25 @@ from pathlib import Path
 
 import torch
 
+from seq2seq.benchmark.decoding import decoding_speed
 from seq2seq.benchmark.machine import describe, product_rates
 from seq2seq.benchmark.records import Record, read_medians, table, write
 from seq2seq.benchmark.training import Shape, growth, training_speed
-from seq2seq.config import parse_config
+from seq2seq.config import CorpusConfig, parse_config
 from seq2seq.data.batching import Batch
+from seq2seq.data.corpus import read_corpus
 from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import UserError
 from seq2seq.training.device import choose_device, multiplies_bf16
 
 PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
-PARTS = ("products", "training", "growth")
+PARTS = ("products", "training", "growth", "decoding")
+SENTENCES = 1000  # that decoding translates
 EXAMPLES = """examples:
   python scripts/benchmark.py
   python scripts/benchmark.py --only training --threads 2 --pairs data/tatoeba/train.tsv
+  python scripts/benchmark.py --only decoding --run runs/tatoeba --pairs data/tatoeba/test.tsv
   python scripts/benchmark.py -o now.json --compare before.json
 """
 
@@ -40,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--pairs", help="TSV of sentence pairs; default: Tatoeba's, else the sample"
     )
+    parser.add_argument("--run", help="trained run, for decoding; without one that is left out")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; default: 1")
     parser.add_argument("--seconds", type=float, default=12, help="for each speed of training")
@@ -72,8 +77,8 @@ def _run(given: argparse.Namespace) -> None:
         ceilings[dtype] = rates[0].median
         if "products" in given.only:
             tell(rates)
+    path = given.pairs or next(path for path in PAIRS if os.path.exists(path))
     if "training" in given.only:
-        path = given.pairs or next(path for path in PAIRS if os.path.exists(path))
         print(f"training on pairs of {path}, {given.threads} threads")
         batches = reference_batches(path)
         for dtype, ceiling in ceilings.items():
@@ -87,6 +92,11 @@ def _run(given: argparse.Namespace) -> None:
                 ])  # fmt: skip
     if "growth" in given.only:
         tell(growth(device, next(iter(ceilings))))
+    if "decoding" in given.only and given.run:
+        pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
+        sources = [pair.source for pair in pairs]
+        print(f"decoding {len(sources)} sentences of {path} by {given.run}")
+        tell(decoding_speed(given.run, sources, threads=given.threads))
     if given.output:
         write(given.output, machine, records)
 

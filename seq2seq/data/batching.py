@@ -163,19 +163,15 @@ def collate(
 
 
 def evaluation_batches(
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]] | None,
-    batch_tokens: int,
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
 ) -> list[Batch]:
     """Return batches of similar length that hold every pair once, without anything random.
 
     `batch_tokens` is the budget of padded tokens of the longer side; `Batch.indices` lead back to
-    the order of the sources. Without targets the batches have T = 0.
+    the order of the sources.
     """
-    source = Ragged.from_lists(sources)
-    target = None if targets is None else Ragged.from_lists(targets)
-    target_lengths = source.lengths if target is None else target.lengths
-    batches = cut_batches(source.lengths + 1, target_lengths + 1, unit="tokens", size=batch_tokens)
+    source, target = Ragged.from_lists(sources), Ragged.from_lists(targets)
+    batches = cut_batches(source.lengths + 1, target.lengths + 1, unit="tokens", size=batch_tokens)
     return [collate(source, target, target, rows, rows.tolist()) for rows in batches]
 
 
@@ -194,8 +190,8 @@ def source_batches(sources: Sequence[Sequence[int]], batch_tokens: int) -> list[
     batches = []
     for length in np.unique(padded).tolist():
         rows = np.flatnonzero(padded == length)
-        parts = -(-len(rows) * length // max(batch_tokens, length))
-        for some in np.array_split(rows, parts):
+        most = max(1, batch_tokens // length)
+        for some in np.array_split(rows, -(-len(rows) // most)):
             batch = collate(source, None, None, some, some.tolist())
             behind = (0, length - batch.source_BS.shape[1])
             padded_BS = torch.nn.functional.pad(batch.source_BS, behind, value=PAD)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import Config
-from seq2seq.data.batching import evaluation_batches, source_batches
+from seq2seq.data.batching import source_batches
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
@@ -25,6 +25,7 @@ from seq2seq.inference.sampling import sample
 from seq2seq.inference.search import beam_search, greedy
 from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
 from seq2seq.model.prepared.model import PreparedModel
+from seq2seq.model.prepared.product import multiplies_int8
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
@@ -71,7 +72,8 @@ class Translator:
         """Load the best checkpoint of each run, or the very checkpoint that a path names.
 
         Raises CheckpointError when one is missing, damaged, made to do harm (seq2seq.runs.foreign),
-        or of other tokenizers than the first, and ConfigError for a device that is not there.
+        or of other tokenizers than the first, and ConfigError for a device that is not there and
+        for int8 where it is not native.
         """
         if not runs:
             raise ConfigError("a translator needs a run directory or a checkpoint")
@@ -94,6 +96,10 @@ class Translator:
             log.debug("translating with %s", checkpoint.path)
             models.append(model)
         dtype = choose_dtype(precision, where)
+        if dtype == torch.int8 and not multiplies_int8(where):
+            raise ConfigError(
+                f"precision int8: {where} has no instructions for it here (VNNI); use auto"
+            )
         return cls(models, source, target, first.config(), device=where, dtype=dtype)
 
     def shared(
@@ -199,7 +205,7 @@ class Translator:
         ids = self.source.encode_batch(texts)
         forced = self.target.encode_batch([normalize_line(line) for line in targets])
         found: dict[int, Hypothesis] = {}
-        for batch in evaluation_batches(ids, forced, self.config.inference.batch_tokens):
+        for batch in source_batches(ids, self.config.inference.batch_tokens):
             batch = batch.to(self.device)
             decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
             here = [forced[index] for index in batch.indices]
