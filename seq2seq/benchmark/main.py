@@ -82,11 +82,13 @@ def _run(given: argparse.Namespace) -> None:
         print(f"training on pairs of {path}, {given.threads} threads")
         batches = reference_batches(path)
         for dtype, ceiling in ceilings.items():
-            for style in ("bahdanau", "luong"):
-                kind = str(dtype).removeprefix("torch.")
+            kind = str(dtype).removeprefix("torch.")
+            for style, tied in itertools.product(("bahdanau", "luong"), (False, True)):
+                name = f"training, {style}, additive, {'tied, ' if tied else ''}{kind}"
+                shape = Shape(style=style, tied=tied)
                 tell([
                     training_speed(
-                        f"training, {style}, additive, {kind}", Shape(style=style), device, dtype,
+                        name, shape, device, dtype,
                         batches=batches, seconds=given.seconds, ceiling=ceiling,
                     )
                 ])  # fmt: skip

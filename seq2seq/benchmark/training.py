@@ -1,7 +1,8 @@
 """Training speed: target tokens a second at the reference shape, and how its cost grows.
 
-The reference shape: embeddings 256, BiGRU of 256 a direction, GRU of 512, attention 512,
-vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens. Counted are target tokens that are not
+The reference shape: embeddings 256, BiGRU of 256 a direction, GRU of 512, attention 512, features
+512, vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens; tied, the features have the size
+of the embeddings, whose weights are those of the output. Counted are target tokens that are not
 padding, of whole updates: forward, backward, clipping, optimizer.
 """
 
@@ -33,6 +34,7 @@ class Shape:
     style: str = "bahdanau"
     score: str = "additive"
     hidden: int = 512
+    tied: bool = False
     vocabulary: int = 8000
     batch_tokens: int = 2048
     length: int = 12
@@ -46,6 +48,7 @@ class Shape:
                 "encoder_size": self.hidden // 2,
                 "decoder_size": self.hidden,
                 "attention": {"score": self.score, "size": self.hidden},
+                "tie_target": self.tied,
                 "dropout": 0.2,
             }
         )
