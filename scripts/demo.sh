@@ -22,7 +22,7 @@ echo
 echo "== Translating =="
 sentences='¿Dónde está el perro?
 A mi hermana le gustan los libros viejos.
-No lo veo porque la puerta está cerrada.'
+¿Por qué no lo compraste?'
 paste -d '\n' <(echo "$sentences") <(seq2seq translate "$run" <<<"$sentences" | sed 's/^/    /')
 
 echo

@@ -46,7 +46,7 @@ class DiskError(UserError):
 
 
 class RankLostError(UserError):
-    """A process of those that train together has ended; no mistake of the user."""
+    """A process of those that work together has ended; no mistake of the user."""
 
     exit_code = EXIT_FAULT
 

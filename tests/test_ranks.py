@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -19,12 +20,14 @@ from test_trainer import assert_same, records
 
 from seq2seq.config import dump_config
 from seq2seq.data.batching import make_batch
+from seq2seq.inference.service import WINDOW
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.ranks import Ranks
 
 WORKER = Path(__file__).with_name("rank_gradients.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
 STILL = ("model.dropout=0", "training.scheduled_sampling=0")
 
 
@@ -213,3 +216,81 @@ def test_a_mistake_is_told_once(recipe: Path, tmp_path: Path) -> None:
     assert code == 2
     assert errors.count("there is a run already") == 1
     assert "Traceback" not in errors
+
+
+def seq2seq(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "seq2seq", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+
+
+def torchrun(*arguments: str, processes: int = 3) -> subprocess.CompletedProcess[str]:
+    command = [*TORCHRUN, f"--nproc-per-node={processes}", "-m", "seq2seq", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
+
+
+def sources(toy: ToyCorpus, run: Path, count: int) -> list[str]:
+    """Return so many sentences of the toy language."""
+    rows = Path(toy.config(run).data.valid.path).read_text().splitlines()
+    found = [row.split("\t")[0] for row in rows]
+    return (found * (count // len(found) + 1))[:count]
+
+
+def test_ranks_translate_and_score_as_one_process_does(
+    together: Path, toy: ToyCorpus, tmp_path: Path
+) -> None:
+    count = 4 * WINDOW + 321  # two rounds of three ranks, the second one with a short window
+    lines = sources(toy, together, count)
+    (tmp_path / "in").write_text("\n".join(["", *lines]))
+
+    def translated(name: str) -> list[bytes]:
+        out, links = tmp_path / name, tmp_path / f"{name}.links"
+        command = ["translate", str(together), "-i", str(tmp_path / "in"), "-o", str(out)]
+        command += ["--beam", "1", "--alignments", str(links)]
+        ended = torchrun(*command) if name == "ranks" else seq2seq(*command)
+        assert ended.returncode == 0, ended.stderr
+        return [out.read_bytes(), links.read_bytes()]
+
+    assert translated("ranks") == translated("alone")
+    assert (tmp_path / "ranks").read_bytes().count(b"\n") == count + 1
+
+    test = toy.config(together).data.valid.path
+    scoring = ["evaluate", str(together), str(test), "--json", "-o", str(tmp_path / "hypotheses")]
+    shared = torchrun(*scoring)
+    assert shared.returncode == 0, shared.stderr
+    assert json.loads(shared.stdout) == json.loads(seq2seq(*scoring).stdout)
+
+
+def test_ranks_share_neither_standard_input_nor_workers(together: Path, tmp_path: Path) -> None:
+    ended = torchrun("translate", str(together), processes=2)
+    assert ended.returncode != 0
+    assert "several ranks cannot share standard input; name a file with --input" in ended.stderr
+    (tmp_path / "in").write_text("a\n")
+    names = ["-i", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
+    ended = torchrun("translate", str(together), *names, "--workers", "2", processes=2)
+    assert ended.returncode != 0
+    assert "leave --workers out" in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_rank_leaves_no_hole_in_a_translation(
+    together: Path, toy: ToyCorpus, tmp_path: Path
+) -> None:
+    lines = sources(toy, together, 60 * WINDOW)
+    (tmp_path / "in").write_text("\n".join(lines))
+    out = tmp_path / "out"
+    names = ["-i", str(tmp_path / "in"), "-o", str(out), "--beam", "1"]
+    process = subprocess.Popen(
+        [*TORCHRUN, "--nproc-per-node=2", "-m", "seq2seq", "translate", str(together), *names],
+        stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    wait_for(lambda: out.exists() and out.stat().st_size > 0)
+    os.kill(ranks_of(process)[1], signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "SIGKILL" in errors or "another process has ended" in errors
+    written = out.read_bytes().decode()
+    assert written.endswith("\n")
+    assert 0 < written.count("\n") < len(lines)
+    (tmp_path / "in").write_text("\n".join(lines[: written.count("\n")]))
+    assert seq2seq("translate", str(together), *names).returncode == 0
+    assert out.read_bytes().decode() == written

@@ -19,6 +19,7 @@ from seq2seq.evaluation.alignment import pharaoh
 from seq2seq.inference import service
 from seq2seq.inference.lines import normalize_line
 from seq2seq.inference.service import Request, translate_files
+from seq2seq.inference.sharing import Sharing
 from seq2seq.inference.translation import Sampling
 from seq2seq.inference.translator import Translator
 
@@ -50,7 +51,7 @@ def run(
         output=str(folder / "out"),
         alignments=str(folder / "links") if links else None,
         links=pharaoh,
-        workers=workers,
+        sharing=Sharing(workers),
     )
     found = [
         (folder / name).read_bytes().decode() for name in (["out", "links"] if links else ["out"])
@@ -285,4 +286,4 @@ def test_a_killed_worker_leaves_no_hole(
 def test_workers_are_for_the_cpu(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translator, "device", torch.device("cuda"))
     with pytest.raises(ConfigError, match="2 workers cannot share cuda; use --device cpu"):
-        translator.shared(len, [""], workers=2)
+        translator.shared(len, [""], Sharing(2))

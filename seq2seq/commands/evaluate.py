@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seq2seq.commands.parser import Commands, add_command
-from seq2seq.commands.search import add_search, add_workers, search_options, set_threads
+from seq2seq.commands.search import add_search, add_workers, search_options, sharing
+
+if TYPE_CHECKING:
+    from seq2seq.inference.sharing import Sharing
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +51,17 @@ def add(commands: Commands) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
+    with sharing(arguments) as shared:
+        return _evaluate_shared(arguments, shared)
+
+
+def _evaluate_shared(arguments: argparse.Namespace, shared: Sharing) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
     from seq2seq.evaluation.report import RESAMPLES, make_report
     from seq2seq.evaluation.report_page import write_report
     from seq2seq.files import check_writable, make_folder
     from seq2seq.inference.translator import Translator, run_of
 
-    set_threads(arguments)
     translator = Translator.load(
         arguments.run, device=arguments.device, precision=arguments.precision
     )
@@ -76,9 +84,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         pairs,
         options,
         resamples=resamples,
-        workers=arguments.workers,
-        threads=arguments.threads or 1,
+        sharing=shared,
     )
+    if not shared.ranks.is_first:
+        return 0
     write_lines(path, result.hypotheses)
     print(result.as_json(path) if arguments.json else result.as_text(path))
     if reports:

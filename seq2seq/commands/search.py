@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.commands.parser import from_zero, positive
 from seq2seq.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.sharing import Sharing
 
 MAX_THREADS = 1024
 
@@ -33,8 +39,22 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=positive, default=1, metavar="N",
         help="processes that share the lines; the translations are the same whatever N is. Each "
-        "has one CPU thread, or --threads; N workers are faster than one with N threads",
+        "has one CPU thread, or --threads; N workers are faster than one with N threads. Under "
+        "torchrun the processes that it started share the lines instead",
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def sharing(arguments: argparse.Namespace) -> Iterator[Sharing]:
+    """Yield how this process shares its work: with workers, or with the ranks of torchrun."""
+    from seq2seq.inference.sharing import Sharing
+    from seq2seq.training.ranks import join
+
+    set_threads(arguments)
+    with join() as ranks:
+        if not ranks.is_first:
+            logging.getLogger("seq2seq").setLevel(logging.ERROR)  # rank 0 tells it all
+        yield Sharing(arguments.workers, arguments.threads or 1, ranks)
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from seq2seq.commands.parser import (
     from_zero,
     positive,
 )
-from seq2seq.errors import DiskError
+from seq2seq.errors import DiskError, RankLostError
 
 
 def add(commands: Commands) -> None:
@@ -62,6 +62,8 @@ def _train(arguments: argparse.Namespace) -> int:
         ended = train(config, resume=arguments.resume, overwrite=arguments.overwrite)
     except BrokenPipeError:
         raise
+    except RankLostError as error:
+        raise RankLostError(f"{error}. Go on with: {_again(arguments, config.run_dir)}") from None
     except OSError as error:
         where = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
         raise DiskError(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.commands.parser import Commands, add_command, from_zero, positive
-from seq2seq.commands.search import add_search, add_workers, search_options, set_threads
+from seq2seq.commands.search import add_search, add_workers, search_options, sharing
 from seq2seq.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.sharing import Sharing
 
 
 def add(commands: Commands) -> None:
@@ -18,6 +22,7 @@ def add(commands: Commands) -> None:
         "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --beam 8\n"
         "seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt\n"
         "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4\n"
+        "torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt\n"
         "seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)\n"
         "seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)",
         action=_translate,
@@ -64,11 +69,6 @@ def add(commands: Commands) -> None:
 
 
 def _translate(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.alignment import pharaoh
-    from seq2seq.inference.service import Request, translate_files
-    from seq2seq.inference.translation import Sampling
-    from seq2seq.inference.translator import Translator
-
     drawing = {
         name: value
         for name in ("temperature", "top_k", "top_p", "seed")
@@ -82,7 +82,19 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError("--nbest is of the beam; with --samples N there are N translations a line")
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention is a matrix; add --format jsonl")
-    set_threads(arguments)
+    with sharing(arguments) as shared:
+        _translate_shared(arguments, shared, drawing)
+    return 0
+
+
+def _translate_shared(
+    arguments: argparse.Namespace, shared: Sharing, drawing: dict[str, Any]
+) -> None:
+    from seq2seq.evaluation.alignment import pharaoh
+    from seq2seq.inference.service import Request, translate_files
+    from seq2seq.inference.translation import Sampling
+    from seq2seq.inference.translator import Translator
+
     translator = Translator.load(
         *arguments.runs, device=arguments.device, precision=arguments.precision
     )
@@ -106,7 +118,5 @@ def _translate(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         alignments=arguments.alignments,
         links=pharaoh,
-        workers=arguments.workers,
-        threads=arguments.threads or 1,
+        sharing=shared,
     )
-    return 0

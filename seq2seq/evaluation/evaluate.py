@@ -16,6 +16,7 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.sharing import Sharing
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
@@ -56,18 +57,15 @@ def evaluate(
     *,
     resamples: int = 0,
     window: int = 500,
-    workers: int = 1,
-    threads: int = 1,
+    sharing: Sharing | None = None,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
 
-    With `resamples` (1000 is usual) each metric has a bootstrap interval. `workers` and `threads`
-    are those of Translator.shared. Raises DataError for an empty test set.
+    With `resamples` (1000 is usual) each metric has a bootstrap interval. Raises DataError for an
+    empty test set.
     """
     options = options or translator.options()
-    translations = translate_all(
-        translator, pairs, options, window=window, workers=workers, threads=threads
-    )
+    translations = translate_all(translator, pairs, options, window=window, sharing=sharing)
     hypotheses = [translation.text for translation in translations]
     metrics = score(hypotheses, references_of(pairs), resamples=resamples)
     return Evaluation(translations, metrics, options.beam_size)
@@ -79,8 +77,7 @@ def translate_all(
     options: SearchOptions,
     *,
     window: int = 500,
-    workers: int = 1,
-    threads: int = 1,
+    sharing: Sharing | None = None,
 ) -> list[Translation]:
     """Return the best translation of each source, with a bar where a person waits.
 
@@ -90,11 +87,11 @@ def translate_all(
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
     windows = [sources[start : start + window] for start in range(0, len(sources), window)]
-    results = translator.shared(
-        partial(_best, translator, options), windows, workers=workers, threads=threads
-    )
+    sharing = sharing or Sharing()
+    results = translator.shared(partial(_best, translator, options), windows, sharing)
     found: list[Translation] = []
-    with tqdm(total=len(pairs), unit=" sentences", disable=None, leave=False) as bar:
+    quiet = None if sharing.ranks.is_first else True
+    with tqdm(total=len(pairs), unit=" sentences", disable=quiet, leave=False) as bar:
         for best in results:
             found += best
             bar.update(len(best))

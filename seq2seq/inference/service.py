@@ -18,6 +18,7 @@ from tqdm import tqdm
 from seq2seq.data.corpus import MAX_LINE_BYTES
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.sharing import Sharing
 from seq2seq.inference.translation import Sampling, Translation
 from seq2seq.inference.translator import Translator, Utility
 
@@ -57,23 +58,28 @@ def translate_files(
     output: str | None = None,
     alignments: str | None = None,
     links: Links | None = None,
-    workers: int = 1,
-    threads: int = 1,
+    sharing: Sharing | None = None,
 ) -> None:
     """Translate a file, or standard input, line by line into a file or standard output.
 
     `links` makes the lines of the file `alignments`. On terminals it prompts for sentences. What
-    is written does not depend on the number of workers (see Translator.shared). Raises
-    DataError for a file that cannot be read or written, where an output would overwrite the input
-    or the other output, and for a line that is not UTF-8 where the request refuses such lines;
-    WorkerError where a worker was killed, with all lines before its part written.
+    is written does not depend on how the work is shared; of several ranks the first one writes.
+    Raises DataError for a file that cannot be read or written, where an output would overwrite the
+    input or the other output, for standard input that ranks would share, and for a line that is
+    not UTF-8 where the request refuses such lines; WorkerError where a worker was killed and
+    RankLostError where a rank was, with all lines before its part written.
     """
+    sharing = sharing or Sharing()
+    if source is None and sharing.ranks.size > 1:
+        raise DataError("several ranks cannot share standard input; name a file with --input")
     for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
         if given is None and stream is None:
             raise DataError(f"standard {name} is closed; name a file with --{name}")
     _refuse_same(source, output, alignments)
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
+        if not sharing.ranks.is_first:
+            output, alignments = os.devnull, alignments and os.devnull
         target = _open_output(output, stack) if output else sys.stdout
         linked = _open_output(alignments, stack) if alignments else None
         talking = source is None and sys.stdin.isatty() and target.isatty()
@@ -83,11 +89,10 @@ def translate_files(
         results = translator.shared(
             partial(_rows, translator, request, links if alignments else None),
             _windows(lines, window),
-            workers=1 if talking else workers,
-            threads=threads,
+            Sharing() if talking else sharing,
         )
-        quiet = True if talking or target is sys.stdout else None
-        with tqdm(unit=" lines", disable=quiet) as bar:
+        quiet = talking or target is sys.stdout or not sharing.ranks.is_first
+        with tqdm(unit=" lines", disable=quiet or None) as bar:
             for rows in results:
                 for written, link in rows:
                     target.writelines(f"{line}\n" for line in written)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from seq2seq.inference.mbr import minimum_bayes_risk
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 from seq2seq.inference.sampling import sample
 from seq2seq.inference.search import beam_search, greedy
+from seq2seq.inference.sharing import Sharing
 from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.prepared.product import multiplies_int8
@@ -31,7 +32,7 @@ from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_wei
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.foreign import check_files, check_shapes, shapes_of
 from seq2seq.training.device import choose_device, choose_dtype
-from seq2seq.workers import Item, Result, ordered_map
+from seq2seq.workers import Item, Result
 
 __all__ = ["Part", "Sampling", "Translation", "Translator"]
 
@@ -103,23 +104,11 @@ class Translator:
         return cls(models, source, target, first.config(), device=where, dtype=dtype)
 
     def shared(
-        self,
-        work: Callable[[Item], Result],
-        items: Iterable[Item],
-        *,
-        workers: int,
-        threads: int = 1,
+        self, work: Callable[[Item], Result], items: Iterable[Item], sharing: Sharing
     ) -> Iterator[Result]:
-        """Return the results of work that translates, in order, shared between processes.
-
-        Each worker computes with so many threads; this process must not have computed with more
-        than one. Raises ConfigError for several workers on a GPU; see seq2seq.workers.
-        """
-        if workers > 1 and self.device.type != "cpu":
-            raise ConfigError(f"{workers} workers cannot share {self.device}; use --device cpu")
-        _ = self.prepared  # now, so that the workers have it in common
-        begin = partial(torch.set_num_threads, threads)
-        return ordered_map(work, items, processes=workers, option="--workers", begin=begin)
+        """Return the results of work that translates, in order; see Sharing.map."""
+        _ = self.prepared  # now, so that workers have it in common
+        return sharing.map(work, items, self.device)
 
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with some of them changed; None changes nothing.

@@ -1,4 +1,4 @@
-"""The processes that train one model together, as torchrun starts them.
+"""The processes that train one model together, or translate one file, as torchrun starts them.
 
 Each has a rank, from 0 to size - 1. All read the same batches and take every size-th row; only
 rank 0 writes. One process alone is the same program, with nothing to agree on.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,11 +29,12 @@ TIMEOUT_MINUTES = (
 )
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that train together."""
+    """This process among those that work together."""
 
     rank: int = 0
     size: int = 1
@@ -81,6 +83,17 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
+    def map(self, work: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
+        """Yield at each rank what all of them make of all items, in order.
+
+        All have the same items. They wait for each other after each round of an item a rank.
+        """
+        waiting = iter(items)
+        while turn := list(islice(waiting, self.size)):
+            mine = [work(item) for item in turn[self.rank : self.rank + 1]]
+            for results in self.gather(mine):
+                yield from results
+
     def seed(self, seed: int, step: int) -> None:
         """Set torch's generators for an update: other numbers at each step and rank.
 
@@ -123,8 +136,7 @@ def join() -> Iterator[Ranks]:
     except RuntimeError as error:
         if _is_lost(error):
             raise RankLostError(
-                f"rank {rank}: another process has ended or is silent; what it said "
-                "stands above. Go on from the newest checkpoint with --resume"
+                f"rank {rank}: another process has ended or is silent; what it said stands above"
             ) from None
         raise
     dist.destroy_process_group()
