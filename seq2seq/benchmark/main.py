@@ -108,7 +108,7 @@ def _dtypes(device: torch.device) -> list[torch.dtype]:
     return [torch.bfloat16, torch.float32] if multiplies_bf16(device) else [torch.float32]
 
 
-def reference_batches(path: str, *, count: int = 24) -> list[Batch]:
+def reference_batches(path: str, *, count: int = 6) -> list[Batch]:
     """Return batches of the reference shape from the pairs of a TSV file."""
     shape = Shape()
     config = parse_config(
