@@ -187,7 +187,7 @@ def test_an_output_never_overwrites_the_input(
             translate_files(translator, request, **files)
     with path.open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        with pytest.raises(DataError, match="it is standard input as well"):
+        with pytest.raises(DataError, match="this is standard input as well"):
             translate_files(translator, request, output=str(path))
     assert path.read_text() == "gato\n"
 
@@ -287,3 +287,13 @@ def test_workers_are_for_the_cpu(translator: Translator, monkeypatch: pytest.Mon
     monkeypatch.setattr(translator, "device", torch.device("cuda"))
     with pytest.raises(ConfigError, match="2 workers cannot share cuda; use --device cpu"):
         translator.shared(len, [""], Sharing(2))
+
+
+def test_a_table_given_for_text_is_told_once(
+    translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found, _ = run(translator, tmp_path, b"gato\nperro\tdog\npan\tbread\n")
+    assert len(found) == 3
+    [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert warning.startswith("line 2: it has tabs")
+    assert "cut -f1" in warning

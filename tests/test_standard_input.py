@@ -94,6 +94,8 @@ def test_one_line_out_for_each_line_in(translate: Translate) -> None:
     assert len(found) == len(LINES)
     assert (found[0], found[1], found[14], found[-1]) == ("cat eats bread", "", "dog", "cat")
     told = done.err.splitlines()
+    [tabs] = [line for line in told if "it has tabs" in line]
+    told.remove(tabs)
     assert len(told) == len(BROKEN)
     for number, line in enumerate(told, start=len(TEXTS) + 1):
         assert f"line {number}: not UTF-8" in line

@@ -47,7 +47,8 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--symmetrize", choices=("grow-diag-final-and", "intersection", "union"),
-        default="grow-diag-final-and", help="with --reverse: which links to write (default: gdfa)",
+        default="grow-diag-final-and",
+        help="with --reverse: which links to write; default: %(default)s",
     )  # fmt: skip
     parser.add_argument(
         "--method", choices=("argmax", "threshold"), default="argmax",

@@ -161,7 +161,7 @@ def _refuse_same(source: str | None, *outputs: str | None) -> None:
         except (OSError, ValueError):
             key = os.path.realpath(path or "")
         if key in seen and not _is_device(path):
-            raise DataError(f"{name}: it is {seen[key]} as well; choose another file to write to")
+            raise DataError(f"{name}: this is {seen[key]} as well; choose another file to write to")
         seen[key] = name
 
 
@@ -190,7 +190,7 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
 
 def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
     """Yield lines without their ends; a line ends at LF only, so that none is ever added."""
-    number = 0
+    number, tabs = 0, False
     while raw := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(raw) > MAX_LINE_BYTES:
@@ -199,6 +199,12 @@ def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
                 "sentence a line is expected"
             )
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if b"\t" in line and not tabs:
+            tabs = True
+            log.warning(
+                "line %d: it has tabs, and all of it is translated as one sentence; of a table "
+                "give the source column alone (cut -f1 FILE)", number,
+            )  # fmt: skip
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
