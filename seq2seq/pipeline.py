@@ -40,8 +40,6 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
     Raises UserError for what the user can mend; a run that was there is then as it was.
     """
     with join() as ranks, contextlib.ExitStack() as stack:
-        if not ranks.is_first:
-            logging.getLogger("seq2seq").setLevel(logging.ERROR)  # rank 0 tells it all
         if config.training.threads:
             torch.set_num_threads(config.training.threads)
         run = RunDirectory(Path(config.run_dir))

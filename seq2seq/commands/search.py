@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +61,6 @@ def sharing(arguments: argparse.Namespace) -> Iterator[Sharing]:
 
     set_threads(arguments)
     with join() as ranks:
-        if not ranks.is_first:
-            logging.getLogger("seq2seq").setLevel(logging.ERROR)  # rank 0 tells it all
         yield Sharing(arguments.workers, arguments.threads or 1, ranks)
 
 

@@ -16,7 +16,7 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.sharing import Sharing
+from seq2seq.inference.sharing import ALONE, Sharing
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
@@ -57,7 +57,7 @@ def evaluate(
     *,
     resamples: int = 0,
     window: int = 500,
-    sharing: Sharing | None = None,
+    sharing: Sharing = ALONE,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
 
@@ -77,7 +77,7 @@ def translate_all(
     options: SearchOptions,
     *,
     window: int = 500,
-    sharing: Sharing | None = None,
+    sharing: Sharing = ALONE,
 ) -> list[Translation]:
     """Return the best translation of each source, with a bar where a person waits.
 
@@ -87,7 +87,6 @@ def translate_all(
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
     windows = [sources[start : start + window] for start in range(0, len(sources), window)]
-    sharing = sharing or Sharing()
     results = translator.shared(partial(_best, translator, options), windows, sharing)
     found: list[Translation] = []
     quiet = None if sharing.ranks.is_first else True

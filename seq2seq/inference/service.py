@@ -18,7 +18,7 @@ from tqdm import tqdm
 from seq2seq.data.corpus import MAX_LINE_BYTES
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.sharing import Sharing
+from seq2seq.inference.sharing import ALONE, Sharing
 from seq2seq.inference.translation import Sampling, Translation
 from seq2seq.inference.translator import Translator, Utility
 
@@ -58,7 +58,7 @@ def translate_files(
     output: str | None = None,
     alignments: str | None = None,
     links: Links | None = None,
-    sharing: Sharing | None = None,
+    sharing: Sharing = ALONE,
 ) -> None:
     """Translate a file, or standard input, line by line into a file or standard output.
 
@@ -69,7 +69,6 @@ def translate_files(
     not UTF-8 where the request refuses such lines; WorkerError where a worker was killed and
     RankLostError where a rank was, with all lines before its part written.
     """
-    sharing = sharing or Sharing()
     if source is None and sharing.ranks.size > 1:
         raise DataError("several ranks cannot share standard input; name a file with --input")
     for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
@@ -89,7 +88,7 @@ def translate_files(
         results = translator.shared(
             partial(_rows, translator, request, links if alignments else None),
             _windows(lines, window),
-            Sharing() if talking else sharing,
+            ALONE if talking else sharing,
         )
         quiet = talking or target is sys.stdout or not sharing.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:

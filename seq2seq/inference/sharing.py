@@ -38,3 +38,6 @@ class Sharing:
             return self.ranks.map(work, items)
         begin = partial(torch.set_num_threads, self.threads)
         return ordered_map(work, items, processes=self.workers, option="--workers", begin=begin)
+
+
+ALONE = Sharing()

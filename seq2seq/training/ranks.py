@@ -7,6 +7,7 @@ rank 0 writes. One process alone is the same program, with nothing to agree on.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ class Ranks:
 
 @contextlib.contextmanager
 def join() -> Iterator[Ranks]:
-    """Join the processes that torchrun started, or be one alone.
+    """Join the processes that torchrun started, or be one alone. Only rank 0 logs what is no error.
 
     Raises RankLostError where another one has ended or is silent.
     """
@@ -131,6 +132,8 @@ def join() -> Iterator[Ranks]:
     # torchrun's store outlives a restart, and with it the addresses of processes that are dead.
     store = PrefixStore(f"start-{_restarts()}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    if rank:
+        logging.getLogger("seq2seq").setLevel(logging.ERROR)
     try:
         yield Ranks(rank, size)
     except (UserError, OSError):
