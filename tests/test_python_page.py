@@ -1,0 +1,75 @@
+"""The page for other programs: its Python runs, and the keys that it names are in the JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ToyCorpus
+
+from seq2seq.cli import main
+
+PAGE = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+
+
+def test_its_python_runs(
+    trained: Path, toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/quickstart.yaml").write_text(toy.recipe(tmp_path / "runs/unused"))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/quickstart").symlink_to(trained)
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 4
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec("".join(blocks), names)
+    assert "finished" in printed.getvalue().split("\n")
+    for translation in names["translations"]:
+        [part] = translation.parts
+        assert part.weights.shape == (len(part.target_pieces), len(part.source_pieces))
+    assert (tmp_path / "runs/short").is_dir()
+
+
+def test_a_translation_has_the_keys_that_it_names(trained: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("gato come pan\n", encoding="utf-8")
+    files = ["-i", str(source), "-o", str(output)]
+    arguments = ["--format", "jsonl", "--attention", "--nbest", "2", *files]
+    assert main(["translate", str(trained), *arguments]) == 0
+    check_keys(json.loads(output.read_text(encoding="utf-8")), table("seq2seq translate"))
+
+
+def test_an_explanation_has_the_keys_that_it_names(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(trained), "gato come pan", "--json"]) == 0
+    check_keys(json.loads(capsys.readouterr().out), table("seq2seq explain"))
+
+
+def table(command: str) -> list[list[str]]:
+    """Return the first column's names of the table after a command's name, row by row."""
+    text = PAGE[PAGE.index(f"`{command} ", PAGE.index("## JSON")) :]
+    rows = re.search(r"\| --- \| --- \|\n((?:\|.*\n)+)", text)
+    assert rows
+    return [re.findall(r"`(.*?)`", row.split("|")[1]) for row in rows[1].splitlines()]
+
+
+def check_keys(found: dict[str, Any], rows: list[list[str]]) -> None:
+    """Check that each key is there; in a row those after the first are beside it."""
+    named = set()
+    for first, *others in rows:
+        *path, name = first.split(".")
+        place: Any = found
+        for step in path:
+            place = place[0] if step == "N" else place[step]
+        for key in (name, *others):
+            assert key in place, (first, key)
+        named |= {name, *others} if not path else {path[0]}
+    assert set(found) - named <= {"source_language", "target_language", "padding_difference"}
