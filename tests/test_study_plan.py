@@ -214,7 +214,7 @@ def test_the_studies_of_the_project_are_valid(path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(ROOT)
     found = make_plan(str(path))
     assert found.study.name == path.stem
-    assert len(found.runs) == 3 * len(found.cells) >= 12
+    assert len(found.runs) == 3 * len(found.cells) >= 6
     assert len({run.path for run in found.runs}) == len(found.runs)
 
 
