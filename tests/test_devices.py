@@ -1,0 +1,101 @@
+"""The same numbers on every device: a GPU is tried where there is one, the CPU always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ToyCorpus, toy_pairs
+from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, one_of_each, tiny_model
+
+from seq2seq.config import ModelConfig
+from seq2seq.data.batching import Batch, make_batch
+from seq2seq.inference.translator import Translator
+from seq2seq.model.translation import TranslationModel
+from seq2seq.pipeline import train
+from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.objective import Objective
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+on_each_device = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=NO_GPU)]
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _exact_products() -> Iterator[None]:
+    """Keep a GPU from rounding the inputs of fp32 products."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def batch() -> Batch:
+    """Return sentences of several lengths."""
+    generator = torch.Generator().manual_seed(3)
+    sides = [
+        [torch.randint(4, size, (length,), generator=generator).tolist() for length in (4, 1, 6)]
+        for size in (SOURCE_VOCAB, TARGET_VOCAB)
+    ]
+    return make_batch(*sides, range(3))
+
+
+def gradients(model: TranslationModel, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Return the loss and the gradient of each weight, on the CPU in double precision."""
+    objective = Objective(model.to(device), label_smoothing=0.1, dtype=dtype).train()
+    loss, plain = objective(batch().to(torch.device(device)))
+    loss.backward()
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    found |= {"loss": loss.detach(), "plain": plain}
+    return {name: value.cpu().double() for name, value in found.items()}
+
+
+@on_each_device
+@one_of_each
+def test_loss_and_gradients(config: ModelConfig, device: str) -> None:
+    expected = gradients(tiny_model(config).double(), "cpu", torch.float32)
+    found = gradients(tiny_model(config).float(), device, torch.float32)
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
+
+
+@on_each_device
+@one_of_each
+def test_loss_in_bf16(config: ModelConfig, device: str) -> None:
+    expected = gradients(tiny_model(config).double(), "cpu", torch.float32)["loss"]
+    found = gradients(tiny_model(config).float(), device, torch.bfloat16)["loss"]
+    torch.testing.assert_close(found, expected, rtol=0.03, atol=0)
+
+
+@on_each_device
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations(trained: Path, device: str, beam: int) -> None:
+    lines = [source for source, _ in toy_pairs(12, seed=5)]
+    plain = Translator.load(trained, device="cpu")
+    there = Translator.load(trained, device=device)
+    expected, found = (
+        [best for [best] in t.translate(lines, t.options(beam_size=beam, keep_weights=True))]
+        for t in (plain, there)
+    )
+    assert [best.text for best in found] == [best.text for best in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        torch.testing.assert_close(
+            one.parts[0].weights, other.parts[0].weights, rtol=1e-3, atol=1e-4
+        )
+
+
+@on_each_device
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_training_goes_on_where_it_stopped(
+    toy: ToyCorpus, tmp_path: Path, device: str, precision: str
+) -> None:
+    where = (f"training.device={device}", f"training.precision={precision}")
+    assert train(toy.config(tmp_path, *where, "training.max_steps=6")) == "finished"
+    assert train(toy.config(tmp_path, *where, "training.max_steps=12"), resume=True) == "finished"
+    metrics = RunDirectory(tmp_path).metrics.read_text(encoding="utf-8")
+    assert '"step": 12' in metrics
