@@ -36,11 +36,11 @@ def _exact_products() -> Iterator[None]:
 def batch() -> Batch:
     """Return sentences of several lengths."""
     generator = torch.Generator().manual_seed(3)
-    sides = [
+    sources, targets = [
         [torch.randint(4, size, (length,), generator=generator).tolist() for length in (4, 1, 6)]
         for size in (SOURCE_VOCAB, TARGET_VOCAB)
     ]
-    return make_batch(*sides, range(3))
+    return make_batch(sources, targets, range(3))
 
 
 def gradients(model: TranslationModel, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
