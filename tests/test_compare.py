@@ -66,6 +66,16 @@ def test_randomization() -> None:
     assert same.differences == []
 
 
+def test_few_differing_sentences_are_no_proof() -> None:
+    base = [pair.target for pair in PAIRS]
+    for count, least in ((1, 1.0), (3, 0.25)):
+        worse = ["nothing like it", *base[1:]] if count == 1 else ["no"] * count + base[count:]
+        found = compare({"a": base, "b": worse}, PAIRS, test="randomization", resamples=500)
+        p_value = found.metrics["b"]["bleu"].p_value
+        assert p_value is not None
+        assert p_value >= least
+
+
 def test_the_page_and_the_text() -> None:
     found = compare({"a": FIRST, "<b>": SECOND}, PAIRS, resamples=100)
     tags = Tags(contest_page(found, test="t<e>st"))

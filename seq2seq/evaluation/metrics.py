@@ -48,8 +48,10 @@ class Metric:
 class Comparison:
     """A system's metric beside the probability that chance alone makes it differ from the baseline.
 
-    The baseline itself has no p-value. It is 1 where the two scores are equal (sacreBLEU itself
-    counts only larger differences, and finds a system significantly different from itself).
+    The baseline itself has no p-value. It is 1 where the two scores are equal, and 2 ** (1 - k) at
+    least where k sentences differ: as often do k exchanges, each made or not, give the observed
+    difference again. (sacreBLEU itself counts only larger differences, and would find two systems
+    that differ in one sentence significantly different.)
     """
 
     metric: Metric
@@ -131,13 +133,19 @@ def paired_test(
     # The results are keyed by names of sacreBLEU's own, such as chrF2, in the order of the metrics.
     keys = dict(zip(metrics, signatures, strict=True))
 
+    texts = list(systems.values())
+
     def comparison(name: Name, row: int) -> Comparison:
         result = results[keys[name]][row]
         signature = str(signatures[keys[name]])
         mean, interval = (None if v is None else float(v) for v in (result.mean, result.ci))
         metric = Metric(name, float(result.score), signature, mean, interval)
-        equal = row > 0 and result.score == results[keys[name]][0].score
-        return Comparison(metric, 1.0 if equal else result.p_value)
+        if row == 0:
+            return Comparison(metric, None)
+        differing = sum(one != other for one, other in zip(texts[0], texts[row], strict=True))
+        equal = result.score == results[keys[name]][0].score
+        least = 1.0 if equal else 2.0 ** (1 - differing)
+        return Comparison(metric, max(float(result.p_value), least))
 
     return {
         system: {name: comparison(name, row) for name in metrics}

@@ -84,7 +84,7 @@ def compare(cell: Scores, baseline: Scores) -> Difference:
     (Davison & Hinkley 1997, sec. 4.2), whose difference is as far from the observed one as that is
     from zero, on either side. With one seed it is the usual paired bootstrap. Of few seeds it sees
     too little of their spread: the variance of a mean that is drawn from K values is (K - 1) / K
-    of what it should be.
+    of what it should be. Where all resamples are alike, as with one test sentence, it is 1.
     """
     generator = np.random.default_rng(_SEED)
     means = []
@@ -94,6 +94,7 @@ def compare(cell: Scores, baseline: Scores) -> Difference:
         means.append(np.take_along_axis(scores.resampled_RK, seeds_RK, 1).mean(1))
     differences_R = means[0] - means[1]
     observed = float(cell.observed_K.mean() - baseline.observed_K.mean())
-    extreme = int((np.abs(differences_R - observed) >= abs(observed)).sum())
+    alike = np.ptp(differences_R) == 0
+    extreme = int((alike | (np.abs(differences_R - observed) >= abs(observed))).sum())
     low, high = np.quantile(differences_R, (0.025, 0.975))
     return Difference(observed, float(low), float(high), (extreme + 1) / (len(differences_R) + 1))
