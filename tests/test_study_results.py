@@ -124,7 +124,8 @@ def test_how_far_a_run_is(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None
 
     (run.path / "config.yaml").write_text(dump_config(run.config))
     assert state() == "begun"
-    assert state("training.threads=2") == "begun"
+    assert state("training.threads=2", "data.processes=1") == "begun"
+    assert state("inference.beam_size=9", "data.test.references=false") == "begun"
     assert state("training.max_steps=3") == "changed training.max_steps was 20 and is 3"
     (run.path / "config.yaml").unlink()
     run.path.rmdir()

@@ -128,6 +128,8 @@ def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
 
 
 def _stopped(ended: str, arguments: argparse.Namespace, *options: str) -> int:
+    if arguments.overwrite:
+        options = (*options, "--overwrite")
     again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *options])
     print(f"{ended}; saved. Go on with: {again}", file=sys.stderr)
     return EXIT_INTERRUPTED if ended == "interrupted" else EXIT_TERMINATED

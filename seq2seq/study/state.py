@@ -13,7 +13,9 @@ from seq2seq.study.spec import Measure
 
 State = Literal["waiting", "begun", "trained", "finished", "changed"]
 
-_UNIMPORTANT = ("run_dir", "training.threads", "training.tensorboard")
+_UNIMPORTANT = (
+    "run_dir", "data.cache", "data.processes", "training.threads", "training.tensorboard",
+)  # fmt: skip
 _OF_MEASURING = ("inference", "data.test")
 
 
@@ -37,7 +39,7 @@ def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status
         saved = run.path / "config.yaml"
         if not saved.is_file():
             return Status("waiting")
-        changes = _changes(load_config(saved), run.config, _UNIMPORTANT)
+        changes = _changes(load_config(saved), run.config, (*_UNIMPORTANT, *_OF_MEASURING))
         return Status("changed", changes=changes) if changes else Status("begun")
     changes = _changes(result.config, run.config, (*_UNIMPORTANT, *_OF_MEASURING))
     if changes:
