@@ -104,6 +104,14 @@ def test_a_leak_is_found(toy: ToyCorpus, tmp_path: Path) -> None:
         "1 with the target only"
     )
     assert leak(config, [Pair("tres", "x"), Pair("y", "four")]).passed
+    test = tmp_path / "test.tsv"
+    test.write_text("¡Uno, DOS!\tOne two.\n")
+    dropping = "data.cleaning.drop_overlap=true"
+    recipe = toy.config(
+        tmp_path / "run", f"data.train.0.path={train}", f"data.test.path={test}", dropping
+    )
+    assert leak(recipe, [Pair("uno dos", "one two")]).passed
+    assert leak(recipe, [Pair("tres", "three")]).passed is False  # not the test set it dropped
     train.unlink()
     gone = leak(config, [Pair("a", "b")])
     assert gone.passed is None

@@ -59,10 +59,10 @@ def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
     valid = [pair for pair in read if pair.source and pair.target]
     if not valid:
         raise DataError("data.valid: no pairs with text on both sides; validation needs some")
-    hold_out = functools.partial(_hold_out, data, valid)
+    held_out = functools.partial(hold_out, data, valid)
     if data.train[0].streaming:
         seen = [describe(corpus, glance) for corpus in data.train]
-        return StreamedPairs(data.train, hold_out(), digest(seen)), valid
+        return StreamedPairs(data.train, held_out(), digest(seen)), valid
     cache = open_cache(data.cache)
     corpora = [corpus for corpus in (*data.train, data.valid, data.test) if corpus is not None]
 
@@ -71,7 +71,7 @@ def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
 
     def make(folder: Path) -> dict[str, Any]:
         raw = (pair for corpus in data.train for pair in read_corpus(corpus))
-        about = _write_clean(folder, raw, data, hold_out())
+        about = _write_clean(folder, raw, data, held_out())
         if described() != made_of["corpora"]:
             raise DataError("data: a corpus was changed while it was read; run it again")
         return about
@@ -136,7 +136,8 @@ def train_tokenizers(pairs: Pairs, config: Config) -> tuple[Tokenizer, Tokenizer
     return source, target
 
 
-def _hold_out(data: DataConfig, valid: list[Pair]) -> HeldOut:
+def hold_out(data: DataConfig, valid: Iterable[Pair]) -> HeldOut:
+    """Return what training should not see: the validation set and the recipe's test set."""
     held_out = HeldOut()
     held_out.add("valid", valid)
     if data.test is not None:

@@ -9,6 +9,7 @@ from tqdm import tqdm
 from seq2seq.config import Config
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.loading import hold_out
 from seq2seq.diagnosis.finding import Finding, skipped
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.statistics import spelled_share
@@ -47,7 +48,10 @@ def vocabulary(translator: Translator, pairs: Sequence[Pair]) -> Finding:
 
 
 def leak(config: Config, pairs: Sequence[Pair]) -> Finding:
-    """No train pair is in the test set with both of its sides, compared without case and marks."""
+    """No train pair is in the test set with both of its sides, compared without case and marks.
+
+    Train pairs that the recipe drops for this very reason (data.cleaning.drop_overlap) are none.
+    """
     corpora = config.data.train
     if any(corpus.format == "huggingface" for corpus in corpora):
         return skipped("a train corpus is a Hugging Face dataset, which is not fetched for this")
@@ -57,8 +61,13 @@ def leak(config: Config, pairs: Sequence[Pair]) -> Finding:
     read = 0
     raw = (pair for corpus in corpora for pair in read_corpus(corpus))
     try:
+        dropped = HeldOut()
+        if config.data.cleaning.drop_overlap:
+            dropped = hold_out(config.data, read_corpus(config.data.valid))
         for pair in tqdm(raw, "reading", unit=" pairs", disable=None, leave=False):
             read += 1
+            if dropped.find(pair):
+                continue
             for side in held_out.find(pair).values():
                 counts[side] += 1
     except DataError as error:
