@@ -9,9 +9,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from conftest import toy_pairs
 from explaining import configs, with_model
 
-from seq2seq.config import ModelConfig
+from seq2seq.config import ModelConfig, TokenizerConfig
+from seq2seq.data.tokenizer import train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.explaining.explain import explain
 from seq2seq.explaining.explanation import Explanation
@@ -127,6 +129,26 @@ def test_a_long_sentence_shows_its_heaviest_positions(translator: Translator) ->
     left = [n for n in range(explanation.source.length) if n + 1 not in places]
     assert weights[left].max() <= weights[[n - 1 for n in places[:-1]]].min()
     assert f"weigh {weights[left].sum():.4f} together" in " ".join(text.split())
+
+
+def test_the_longest_sentence_of_which_every_piece_is_shown(translator: Translator) -> None:
+    explanations = (explain(translator, "x " * count) for count in range(1, 20))
+    explanation = next(e for e in explanations if e.source.length in (14, 15))
+    text = " ".join(printed(explanation, number=1).split())
+    assert f"Shown are all {explanation.source.length} pieces and one position of padding" in text
+
+
+def test_given_words_that_the_tokenizer_does_not_know(trained: Path) -> None:
+    translator = Translator.load(trained)
+    config = TokenizerConfig(byte_fallback=False)
+    texts = [target for _, target in toy_pairs(200, 0)]
+    translator.target = train_tokenizer(texts, config=config, vocab_size=100, name="target")
+    translator = with_model(translator, CONFIGS["additive-bahdanau-0"])
+    explanation = explain(translator, "gato come", target="cat 漢 eats")
+    assert explanation.words[1] == ["cat", "漢", "eats"]
+    weights = explanation.as_json()["words"]["weights"]
+    assert len(weights) == 3
+    assert "漢" in printed(explanation, words=True)
 
 
 def test_signs_of_markup_stay_what_they_are(translator: Translator) -> None:

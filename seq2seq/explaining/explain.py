@@ -53,6 +53,9 @@ def explain(
     replayed = replay(model, [ids, neighbour], found.tokens)
     pieces = _pieces([*translator.source.pieces(ids), END], [*ids, EOS])
     steps = _steps(translator, replayed, found.tokens, options)
+    # What is given may have signs that its pieces cannot give back.
+    given = None if target is None else normalize_line(target)
+    translation = translator.target.decode(found.tokens) if given is None else given
     weights = [s.looked.mean_weights_S[: len(pieces)] for s in steps if s.looked is not None]
     return Explanation(
         config=model.config,
@@ -66,7 +69,7 @@ def explain(
             source=text,
             source_pieces=[piece.piece for piece in pieces],
             target_pieces=[step.writes.piece for step in steps],
-            text=translator.target.decode(found.tokens),
+            text=translation,
             score=found.score,
             log_prob=sum(step.log_prob for step in steps),
             finished=found.finished,

@@ -110,8 +110,9 @@ def notes(explanation: Explanation, looked: Looked, left: list[int]) -> Iterator
     scores_NS = looked.scores_S.view(-1, total)
     if left:
         rest = float(looked.mean_weights_S[left].sum())
+        few = f"the {SHOWN - 1} heaviest of {real}" if real >= SHOWN else f"all {real}"
         yield (
-            f"Shown are the {SHOWN - 1} heaviest of {real} pieces and one position of padding; the "
+            f"Shown are {few} pieces and one position of padding; the "
             f"{len(left)} positions left out weigh {rest:.4f} together."
         )
     if len(scores_NS) > _HEADS:

@@ -1,6 +1,6 @@
-"""A known translation, piece by piece, through the very model that translates.
+"""A known translation, piece by piece, through the modules that are trained.
 
-The model runs as in translating: encode, start, step. What its modules were given and gave is
+The model runs as in a search: encode, start, step. What its modules were given and gave is
 heard through hooks; scores, weights and context are asked once more from the attention's own
 methods, with the query and the memory that it was given.
 

@@ -101,8 +101,8 @@ class _Printer:
 
     def _origin(self, side: str) -> str:
         """Return whether keys or values are H itself."""
-        name = f"{side}.weight"
-        return f"H by {name}" if name in self.all.parameters else "H itself"
+        names = [name for name in (f"{side}.weight", f"{side}.bias") if name in self.all.parameters]
+        return f"H by {' and '.join(names)}" if names else "H itself"
 
     def _step(self, step: Step) -> None:
         self._title(
@@ -150,7 +150,8 @@ class _Printer:
     def _context(self, looked: Looked) -> str:
         if looked.scores_S.dim() == 1:
             return "c_i = weights x V"
-        return "c_i = each head's weights x its part of V, side by side, by output.weight"
+        joined = "side by side, by output.weight and output.bias"
+        return f"c_i = each head's weights x its part of V, {joined}"
 
     def _candidates(self, step: Step) -> None:
         rows = [
