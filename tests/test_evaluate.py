@@ -78,8 +78,18 @@ def test_gold_links_are_read_where_there_are_any(data: DataConfig, tmp_path: Pat
     layout = data.model_copy(update={"test": test})
     path.write_text("\ngato\tcat\t0-0\n")
     assert read_test(str(path), layout) == [Pair("gato", "cat", alignment="0-0")]
+    assert read_test(str(path), layout, single_reference=True)[0].alignment == "0-0"
     path.write_text("\ngato\tcat\n")
     assert read_test(str(path), layout) == [Pair("gato", "cat")]
+    fields = {"format": "jsonl", "source": "s", "target": "t", "alignment": "links"}
+    layout = data.model_copy(update={"test": data.valid.model_copy(update=fields)})
+    path.write_text('{"s": "gato", "t": "cat", "links": "0-0"}\n')
+    assert read_test(str(path), layout) == [Pair("gato", "cat", alignment="0-0")]
+    path.write_text('{"s": "gato", "t": "cat"}\n')
+    assert read_test(str(path), layout) == [Pair("gato", "cat")]
+    path.write_text('{"s": "gato"}\n')
+    with pytest.raises(DataError, match="no field 't'"):
+        read_test(str(path), layout)
 
 
 def test_two_files(data: DataConfig, tmp_path: Path) -> None:

@@ -103,12 +103,13 @@ def test_word_errors_by_hand() -> None:
         [["the cat sat there.", "quite another one"], ["the dog, a dog"]],
     )
     assert missing == [
-        WordError(",", 1, 1, (2,)), WordError("dog", 1, 2, (2,)), WordError("there", 1, 1, (1,)),
+        WordError(",", 1, 1, 1, (2,)), WordError("dog", 1, 2, 1, (2,)),
+        WordError("there", 1, 1, 1, (1,)),
     ]  # fmt: skip
-    assert added == [WordError("the", 1, 3, (2,))]
+    assert added == [WordError("the", 1, 3, 1, (2,))]
 
 
 def test_word_errors_keep_the_most_frequent() -> None:
     missing, added = word_errors(["x"] * 5, [["a b"]] * 4 + [["b"]], most=1)
-    assert missing == [WordError("b", 5, 5, (1, 2, 3))]
-    assert added == [WordError("x", 5, 5, (1, 2, 3))]
+    assert missing == [WordError("b", 5, 5, 5, (1, 2, 3))]
+    assert added == [WordError("x", 5, 5, 5, (1, 2, 3))]

@@ -27,6 +27,7 @@ def add(commands: Commands) -> None:
         "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
     )
     parser.add_argument("--test", metavar="TEST", help="default: that of the run's recipe")
+    parser.add_argument("--target", metavar="FILE", help="the target side of --test, line by line")
     parser.add_argument(
         "--sentences", type=positive, default=300, metavar="N", help="for BLEU; default: 300"
     )
@@ -44,7 +45,7 @@ def _faults(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         make_folder(Path(arguments.out))
     translator = Translator.load(arguments.run)
-    pairs = read_pairs(translator, arguments.test)
+    pairs = read_pairs(translator, arguments.test, target=arguments.target)
     patient = make_patient(translator, pairs, sentences=12)
     museum = tour(patient, pairs[: arguments.sentences])
     print(museum_text(museum))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
 from seq2seq.config import CorpusConfig, DataConfig
-from seq2seq.data.corpus import Pair, read_corpus, read_lines
+from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
@@ -126,15 +126,19 @@ def read_test(
         layout = CorpusConfig(format="tsv", path=path, references=True)
     else:
         layout = layout.model_copy(update={"path": path})
-        if isinstance(layout.alignment, int) and _columns(path) <= layout.alignment:
+        if layout.alignment is not None and not _is_readable(layout):
             layout = layout.model_copy(update={"alignment": None})
-    pairs = list(read_corpus(layout))
-    return [Pair(pair.source, pair.target) for pair in pairs] if single_reference else pairs
+    pairs = read_corpus(layout)
+    return [replace(pair, references=()) for pair in pairs] if single_reference else list(pairs)
 
 
-def _columns(path: str) -> int:
-    """Return the number of columns of a tab-separated file's first row."""
-    return next((line.text.count("\t") + 1 for line in read_lines(path) if line.text), 0)
+def _is_readable(layout: CorpusConfig) -> bool:
+    """Return whether the first pair has all that the layout names."""
+    try:
+        next(read_corpus(layout), None)
+    except DataError:
+        return False
+    return True
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -148,7 +148,9 @@ def _word_errors(report: Report) -> Iterator[str]:
 
 
 def _word_error(error: WordError) -> tuple[str, int, int, Bar, str]:
-    lines = ", ".join(map(str, error.lines)) + (", ..." if error.count > len(error.lines) else "")
+    lines = ", ".join(map(str, error.lines))
+    if error.sentences > len(error.lines):
+        lines += ", ..."
     return error.word, error.count, error.of, Bar(100 * error.count / error.of), lines
 
 

@@ -13,11 +13,12 @@ _LINES = 3
 
 @dataclass(frozen=True)
 class WordError:
-    """A word, how often it is wrong, of how many times, and the first lines where."""
+    """A word, how often it is wrong, of how many times, in how many sentences, and the first."""
 
     word: str
     count: int
     of: int
+    sentences: int
     lines: tuple[int, ...]  # from 1
 
 
@@ -46,7 +47,13 @@ def word_errors(
                 lines[side][word].append(number)
     missing, added = (
         [
-            WordError(word, count, totals[side][word], tuple(lines[side][word][:_LINES]))
+            WordError(
+                word,
+                count,
+                totals[side][word],
+                len(lines[side][word]),
+                tuple(lines[side][word][:_LINES]),
+            )
             for word, count in sorted(wrong[side].items(), key=lambda item: (-item[1], item[0]))
         ][:most]
         for side in (0, 1)
