@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.benchmark.decoding import decoding_speed, native_precisions
+from seq2seq.benchmark.decoding import CPU, decoding_speed, native_precisions
 from seq2seq.errors import CheckpointError
 
 
@@ -13,7 +13,7 @@ def test_each_search_is_measured_in_each_precision(trained: Path) -> None:
     records = decoding_speed(trained, sentences, beam=2, repeats=2, cold=False)
     found = {record.name: record for record in records}
     assert len(found) == len(records)
-    for precision in native_precisions():
+    for precision in native_precisions(CPU):
         for search in ("greedy", "beam 2"):
             for clock in ("", ", CPU time"):
                 at_once = found.pop(f"{search}, {precision}, all at once{clock}")

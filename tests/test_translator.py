@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
-from seq2seq.benchmark.decoding import native_precisions
+from seq2seq.benchmark.decoding import CPU, native_precisions
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.lines import normalize_line
 from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
@@ -62,7 +62,7 @@ def test_one_line_out_for_each_line_in(translator: Translator, lines: list[str])
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-@pytest.mark.parametrize("precision", native_precisions())
+@pytest.mark.parametrize("precision", native_precisions(CPU))
 def test_neighbours_and_batches_make_no_difference(
     trained: Path, precision: str, beam_size: int
 ) -> None:

@@ -17,6 +17,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.prepared.product import multiplies_int8
 from seq2seq.training.device import multiplies_bf16
 
+CPU = torch.device("cpu")
 ALONE = 100  # sentences that are translated one at a time
 CLOCKS = {"": time.perf_counter, ", CPU time": time.process_time}
 
@@ -25,15 +26,16 @@ def decoding_speed(
     run: str | Path,
     sentences: Sequence[str],
     *,
+    device: torch.device = CPU,
     precisions: Sequence[str] | None = None,
     beam: int = 5,
     repeats: int = 5,
     threads: int = 1,
     cold: bool = True,
 ) -> list[Record]:
-    """Return how fast a run translates on the CPU, greedily and with a beam, in each precision.
+    """Return how fast a run translates, greedily and with a beam, in each precision.
 
-    By default that is each that the CPU has instructions for. `all at once`: sentences a second,
+    By default that is each that the device has instructions for. `all at once`: sentences a second,
     where one call translates them all. `one at a time`: milliseconds, where each sentence is a
     call. `cold start`: seconds of `seq2seq translate` for one sentence with the beam, from the
     start of the process to its end. All but that is warm. CPU time stands beside the time that
@@ -41,11 +43,11 @@ def decoding_speed(
     a disturbance meets all.
     """
     torch.set_num_threads(threads)
-    precisions = precisions or native_precisions()
+    precisions = precisions or native_precisions(device)
     kinds = {
         f"{search}, {precision}": (translator, translator.options(beam_size=beam_size))
         for precision in precisions
-        for translator in [Translator.load(run, device="cpu", precision=precision)]
+        for translator in [Translator.load(run, device=str(device), precision=precision)]
         for search, beam_size in (("greedy", 1), (f"beam {beam}", beam))
     }
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -62,15 +64,14 @@ def decoding_speed(
                 found[f"{kind}, one at a time{clock}", "ms"].append(1000 * seconds)
     for _ in range(repeats if cold else 0):
         for precision in precisions:
-            seconds = _cold_start(run, sentences[0], precision, beam, threads)
+            seconds = _cold_start(run, sentences[0], device, precision, beam, threads)
             found[f"cold start, {precision}", "s"].append(seconds)
     return [Record(name, unit, tuple(values)) for (name, unit), values in found.items()]
 
 
-def native_precisions() -> list[str]:
-    """Return the precisions for which the CPU has instructions."""
-    cpu = torch.device("cpu")
-    kinds = {"fp32": True, "bf16": multiplies_bf16(cpu), "int8": multiplies_int8(cpu)}
+def native_precisions(device: torch.device) -> list[str]:
+    """Return the precisions for which the device has instructions."""
+    kinds = {"fp32": True, "bf16": multiplies_bf16(device), "int8": multiplies_int8(device)}
     return [name for name, native in kinds.items() if native]
 
 
@@ -81,8 +82,10 @@ def _times(work: Callable[..., object], *arguments: object) -> dict[str, float]:
     return {name: clock() - before[name] for name, clock in CLOCKS.items()}
 
 
-def _cold_start(run: str | Path, sentence: str, precision: str, beam: int, threads: int) -> float:
-    options = ("--device", "cpu", "--precision", precision)
+def _cold_start(
+    run: str | Path, sentence: str, device: torch.device, precision: str, beam: int, threads: int
+) -> float:
+    options = ("--device", str(device), "--precision", precision)
     numbers = ("--beam", str(beam), "--threads", str(threads))
     began = time.perf_counter()
     subprocess.run(

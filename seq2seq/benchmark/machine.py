@@ -53,13 +53,14 @@ def timed(call: Callable[[], object], device: torch.device) -> float:
         began = time.perf_counter()
         call()
         return time.perf_counter() - began
-    first = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    last = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    first.record()
-    call()
-    last.record()
-    torch.cuda.synchronize(device)
-    return float(first.elapsed_time(last)) / 1000
+    with torch.cuda.device(device):  # whose stream the events are recorded in
+        first = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        last = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        first.record()
+        call()
+        last.record()
+        torch.cuda.synchronize()
+        return float(first.elapsed_time(last)) / 1000
 
 
 def product_rates(device: torch.device, dtype: torch.dtype, *, repeats: int = 7) -> list[Record]:

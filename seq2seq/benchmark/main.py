@@ -98,7 +98,7 @@ def _run(given: argparse.Namespace) -> None:
         pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
         sources = [pair.source for pair in pairs]
         print(f"decoding {len(sources)} sentences of {path} by {given.run}")
-        tell(decoding_speed(given.run, sources, threads=given.threads))
+        tell(decoding_speed(given.run, sources, device=device, threads=given.threads))
     if given.output:
         write(given.output, machine, records)
 
