@@ -32,6 +32,11 @@ def translator(trained: Path) -> Translator:
     return Translator.load(trained)
 
 
+def test_a_target_without_end_is_named(translator: Translator) -> None:
+    with pytest.raises(DataError, match=r"target 2 of 2: 1\d{4} pieces, too many"):
+        translator.force(["gato", "pan"], ["cat", "bread " * 10_000])
+
+
 @pytest.mark.parametrize("targets", [[[4, 5, 4, 4], [], [6]], [[1], [4, 6], [5] * 9]])
 def test_it_follows_the_target_through_any_decoding(targets: list[list[int]]) -> None:
     model = prefix_model(3, [4, 2, 6])

@@ -25,9 +25,9 @@ def force(
 
     Targets are without the ends of sentence, and of any pieces but padding and the begin of
     sentence. Probabilities, score and weights are those of a search that happened to choose these
-    pieces: each row of weights is what the model looked at to predict the piece of that row. There
-    is no length limit, and every hypothesis is finished. Raises FloatingPointError for logits that
-    are not finite, and ConfigError as `greedy` does.
+    pieces: each row of weights is what the model looked at to predict the piece of that row. Every
+    hypothesis is finished. Raises FloatingPointError for logits that are not finite, ConfigError as
+    `greedy` does, and for a target of more pieces than a search may produce.
     """
     steps = max(map(len, targets), default=0) + 1
     forced_BT: Ints = np.full((len(targets), steps), options.eos)

@@ -39,6 +39,7 @@ __all__ = ["Part", "Sampling", "Translation", "Translator"]
 log = logging.getLogger(__name__)
 
 Utility = Literal["chrf", "bleu"]
+MOST_FORCED = 10_000  # pieces of a target, its end included
 
 
 class Translator:
@@ -183,7 +184,8 @@ class Translator:
 
         Log probability, score and attention weights are of exactly the target's pieces, each piece
         given the true ones before it. Lines are normalised and never split; either may be empty.
-        Of the options the penalties count. Raises DataError where the numbers of lines differ.
+        Of the options the penalties count. Raises DataError where the numbers of lines differ, and
+        for a target of 10,000 pieces or more.
         """
         if len(sources) != len(targets):
             raise DataError(
@@ -193,6 +195,12 @@ class Translator:
         texts = [normalize_line(line) for line in sources]
         ids = self.source.encode_batch(texts)
         forced = self.target.encode_batch([normalize_line(line) for line in targets])
+        for number, tokens in enumerate(forced, 1):
+            if len(tokens) >= MOST_FORCED:
+                raise DataError(
+                    f"target {number} of {len(forced)}: {len(tokens)} pieces, too many to force at "
+                    f"once; give sentences of less than {MOST_FORCED} pieces"
+                )
         found: dict[int, Hypothesis] = {}
         for batch in source_batches(ids, self.config.inference.batch_tokens):
             batch = batch.to(self.device)
