@@ -19,12 +19,11 @@ from seq2seq.errors import CheckpointError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.translation import TranslationModel
 from seq2seq.runs.changes import check_changes
-from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.log import RunLog
 from seq2seq.runs.sources import check_sources, checksum_sources
 from seq2seq.training.device import choose_device, choose_dtype
-from seq2seq.training.ranks import Ranks, join, was_restarted
+from seq2seq.training.ranks import Ranks, join, launch_name, was_restarted
 from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -43,12 +42,13 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         if config.training.threads:
             torch.set_num_threads(config.training.threads)
         run = RunDirectory(Path(config.run_dir))
-        if was_restarted():
-            resume = ranks.share(lambda: bool(list_checkpoints(run.checkpoints)))
+        # What another launch left behind is for the user to decide on, as at the first start.
+        if ranks.share(lambda: was_restarted() and run.is_of_launch(launch_name())):
+            resume = ranks.share(run.has_checkpoints)
             overwrite = not resume
 
         def check() -> None:
-            _check_directory(run, config, resume=resume, overwrite=overwrite)
+            check_directory(config, resume=resume, overwrite=overwrite)
 
         def lock() -> None:
             stack.enter_context(run.lock())
@@ -60,6 +60,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
                 run.update(config)
             else:
                 run.create(config, tokenizers[0], tokenizers[1], checksums)
+            run.begin_launch(launch_name())
             start_log_file()
 
         ranks.share(check)
@@ -67,11 +68,13 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         checksums = {} if resume else ranks.share(lambda: checksum_sources(config.data))
         start_log_file = stack.enter_context(_log_file(run))
         pairs, valid = load_pairs(config)
+        ranks.wait()
         ranks.share(lock)
         tokenizers = ranks.share(
             run.tokenizers if resume else lambda: train_tokenizers(pairs, config)
         )
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks)
+        ranks.wait()
         if resume:
             _restore(trainer, run, ranks)
         ranks.share(begin)
@@ -85,7 +88,9 @@ def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
         trainer.restore(checkpoint)
 
 
-def _check_directory(run: RunDirectory, config: Config, *, resume: bool, overwrite: bool) -> None:
+def check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
+    """Raise UserError where `train` would refuse the run directory of a recipe as it is."""
+    run = RunDirectory(Path(config.run_dir))
     run.check_writable()
     if resume:
         check_changes(run.config(), config)

@@ -23,6 +23,11 @@ _AHEAD = 2  # items a process that are taken before their turn
 _task: Callable[[Any], Any]  # what this process was started for
 
 
+def cores() -> int:
+    """Return the number of cores that this process may use, which may be fewer than there are."""
+    return len(os.sched_getaffinity(0))
+
+
 def ordered_map(
     function: Callable[[Item], Result],
     items: Iterable[Item],
@@ -39,7 +44,7 @@ def ordered_map(
     not be forked. What the function raises is raised here in its turn. Raises WorkerError where a
     process was killed, which says what `option` to lower.
     """
-    number = processes or len(os.sched_getaffinity(0))
+    number = processes or cores()
     if number == 1:
         return map(function, items)
     pool = ProcessPoolExecutor(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,12 @@ from test_trainer import assert_same, records
 
 from seq2seq.config import dump_config
 from seq2seq.data.batching import make_batch
+from seq2seq.errors import ConfigError
 from seq2seq.inference.service import WINDOW
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.ranks import Ranks
+from seq2seq.training.device import choose_device
+from seq2seq.training.ranks import Ranks, join
 
 WORKER = Path(__file__).with_name("rank_gradients.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -206,6 +210,65 @@ def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, toget
             assert time.monotonic() - began < 60
             assert "killed by signal 9" in errors
             assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+def test_a_restart_leaves_the_run_of_another_launch_alone(recipe: Path, tmp_path: Path) -> None:
+    """Where torchrun starts processes again, the user's mistake is still a mistake."""
+    path = tmp_path / "old"
+    assert run(recipe, path, "training.max_steps=4")[0] == 0
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    command = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "-m", "seq2seq", "train"]
+    for flags, fault in (
+        ([], "there is a run already"),
+        (["--resume", "model.decoder_size=8"], "--resume: model.decoder_size was"),
+    ):
+        found = subprocess.run(
+            [*command, str(recipe), f"run_dir={path}", "training.max_steps=8", *flags],
+            capture_output=True, text=True, timeout=120, env=ENVIRONMENT,
+        )  # fmt: skip
+        assert found.returncode != 0
+        assert found.stderr.count(fault) == 2, found.stderr  # at each start
+        assert {f: f.read_bytes() for f in path.rglob("*") if f.is_file()} == before
+
+
+def wait_for_a_slow_rank(rank: int, port: int) -> None:
+    os.environ |= {
+        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)
+    }  # fmt: skip
+    with join() as ranks:
+        time.sleep(3 * rank)
+        ranks.wait()
+        assert ranks.sum([1.0]) == [2.0]
+
+
+def test_while_data_is_prepared_ranks_wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.training.ranks.TIMEOUT", timedelta(seconds=1))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=wait_for_a_slow_rank, args=(n, port)) for n in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
+def test_ranks_use_gpus_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("auto").type == "cuda"
+    assert choose_device("cuda:1").index == 1
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert choose_device("auto").type == "cuda"
+    with pytest.raises(ConfigError, match="cuda:1 is one GPU for 2 processes; say cuda, so"):
+        choose_device("cuda:1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(ConfigError, match="3 processes on this machine, but 2 GPUs"):
+        choose_device("cuda")
 
 
 def test_a_mistake_is_told_once(recipe: Path, tmp_path: Path) -> None:

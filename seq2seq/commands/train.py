@@ -49,12 +49,13 @@ def add(commands: Commands) -> None:
 
 def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.config import load_config
-    from seq2seq.pipeline import train
+    from seq2seq.pipeline import check_directory, train
 
     config = load_config(arguments.config, arguments.overrides)
     if arguments.processes:
         from seq2seq.training.launcher import launch
 
+        check_directory(config, resume=arguments.resume, overwrite=arguments.overwrite)
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
         command = ["train", arguments.config, *arguments.overrides, *how]
         return launch(arguments.processes, command, restarts=arguments.restarts)

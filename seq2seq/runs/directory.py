@@ -25,6 +25,7 @@ from seq2seq.runs.sources import dump_checksums
 log = logging.getLogger(__name__)
 
 TOKENIZERS = ("source.model", "target.model")
+_LAUNCH = ".launch"
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,23 @@ class RunDirectory:
         """Write the recipe."""
         write_atomic(self.config_path, dump_config(config))
 
+    def begin_launch(self, name: str) -> None:
+        """Note by which launch of several processes the run is being trained, if by any."""
+        if name:
+            write_atomic(self.path / _LAUNCH, name)
+        else:
+            (self.path / _LAUNCH).unlink(missing_ok=True)
+
+    def is_of_launch(self, name: str) -> bool:
+        """Return whether this launch, and no earlier one, was the last to train the run."""
+        path = self.path / _LAUNCH
+        return bool(name) and path.is_file() and path.read_text(encoding="utf-8") == name
+
     def clear(self) -> None:
         """Delete the files of a run and nothing else in the directory."""
         # The config first: what is left after a crash is no run any more.
-        for name in ("config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt"):
+        names = ("config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH)
+        for name in names:
             (self.path / name).unlink(missing_ok=True)
             (self.path / f".{name}.partial").unlink(missing_ok=True)
         for name in ("checkpoints", "tensorboard"):

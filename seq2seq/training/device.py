@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from seq2seq.errors import ConfigError
@@ -10,7 +12,7 @@ from seq2seq.errors import ConfigError
 def choose_device(name: str) -> torch.device:
     """Return the device of a name. Raises ConfigError when it is not there."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if gpu_for_each_process() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -22,7 +24,26 @@ def choose_device(name: str) -> torch.device:
     count = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= count:
         raise ConfigError(f"device {name} was asked for, but the last GPU is cuda:{count - 1}")
+    if device.type == "cuda" and _processes() > 1 and device.index is not None:
+        raise ConfigError(
+            f"device {name} is one GPU for {_processes()} processes; say cuda, so that each takes "
+            "its own"
+        )
+    if device.type == "cuda" and not gpu_for_each_process():
+        raise ConfigError(
+            f"device {name}: {_processes()} processes on this machine, but {count} GPUs; use fewer "
+            "processes, or cpu"
+        )
     return device
+
+
+def gpu_for_each_process() -> bool:
+    """Return whether each of the processes that torchrun started on this machine can have a GPU."""
+    return torch.cuda.is_available() and _processes() <= torch.cuda.device_count()
+
+
+def _processes() -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:

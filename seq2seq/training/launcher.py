@@ -11,6 +11,8 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from seq2seq.workers import cores
+
 SHUTDOWN_SECONDS = 120  # to finish an update, a validation perhaps, and to save
 
 
@@ -20,8 +22,8 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
     After the death of one all are ended, and up to `restarts` times started again, which then go
     on from the newest checkpoint.
     """
-    # A process each for a core: threads beside them would only wait for one another.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    # All cores that this process may use, shared evenly: more threads would wait for one another.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     config = LaunchConfig(
         run_id=f"seq2seq-{os.getpid()}",

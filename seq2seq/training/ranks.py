@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,10 +25,11 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from seq2seq.errors import EXIT_FAULT, RankLostError, UserError, verdict
+from seq2seq.training.device import gpu_for_each_process
 
-TIMEOUT_MINUTES = (
-    30  # without a sign of life from another host; a process that dies is seen at once
-)
+# Without a sign of life from another host; a process that dies is seen at once.
+TIMEOUT = timedelta(minutes=30)
+PATIENCE = timedelta(days=1)  # while data is prepared
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -86,6 +88,13 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
+    def wait(self) -> None:
+        """Wait for all ranks, a day if need be: one machine may have far more to prepare."""
+        if self.size > 1:
+            patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+            dist.barrier(patient)
+            dist.destroy_process_group(patient)
+
     def map(self, work: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
         """Yield at each rank what all of them make of all items, in order.
 
@@ -124,14 +133,14 @@ def join() -> Iterator[Ranks]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Ranks()
         return
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    if torch.cuda.is_available():
+    backend = "gloo"
+    if gpu_for_each_process():
+        backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    timeout = timedelta(minutes=TIMEOUT_MINUTES)
-    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # torchrun's store outlives a restart, and with it the addresses of processes that are dead.
     store = PrefixStore(f"start-{_restarts()}", store)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     if rank:
         logging.getLogger("seq2seq").setLevel(logging.ERROR)
     try:
@@ -161,6 +170,22 @@ def _part() -> None:
 def was_restarted() -> bool:
     """Return whether torchrun started these processes again, after one of them had died."""
     return _restarts() > 0
+
+
+def launch_name() -> str:
+    """Return a name of torchrun's launch, the same after each restart; "" without torchrun.
+
+    Other launches have another one: by the process that watches over this one, which outlives the
+    restarts, and by the time at which it began.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return ""
+    parent = os.getppid()
+    try:
+        began = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        began = ""  # not Linux
+    return f"{os.environ['TORCHELASTIC_RUN_ID']} {parent} {began}"
 
 
 def _restarts() -> int:
