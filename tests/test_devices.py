@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ToyCorpus, toy_pairs
-from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, one_of_each, tiny_model
+from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, one_of_each, tiny_config, tiny_model
 
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import Batch, make_batch
@@ -69,6 +69,17 @@ def test_loss_in_bf16(config: ModelConfig, device: str) -> None:
     expected = gradients(tiny_model(config).double(), "cpu", torch.float32)["loss"]
     found = gradients(tiny_model(config).float(), device, torch.bfloat16)["loss"]
     torch.testing.assert_close(found, expected, rtol=0.03, atol=0)
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_own_predictions_leave_every_gradient(device: str, dtype: torch.dtype) -> None:
+    """The pass that makes them has no graph, and autocast must not keep its weights."""
+    objective = Objective(
+        tiny_model(tiny_config()).float().to(device), label_smoothing=0.1, dtype=dtype
+    )
+    objective(batch().to(torch.device(device)), 0.5)[0].backward()
+    assert [n for n, p in objective.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
 @on_each_device

@@ -13,7 +13,7 @@ from seq2seq.config.training import TrainingConfig
 
 
 class InferenceConfig(Section):
-    """Defaults of translating; each has a flag on the command line."""
+    """Defaults of translating; those of the search have flags on the command line."""
 
     beam_size: Annotated[int, Field(ge=1, le=10_000)] = Field(
         5, description="hypotheses kept; 1 is greedy"
