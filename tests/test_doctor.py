@@ -133,6 +133,22 @@ def test_the_test_set_of_the_recipe(toy: ToyCorpus, copied: Path) -> None:
     )
 
 
+def test_searches_that_mix_up_sentences_are_found(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert model_checks.order_invariance(patient).passed
+    assert model_checks.beam_one_is_greedy(patient).passed
+    translate, search = Translator.translate, model_checks.beam_search
+
+    def by_the_alphabet(self: Translator, lines: list[str]) -> object:
+        return sorted(translate(self, lines), key=lambda found: found[0].text)
+
+    monkeypatch.setattr(Translator, "translate", by_the_alphabet)
+    monkeypatch.setattr(model_checks, "beam_search", lambda *given: search(*given)[::-1])
+    assert model_checks.order_invariance(patient).passed is False
+    assert model_checks.beam_one_is_greedy(patient).passed is False
+
+
 def test_a_patient_has_sentences_of_all_lengths(trained: Path) -> None:
     translator = Translator.load(trained)
     pairs = [Pair(*pair) for pair in toy_pairs(300, 2)]
