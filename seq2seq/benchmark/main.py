@@ -93,7 +93,8 @@ def _run(given: argparse.Namespace) -> None:
                     )
                 ])  # fmt: skip
     if "growth" in given.only:
-        tell(growth(device, next(iter(ceilings))))
+        for record in growth(device, next(iter(ceilings))):
+            tell([record])
     if "decoding" in given.only and given.run:
         pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
         sources = [pair.source for pair in pairs]

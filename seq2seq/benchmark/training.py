@@ -8,7 +8,7 @@ padding, of whole updates: forward, backward, clipping, optimizer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,19 +159,17 @@ def windows(
     return tuple(total / timed(window, device) for _ in range(count))
 
 
-def growth(device: torch.device, dtype: torch.dtype, *, seconds: float = 3.0) -> list[Record]:
-    """Return microseconds a target token by sentence length, vocabulary, batch and hidden size."""
+def growth(device: torch.device, dtype: torch.dtype, *, seconds: float = 3.0) -> Iterator[Record]:
+    """Yield microseconds a target token by sentence length, vocabulary, batch and hidden size."""
     axes: dict[str, list[Shape]] = {
         "length": [Shape(length=n) for n in (5, 10, 20, 50, 100)],
         "vocabulary": [Shape(vocabulary=n) for n in (2000, 8000, 32000)],
         "batch_tokens": [Shape(batch_tokens=n) for n in (512, 2048, 8192)],
         "hidden": [Shape(hidden=n) for n in (128, 256, 512, 1024)],
     }
-    records = []
     for axis, shapes in axes.items():
         for shape in shapes:
             name = f"training, {axis.replace('_', ' ')} {getattr(shape, axis)}"
             speed = training_speed(name, shape, device, dtype, seconds=seconds)
             times = tuple(1e6 / value for value in speed.values)
-            records.append(Record(name, "us/token", times, speed.note))
-    return records
+            yield Record(name, "us/token", times, speed.note)
