@@ -143,6 +143,7 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
+    model.expect(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
     log.info(
         "model: %.1f million weights, %s, %s, %d threads in each of %d processes",
         sum(p.numel() for p in model.parameters()) / 1e6, device, dtype,

@@ -114,6 +114,20 @@ def test_batches_hold_the_texts_they_name(tokenizers):
             assert target.decode(batch.inputs_BT[row].tolist()) == PAIRS[index].target
 
 
+def test_pieces_are_counted_as_they_will_be_learned(tokenizers):
+    stream = make_stream(tokenizers, alpha=0.2, word_dropout=0.3, size=200)
+    size = tokenizers[1].vocab_size
+    counts = stream.target_counts(size)
+    assert (stream.epoch, stream.position) == (0, 0)
+    learned = Counter(
+        piece
+        for batch in take_epoch(stream)
+        for piece in batch.labels_BT[batch.label_mask_BT].tolist()
+    )
+    assert counts.tolist() == [learned[piece] for piece in range(size)]
+    assert counts[EOS] == len(PAIRS)
+
+
 def test_orders_differ_by_epoch_and_seed(tokenizers):
     stream = make_stream(tokenizers, size=100)
     first, second = indices_of(take_epoch(stream)), indices_of(take_epoch(stream))

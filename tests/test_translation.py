@@ -13,6 +13,7 @@ from oracle.cases import (
     INITIAL_STATES,
     SCORES,
     STYLES,
+    TARGET_VOCAB,
     TinyBatch,
     bases,
     every_case,
@@ -94,6 +95,15 @@ def test_every_parameter_learns(config: ModelConfig) -> None:
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
         assert parameter.grad.abs().max() > 1e-10, f"{name} has no gradient"
+
+
+def test_what_it_expects_of_nothing_are_the_frequencies() -> None:
+    model = tiny_model(tiny_config())
+    counts = torch.arange(TARGET_VOCAB)
+    model.expect(counts)
+    found = model.logits(torch.zeros(1, model.config.features_size).double()).softmax(-1)[0]
+    expected = (counts + 1) / (counts + 1).sum()
+    torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)
 
 
 @one_of_each

@@ -66,7 +66,8 @@ class ModelConfig(Section):
     )
     init: Literal["uniform", "scaled"] = Field(
         "uniform",
-        description="uniform: all weights within 0.1 of zero; scaled: to the size of each matrix",
+        description="uniform: all weights within 0.1 of zero; scaled: to the size of each matrix; "
+        "with both, training begins with output biases that are log frequencies of the pieces",
     )
 
     @model_validator(mode="after")

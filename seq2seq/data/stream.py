@@ -13,7 +13,7 @@ from seq2seq.config import DataConfig
 from seq2seq.data.batching import Batch, Ints, Ragged, collate, cut_batches
 from seq2seq.data.store import PairStore
 from seq2seq.data.streaming import StreamedPairs, StreamedWindows
-from seq2seq.data.tokenizer import UNK, Tokenizer
+from seq2seq.data.tokenizer import EOS, UNK, Tokenizer
 from seq2seq.data.windows import Place, StoredWindows, Windows
 from seq2seq.errors import CheckpointError
 
@@ -82,6 +82,13 @@ class BatchStream:
     def num_skipped(self) -> int:
         """The pairs that are too long."""
         return self._windows.num_skipped
+
+    def target_counts(self, vocab_size: int) -> Ints:
+        """Return how often each piece is in the targets of the present window, with their ends."""
+        labels = self._prepare(self._place).labels
+        counts: Ints = np.bincount(labels.flat, minlength=vocab_size)
+        counts[EOS] += len(labels.lengths)
+        return counts
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches from the present position on, for ever; a thread prepares the next."""

@@ -69,6 +69,16 @@ class TranslationModel(nn.Module):
             else:
                 nn.init.xavier_uniform_(parameter)
 
+    @torch.no_grad()
+    def expect(self, counts_V: Tensor) -> None:
+        """Make output_bias the log frequencies of the pieces, each counted once more than it was.
+
+        A model that knows nothing of a sentence then begins with the best that it can say, and its
+        hidden layers need not learn the frequencies first.
+        """
+        counts_V = counts_V.double() + 1
+        self.output_bias.copy_((counts_V / counts_V.sum()).log())
+
     def encode(self, source_BS: Tensor, mask_BS: Tensor) -> Memory:
         """Return what the decoder reads of these source pieces."""
         embedded_SBE = self.dropout(self.source_embedding(source_BS.t()), time_axis=0)
