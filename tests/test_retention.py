@@ -114,7 +114,8 @@ def test_tidying_keeps_what_is_whole_and_renames_what_is_not(
 
 def test_a_damaged_newest_one_never_pushes_out_a_whole_one(toy: ToyCorpus, tmp_path: Path) -> None:
     """A later step that is damaged would otherwise be the newest of all that are kept."""
-    path, short = tmp_path / "run", ("training.keep_last=1", "training.validate_every=100")
+    path = tmp_path / "run"
+    short = ("training.keep_last=1", "training.validate_every=100", "training.metric=loss")
     train(toy.config(path, *short, "training.max_steps=8"))
     run = RunDirectory(path)
     assert names(run.checkpoints) == ["step-000008"]
