@@ -232,28 +232,33 @@ def test_a_restart_leaves_the_run_of_another_launch_alone(recipe: Path, tmp_path
         assert {f: f.read_bytes() for f in path.rglob("*") if f.is_file()} == before
 
 
-def wait_for_a_slow_rank(rank: int, port: int) -> None:
+def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
     os.environ |= {
         "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)
     }  # fmt: skip
     with join() as ranks:
         time.sleep(3 * rank)
+        if dies and rank:
+            os._exit(7)
         ranks.wait()
         assert ranks.sum([1.0]) == [2.0]
 
 
-def test_while_data_is_prepared_ranks_wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("dies", "codes"), [(False, [0, 0]), (True, [1, 7])])
+def test_while_data_is_prepared_ranks_wait_longer_but_not_for_the_dead(
+    monkeypatch: pytest.MonkeyPatch, dies: bool, codes: list[int]
+) -> None:
     monkeypatch.setattr("seq2seq.training.ranks.TIMEOUT", timedelta(seconds=1))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=wait_for_a_slow_rank, args=(n, port)) for n in (0, 1)]
+    processes = [context.Process(target=wait_for_a_slow_rank, args=(n, port, dies)) for n in (0, 1)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
-    assert [process.exitcode for process in processes] == [0, 0]
+    assert [process.exitcode for process in processes] == codes
 
 
 def test_ranks_use_gpus_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:

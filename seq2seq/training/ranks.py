@@ -41,6 +41,7 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
+    patient: Any = None  # a process group that waits longer
 
     @property
     def is_first(self) -> bool:
@@ -91,9 +92,7 @@ class Ranks:
     def wait(self) -> None:
         """Wait for all ranks, a day if need be: one machine may have far more to prepare."""
         if self.size > 1:
-            patient = dist.new_group(backend="gloo", timeout=PATIENCE)
-            dist.barrier(patient)
-            dist.destroy_process_group(patient)
+            dist.barrier(self.patient)
 
     def map(self, work: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
         """Yield at each rank what all of them make of all items, in order.
@@ -141,10 +140,11 @@ def join() -> Iterator[Ranks]:
     # torchrun's store outlives a restart, and with it the addresses of processes that are dead.
     store = PrefixStore(f"start-{_restarts()}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    patient = dist.new_group(backend="gloo", timeout=PATIENCE)
     if rank:
         logging.getLogger("seq2seq").setLevel(logging.ERROR)
     try:
-        yield Ranks(rank, size)
+        yield Ranks(rank, size, patient)
     except (UserError, OSError):
         raise
     except RuntimeError as error:
