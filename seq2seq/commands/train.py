@@ -55,7 +55,8 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.processes:
         from seq2seq.training.launcher import launch
 
-        check_directory(config, resume=arguments.resume, overwrite=arguments.overwrite)
+        if arguments.restarts:  # each start would tell the same mistake
+            check_directory(config, resume=arguments.resume, overwrite=arguments.overwrite)
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
         command = ["train", arguments.config, *arguments.overrides, *how]
         return launch(arguments.processes, command, restarts=arguments.restarts)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+MOST_PIECES = 10_000  # of a hypothesis, beyond what is a multiple of its source
+
+
 class State(Protocol):
     """What changes with each step, one row a hypothesis."""
 
@@ -115,7 +118,7 @@ class SearchOptions:
             ("length_penalty", 0, 10),
             ("coverage_penalty", 0, 100),
             ("max_length_factor", 0, 100),
-            ("max_length_offset", 1, 10_000),
+            ("max_length_offset", 1, MOST_PIECES),
             ("no_repeat_ngram", 0, 10_000),
         ):
             value = getattr(self, name)

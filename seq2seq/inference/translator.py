@@ -20,7 +20,7 @@ from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.force import force
 from seq2seq.inference.lines import first_words, normalize_line, split_line
 from seq2seq.inference.mbr import minimum_bayes_risk
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
+from seq2seq.inference.protocol import MOST_PIECES, Decoding, Hypothesis, SearchOptions
 from seq2seq.inference.sampling import sample
 from seq2seq.inference.search import beam_search, greedy
 from seq2seq.inference.sharing import Sharing
@@ -39,7 +39,6 @@ __all__ = ["Part", "Sampling", "Translation", "Translator"]
 log = logging.getLogger(__name__)
 
 Utility = Literal["chrf", "bleu"]
-MOST_FORCED = 10_000  # pieces of a target, its end included
 
 
 class Translator:
@@ -196,10 +195,10 @@ class Translator:
         ids = self.source.encode_batch(texts)
         forced = self.target.encode_batch([normalize_line(line) for line in targets])
         for number, tokens in enumerate(forced, 1):
-            if len(tokens) >= MOST_FORCED:
+            if len(tokens) >= MOST_PIECES:  # with its end it is one more
                 raise DataError(
                     f"target {number} of {len(forced)}: {len(tokens)} pieces, too many to force at "
-                    f"once; give sentences of less than {MOST_FORCED} pieces"
+                    f"once; give sentences of less than {MOST_PIECES} pieces"
                 )
         found: dict[int, Hypothesis] = {}
         for batch in source_batches(ids, self.config.inference.batch_tokens):
