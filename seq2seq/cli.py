@@ -23,7 +23,7 @@ from seq2seq.commands import (
     train,
     translate,
 )
-from seq2seq.commands.parser import EXIT_INTERRUPTED, Parser
+from seq2seq.commands.options import EXIT_INTERRUPTED, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (

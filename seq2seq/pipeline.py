@@ -15,15 +15,13 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.loading import Pairs, load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
+from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import CheckpointError
 from seq2seq.evaluation.validation import Validator
-from seq2seq.model.translation import TranslationModel
-from seq2seq.runs.changes import check_changes
-from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.log import RunLog
+from seq2seq.model.model import TranslationModel
+from seq2seq.parallel import Ranks, join, launch_name, was_restarted
+from seq2seq.runs.directory import RunDirectory, RunLog, check_changes
 from seq2seq.runs.sources import check_sources, checksum_sources
-from seq2seq.training.device import choose_device, choose_dtype
-from seq2seq.training.ranks import Ranks, join, launch_name, was_restarted
 from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -33,7 +31,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
     """Train a recipe into its run directory; return why training ended (see Trainer.train).
 
     With `resume` it goes on from the newest checkpoint with the tokenizers of the run; a recipe
-    that would make another run is refused (seq2seq.runs.changes). With `overwrite` a run that is
+    that would make another run is refused (seq2seq.runs.directory). With `overwrite` a run that is
     there is deleted, once the new one is ready to be trained.
 
     Raises UserError for what the user can mend; a run that was there is then as it was.
@@ -143,7 +141,7 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
-    model.expect(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
+    model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
     log.info(
         "model: %.1f million weights, %s, %s, %d threads in each of %d processes",
         sum(p.numel() for p in model.parameters()) / 1e6, device, dtype,

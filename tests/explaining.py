@@ -10,7 +10,7 @@ from oracle.cases import SCORES, STYLES, tiny_config
 
 from seq2seq.config import ModelConfig
 from seq2seq.inference.translator import Translator
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 
 # Choices that make projections come and go.
 VARIANTS: dict[str, list[dict[str, Any]]] = {

@@ -15,9 +15,9 @@ from seq2seq.config import load_config
 from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.evaluation.validation import Validator
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
+from seq2seq.parallel import join
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.ranks import join
 from seq2seq.training.trainer import Trainer
 
 

@@ -12,8 +12,7 @@ from seq2seq.data.grammar import words
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import links, pharaoh, word_of_piece, word_weights
-from seq2seq.inference.lines import normalize_line
-from seq2seq.inference.translation import Part, Translation
+from seq2seq.inference.text import Part, Translation, normalize_line
 
 
 @pytest.fixture(scope="module")

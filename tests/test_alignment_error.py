@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment_error import alignment_error
-from seq2seq.evaluation.gold import Gold, format_links, parse_gold, read_gold
+from seq2seq.evaluation.alignment import Gold, alignment_error, format_links, parse_gold, read_gold
 
 SIZE = 5
 LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=9)

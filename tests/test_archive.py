@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
-from seq2seq.data import archive, compressed
+from seq2seq.data import archive, corpus
 from seq2seq.data.archive import is_archive, open_member
 from seq2seq.errors import DataError
 
@@ -178,7 +178,7 @@ def test_damaged_tars(tmp_path: Path, kind: str, damage: str) -> None:
 
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.bz2", "tar.xz"])
 def test_tar_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(compressed, "FREE_BYTES", 1_000_000)
+    monkeypatch.setattr(corpus, "FREE_BYTES", 1_000_000)
     path = tarred(tmp_path / f"a.{kind}", [("spa.txt", b"0" * 9_000_000)])
     with pytest.raises(DataError, match="unpacks to more than 100 times its size"):
         unzip(path)

@@ -18,11 +18,12 @@ from torch import Tensor
 from seq2seq.config import AttentionConfig, Score
 from seq2seq.model.attention import (
     Attention,
+    Encoded,
     FixedContext,
+    Memory,
     build_attention,
     masked_softmax,
 )
-from seq2seq.model.memory import Encoded, Memory
 
 MEMORY = 6
 LENGTHS = (4, 1, 5)
@@ -94,7 +95,7 @@ def test_output_and_weights_are_those_of_the_formulas(variant: str, residual: bo
     attention, queries = build(variant, residual=residual), random_queries(variant)
     states = random_states()
     score, choice, _ = VARIANTS[variant]
-    output, weights = attend(attention, queries, attention.remember(states))
+    output, weights = attend(attention, queries, attention.project_keys(states))
     arrays = {name: p.numpy() for name, p in attention.named_parameters()}
     for row, length in enumerate(LENGTHS):
         vectors = list(states.states_BSH[row, :length].numpy())
@@ -118,9 +119,9 @@ def test_output_and_weights_are_those_of_the_formulas(variant: str, residual: bo
 def test_the_order_of_the_source_positions_does_not_matter(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states((5, 5, 5))
     order = torch.tensor([3, 0, 4, 2, 1])
-    output, weights = attend(attention, queries, attention.remember(states))
+    output, weights = attend(attention, queries, attention.project_keys(states))
     moved = encoded(states.states_BSH[:, order], states.mask_BS)
-    moved_output, moved_weights = attend(attention, queries, attention.remember(moved))
+    moved_output, moved_weights = attend(attention, queries, attention.project_keys(moved))
     torch.testing.assert_close(moved_weights, weights[:, :, order])
     torch.testing.assert_close(moved_output, output)
 
@@ -130,8 +131,8 @@ def test_the_order_of_the_source_positions_does_not_matter(variant: str) -> None
 def test_what_stands_at_padding_does_not_matter(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states()
     rubbish = torch.where(states.mask_BS.unsqueeze(-1), states.states_BSH, 1e6)
-    output, weights = attend(attention, queries, attention.remember(states))
-    memory = attention.remember(encoded(rubbish, states.mask_BS))
+    output, weights = attend(attention, queries, attention.project_keys(states))
+    memory = attention.project_keys(encoded(rubbish, states.mask_BS))
     other_output, other_weights = attend(attention, queries, memory)
     torch.testing.assert_close(other_weights, weights)
     torch.testing.assert_close(other_output, output)
@@ -142,7 +143,7 @@ def test_what_stands_at_padding_does_not_matter(variant: str) -> None:
 def test_equal_scores_give_uniform_weights_over_real_positions(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states()
     same = states.states_BSH[:, :1].expand_as(states.states_BSH)
-    _, weights = attend(attention, queries, attention.remember(encoded(same, states.mask_BS)))
+    _, weights = attend(attention, queries, attention.project_keys(encoded(same, states.mask_BS)))
     for row, length in enumerate(LENGTHS):
         expected = torch.full((QUERIES, length), 1 / length, dtype=torch.float64)
         torch.testing.assert_close(weights[row, :, :length], expected)
@@ -158,7 +159,7 @@ def test_huge_scores_give_finite_weights_and_gradients(variant: str, dtype: torc
             if name.endswith("energy"):  # there the tanh keeps queries from making scores huge
                 parameter.mul_(1e5)
     queries = (random_queries(variant) * 1e5).to(dtype).requires_grad_()
-    memory = attention.remember(encoded(states.states_BSH.to(dtype), states.mask_BS))
+    memory = attention.project_keys(encoded(states.states_BSH.to(dtype), states.mask_BS))
     assert attention.scores(queries, memory).abs().max() > 1e4
     output, weights = attend(attention, queries, memory)
     assert weights.isfinite().all()
@@ -175,7 +176,7 @@ def test_huge_scores_give_finite_weights_and_gradients(variant: str, dtype: torc
 @torch.no_grad()
 def test_one_source_piece_has_all_the_weight(variant: str) -> None:
     attention, queries = build(variant), random_queries(variant)
-    memory = attention.remember(random_states((1, 1, 1)))
+    memory = attention.project_keys(random_states((1, 1, 1)))
     _, weights = attend(attention, queries, memory)
     assert torch.equal(weights, torch.ones_like(weights))
 
@@ -184,7 +185,9 @@ def test_one_source_piece_has_all_the_weight(variant: str) -> None:
 @torch.no_grad()
 def test_five_hundred_source_pieces_share_a_sum_of_one(variant: str) -> None:
     attention, queries = build(variant), random_queries(variant)
-    output, weights = attend(attention, queries, attention.remember(random_states((500, 499, 3))))
+    output, weights = attend(
+        attention, queries, attention.project_keys(random_states((500, 499, 3)))
+    )
     assert output.isfinite().all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(len(LENGTHS), QUERIES).double())
 
@@ -217,8 +220,8 @@ def test_the_softmax_of_bfloat16_is_in_single_precision() -> None:
 def test_scaling_divides_by_the_root_of_the_key_size() -> None:
     queries, states = random_queries("dot"), random_states()
     dot, scaled = build("dot"), build("scaled dot")
-    plain = dot.scores(queries, dot.remember(states))
-    torch.testing.assert_close(scaled.scores(queries, scaled.remember(states)), plain / 6**0.5)
+    plain = dot.scores(queries, dot.project_keys(states))
+    torch.testing.assert_close(scaled.scores(queries, scaled.project_keys(states)), plain / 6**0.5)
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -228,7 +231,7 @@ def test_without_attention_every_query_sees_the_summary(residual: bool) -> None:
     )
     assert isinstance(attention, FixedContext)
     states, queries = random_states(), random_queries("dot")
-    output, weights = attention(queries, attention.remember(states))
+    output, weights = attention(queries, attention.project_keys(states))
     assert weights is None
     expected = states.summary_BH.unsqueeze(1) + (queries if residual else torch.zeros_like(queries))
     torch.testing.assert_close(output, expected)
@@ -237,7 +240,7 @@ def test_without_attention_every_query_sees_the_summary(residual: bool) -> None:
 @torch.no_grad()
 def test_every_head_has_weights_of_its_own_and_their_mean_is_returned() -> None:
     attention, queries, states = build("two heads"), random_queries("two heads"), random_states()
-    memory = attention.remember(states)
+    memory = attention.project_keys(states)
     heads_BNKS = attention.weights(attention.scores(queries, memory), memory)
     assert heads_BNKS.shape == (len(LENGTHS), 2, QUERIES, max(LENGTHS))
     assert (heads_BNKS[0, 0] - heads_BNKS[0, 1]).abs().max() > 0.01

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from seq2seq.training.board import Board
+from seq2seq.training.monitor import Board
 
 
 def test_tensorboard_reads_what_is_written_and_forgets_what_was_undone(tmp_path: Path) -> None:

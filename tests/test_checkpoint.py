@@ -18,10 +18,10 @@ from seq2seq.runs.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     load_weights,
+    prune,
     rank,
     save_checkpoint,
 )
-from seq2seq.runs.retention import prune
 
 
 def weights(value: float) -> dict[str, Tensor]:

@@ -11,8 +11,7 @@ from test_report import EVIL, Tags
 from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.compare import Balance, compare
-from seq2seq.evaluation.compare_page import contest_page, contest_text
+from seq2seq.evaluation.compare import Balance, compare, contest_page, contest_text
 
 PAIRS = [
     Pair("uno", "one cat sat here", ("a cat was here",)),

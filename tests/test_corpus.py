@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 from seq2seq.config import CorpusConfig
-from seq2seq.data import compressed
+from seq2seq.data import corpus
 from seq2seq.data.corpus import MAX_LINE_BYTES, Line, Pair, parse_columns, read_corpus
 from seq2seq.errors import DataError
 
@@ -108,7 +108,7 @@ def test_endless_lines_are_refused(tmp_path: Path) -> None:
 def test_compressed_bombs_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, pack: Any
 ) -> None:
-    monkeypatch.setattr(compressed, "FREE_BYTES", 50_000)
+    monkeypatch.setattr(corpus, "FREE_BYTES", 50_000)
     honest = "".join(f"Hola {n}.\tHello {n}.\n" for n in range(4_000)).encode()
     path = write(tmp_path / f"honest.tsv.{suffix}", pack.compress(honest))
     assert len(read(path=path)) == 4_000

@@ -13,10 +13,10 @@ from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, one_of_each, tiny_config, t
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.translator import Translator
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.objective import Objective
+from seq2seq.training.loss import Objective
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 on_each_device = pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.digests import DigestSet
+from seq2seq.data.cleaning import DigestSet
 
 BIG = 2**64 - 1
 

@@ -11,9 +11,8 @@ from seq2seq.config import dump_config
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.translator import Translator
 from seq2seq.pipeline import train
-from seq2seq.runs.changes import check_changes
 from seq2seq.runs.checkpoint import save_checkpoint
-from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.directory import RunDirectory, check_changes
 
 LINES = ["gato come pan", "el perro rojo", "", "agua grande casa"]
 

@@ -16,9 +16,8 @@ from seq2seq.config import Config
 from seq2seq.data.batching import Batch
 from seq2seq.errors import UserError
 from seq2seq.pipeline import train
-from seq2seq.runs.checkpoint import list_checkpoints, save_checkpoint
+from seq2seq.runs.checkpoint import list_checkpoints, prune, save_checkpoint
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.retention import prune
 from seq2seq.training.trainer import Trainer
 
 SHORT = (

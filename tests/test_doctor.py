@@ -15,10 +15,9 @@ from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import PAD
 from seq2seq.diagnosis import model_checks
-from seq2seq.diagnosis.doctor import diagnose, healthy
+from seq2seq.diagnosis.doctor import checksums, diagnose, healthy, leak, vocabulary
 from seq2seq.diagnosis.model_checks import MODEL_CHECKS, examine
-from seq2seq.diagnosis.patient import Patient, make_patient, mean_loss, step_through, widen
-from seq2seq.diagnosis.run_checks import checksums, leak, vocabulary
+from seq2seq.diagnosis.probe import Probe, make_probe, mean_loss, step_through, widen
 from seq2seq.errors import DataError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.inference.translator import Translator
@@ -28,8 +27,8 @@ NAMES = {"checksums", "vocabulary", "no leak", *MODEL_CHECKS}
 
 
 @pytest.fixture(scope="module")
-def patient(trained: Path) -> Patient:
-    return make_patient(Translator.load(trained), [Pair(*pair) for pair in toy_pairs(40, 12)])
+def probe(trained: Path) -> Probe:
+    return make_probe(Translator.load(trained), [Pair(*pair) for pair in toy_pairs(40, 12)])
 
 
 @pytest.fixture
@@ -134,10 +133,10 @@ def test_the_test_set_of_the_recipe(toy: ToyCorpus, copied: Path) -> None:
 
 
 def test_searches_that_mix_up_sentences_are_found(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert model_checks.order_invariance(patient).passed
-    assert model_checks.beam_one_is_greedy(patient).passed
+    assert model_checks.order_invariance(probe).passed
+    assert model_checks.beam_one_is_greedy(probe).passed
     translate, search = Translator.translate, model_checks.beam_search
 
     def by_the_alphabet(self: Translator, lines: list[str]) -> object:
@@ -145,27 +144,27 @@ def test_searches_that_mix_up_sentences_are_found(
 
     monkeypatch.setattr(Translator, "translate", by_the_alphabet)
     monkeypatch.setattr(model_checks, "beam_search", lambda *given: search(*given)[::-1])
-    assert model_checks.order_invariance(patient).passed is False
-    assert model_checks.beam_one_is_greedy(patient).passed is False
+    assert model_checks.order_invariance(probe).passed is False
+    assert model_checks.beam_one_is_greedy(probe).passed is False
 
 
 def test_a_patient_has_sentences_of_all_lengths(trained: Path) -> None:
     translator = Translator.load(trained)
     pairs = [Pair(*pair) for pair in toy_pairs(300, 2)]
-    chosen = make_patient(translator, pairs, sentences=9).pairs
+    chosen = make_probe(translator, pairs, sentences=9).pairs
     assert len(chosen) == 9
     assert {len(pair.source.split()) for pair in chosen} == {1, 2, 3, 4, 5, 6}
     assert [pairs.index(pair) for pair in chosen] == sorted(pairs.index(p) for p in chosen)
     odd = [Pair("", "a"), Pair("a", " "), Pair("gato " * 100, "cat"), Pair("gato", "cat")]
     with pytest.raises(DataError, match="two sentence pairs or more"):
-        make_patient(translator, odd)
+        make_probe(translator, odd)
 
 
-def test_the_loss_is_that_of_validation(patient: Patient) -> None:
-    translator = patient.translator
-    batch = widen(patient.batch(), 3)
-    loss = float(mean_loss(patient.model, batch).detach())
-    steps = step_through(patient, batch)
+def test_the_loss_is_that_of_validation(probe: Probe) -> None:
+    translator = probe.translator
+    batch = widen(probe.batch(), 3)
+    loss = float(mean_loss(probe.model, batch).detach())
+    steps = step_through(probe, batch)
     rows = zip(steps.log_probs_BTV.numpy(), batch.labels_BT.tolist(), strict=True)
     chosen = [
         row[t, label] for row, labels in rows for t, label in enumerate(labels) if label != PAD
@@ -177,14 +176,14 @@ def test_the_loss_is_that_of_validation(patient: Patient) -> None:
         )}
     )  # fmt: skip
     validator = Validator(
-        list(patient.pairs), translator.source, translator.target, config,
+        list(probe.pairs), translator.source, translator.target, config,
         device=translator.device, dtype=translator.dtype,
     )  # fmt: skip
-    assert validator(patient.model).metrics["loss"] == pytest.approx(loss, rel=1e-4)
+    assert validator(probe.model).metrics["loss"] == pytest.approx(loss, rel=1e-4)
 
 
-def test_widening_adds_nothing_but_padding(patient: Patient) -> None:
-    batch = patient.batch()
+def test_widening_adds_nothing_but_padding(probe: Probe) -> None:
+    batch = probe.batch()
     wide = widen(batch, 4)
     assert wide.source_BS.shape[1] == batch.source_BS.shape[1] + 4
     assert wide.labels_BT.shape[1] == wide.inputs_BT.shape[1] == batch.labels_BT.shape[1] + 4
@@ -192,8 +191,8 @@ def test_widening_adds_nothing_but_padding(patient: Patient) -> None:
     assert torch.equal(wide.label_mask_BT.sum(1), batch.label_mask_BT.sum(1))
 
 
-def test_numbers_that_are_not_finite_fail(patient: Patient) -> None:
-    broken = patient.copy()
+def test_numbers_that_are_not_finite_fail(probe: Probe) -> None:
+    broken = probe.copy()
     with torch.no_grad():
         broken.model.output_bias.fill_(math.nan)
     failed = {name for name, found in examine(broken).items() if found.passed is False}
@@ -206,29 +205,29 @@ def test_numbers_that_are_not_finite_fail(patient: Patient) -> None:
     assert {"weights sum to 1", "no weight on padding", "attention moves"} <= failed
 
 
-def test_a_model_that_translates_something_else(patient: Patient) -> None:
-    assert model_checks.source_counts(patient).passed
+def test_a_model_that_translates_something_else(probe: Probe) -> None:
+    assert model_checks.source_counts(probe).passed
     # Each source goes one target on, so that it is the one before that fits.
-    following = (*patient.pairs[1:], patient.pairs[0])
+    following = (*probe.pairs[1:], probe.pairs[0])
     moved = [
         replace(pair, source=other.source)
-        for pair, other in zip(patient.pairs, following, strict=True)
+        for pair, other in zip(probe.pairs, following, strict=True)
     ]
-    assert not model_checks.source_counts(replace(patient, pairs=tuple(moved))).passed
+    assert not model_checks.source_counts(replace(probe, pairs=tuple(moved))).passed
 
 
-def test_without_attention_its_checks_are_skipped(toy: ToyCorpus, patient: Patient) -> None:
+def test_without_attention_its_checks_are_skipped(toy: ToyCorpus, probe: Probe) -> None:
     from seq2seq.config import ModelConfig
-    from seq2seq.model.translation import TranslationModel
+    from seq2seq.model.model import TranslationModel
 
-    old = patient.translator
+    old = probe.translator
     sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 8}
     config = ModelConfig.model_validate({**sizes, "attention": {"score": "none"}})
     model = TranslationModel(config, old.source.vocab_size, old.target.vocab_size)
     translator = Translator(
         [model], old.source, old.target, old.config, device=old.device, dtype=old.dtype
     )
-    found = examine(replace(patient, translator=translator))
+    found = examine(replace(probe, translator=translator))
     skipped = {name for name, finding in found.items() if finding.passed is None}
     assert skipped == {"weights sum to 1", "no weight on padding", "attention moves"}
     assert found["batch invariance"].passed
@@ -236,5 +235,5 @@ def test_without_attention_its_checks_are_skipped(toy: ToyCorpus, patient: Patie
 
 def test_short_targets_have_no_history(trained: Path) -> None:
     translator = Translator.load(trained)
-    patient = make_patient(translator, [Pair("gato", "cat"), Pair("perro", "dog")])
-    assert model_checks.history_counts(patient).passed is None
+    probe = make_probe(translator, [Pair("gato", "cat"), Pair("perro", "dog")])
+    assert model_checks.history_counts(probe).passed is None

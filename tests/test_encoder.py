@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.encoder import Encoder
-from seq2seq.model.memory import Encoded, Memory
-from seq2seq.model.recurrent import GRU
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.attention import Encoded, Memory
+from seq2seq.model.gru import GRU
+from seq2seq.model.model import Encoder, TranslationModel
 
 LENGTHS = (4, 1, 5)
 

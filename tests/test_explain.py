@@ -16,9 +16,8 @@ from seq2seq.config import ModelConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.alignment import word_weights
-from seq2seq.explaining.explain import PADDING, explain
+from seq2seq.explaining.explain import PADDING, explain, listening
 from seq2seq.explaining.explanation import Explanation
-from seq2seq.explaining.listening import listening
 from seq2seq.inference.translator import Translator
 
 Array = npt.NDArray[np.float64]

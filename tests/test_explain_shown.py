@@ -17,8 +17,7 @@ from seq2seq.data.tokenizer import train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.explaining.explain import explain
 from seq2seq.explaining.explanation import Explanation
-from seq2seq.explaining.page import render_page, write_page
-from seq2seq.explaining.terminal import print_explanation
+from seq2seq.explaining.show import print_explanation, render_page, write_page
 from seq2seq.inference.translator import Translator
 
 CONFIGS = configs()

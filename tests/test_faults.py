@@ -13,16 +13,25 @@ from test_report import Tags
 from seq2seq import cli
 from seq2seq.config import ModelConfig
 from seq2seq.data.corpus import Pair
+from seq2seq.diagnosis.fault_gallery import (
+    BATCH,
+    PADDINGS,
+    Museum,
+    museum_page,
+    museum_text,
+    picture,
+    tour,
+    translate_in_order,
+    write_museum,
+)
 from seq2seq.diagnosis.faults import FAULTS
 from seq2seq.diagnosis.model_checks import examine
-from seq2seq.diagnosis.museum import BATCH, PADDINGS, Museum, picture, tour, translate_in_order
-from seq2seq.diagnosis.museum_page import museum_page, museum_text, write_museum
-from seq2seq.diagnosis.patient import Patient, make_patient
+from seq2seq.diagnosis.probe import Probe, make_probe
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.translator import Translator
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 
 CAUGHT_BY = {
     "softmax-axis": {"weights sum to 1", "attention moves"},
@@ -46,23 +55,23 @@ def pairs() -> list[Pair]:
 
 
 @pytest.fixture(scope="module")
-def patient(trained: Path, pairs: list[Pair]) -> Patient:
-    return make_patient(Translator.load(trained), pairs, sentences=8)
+def probe(trained: Path, pairs: list[Pair]) -> Probe:
+    return make_probe(Translator.load(trained), pairs, sentences=8)
 
 
 @pytest.fixture(scope="module")
-def before(patient: Patient) -> dict[str, torch.Tensor]:
+def before(probe: Probe) -> dict[str, torch.Tensor]:
     """Return the weights before anything is done to them."""
-    return {name: tensor.clone() for name, tensor in patient.model.state_dict().items()}
+    return {name: tensor.clone() for name, tensor in probe.model.state_dict().items()}
 
 
 @pytest.fixture(scope="module")
-def museum(patient: Patient, pairs: list[Pair], before: object) -> Museum:
-    return tour(patient, pairs)
+def museum(probe: Probe, pairs: list[Pair], before: object) -> Museum:
+    return tour(probe, pairs)
 
 
-def failed(patient: Patient) -> set[str]:
-    return {name for name, found in examine(patient).items() if found.passed is False}
+def failed(probe: Probe) -> set[str]:
+    return {name for name, found in examine(probe).items() if found.passed is False}
 
 
 def test_every_fault_is_caught_and_the_healthy_model_passes(museum: Museum) -> None:
@@ -74,23 +83,23 @@ def test_every_fault_is_caught_and_the_healthy_model_passes(museum: Museum) -> N
 
 
 def test_faults_leave_the_model_healthy(
-    patient: Patient, before: dict[str, torch.Tensor], museum: Museum, pairs: list[Pair]
+    probe: Probe, before: dict[str, torch.Tensor], museum: Museum, pairs: list[Pair]
 ) -> None:
-    model = patient.model
+    model = probe.model
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
     assert {type(m).__module__.split(".")[0] for m in model.modules()} == {"seq2seq", "torch"}
     assert not any("diagnosis" in type(module).__module__ for module in model.modules())
-    assert examine(patient.copy()) == museum.healthy.findings
-    assert all(finding.passed is not False for finding in examine(patient).values())
-    bleu = score(translate_in_order(patient, pairs), references_of(pairs))["bleu"].score
+    assert examine(probe.copy()) == museum.healthy.findings
+    assert all(finding.passed is not False for finding in examine(probe).values())
+    bleu = score(translate_in_order(probe, pairs), references_of(pairs))["bleu"].score
     assert bleu == museum.healthy.bleu
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_faults_are_caught_in_other_models(style: str, patient: Patient) -> None:
+def test_faults_are_caught_in_other_models(style: str, probe: Probe) -> None:
     torch.manual_seed(3)
-    old = patient.translator
+    old = probe.translator
     sizes = {"embedding_size": 16, "encoder_size": 12, "decoder_size": 24, "init": "scaled"}
     config = ModelConfig.model_validate({**sizes, **STYLES[style]})
     model = TranslationModel(config, old.source.vocab_size, old.target.vocab_size)
@@ -100,7 +109,7 @@ def test_faults_are_caught_in_other_models(style: str, patient: Patient) -> None
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)  # so that it is sure of something
-    fresh = Patient(translator, patient.pairs[:5])
+    fresh = Probe(translator, probe.pairs[:5])
     assert not failed(fresh) & STRUCTURAL
     for fault in FAULTS:
         assert failed(fault.infect(fresh.copy())) >= CAUGHT_BY[fault.name] & STRUCTURAL, fault.name
@@ -156,19 +165,19 @@ def test_a_loss_that_counts_padding_shrinks(museum: Museum) -> None:
         assert faulty[-1] < faulty[0] / 2
 
 
-def test_batches_are_of_neighbours(patient: Patient, pairs: list[Pair]) -> None:
+def test_batches_are_of_neighbours(probe: Probe, pairs: list[Pair]) -> None:
     many = pairs * 2
     assert len(many) > 2 * BATCH
-    options = patient.translator.options(beam_size=1)
-    expected = patient.translator.translate([pair.source for pair in many], options)
-    assert translate_in_order(patient, many) == [found[0].text for found in expected]
+    options = probe.translator.options(beam_size=1)
+    expected = probe.translator.translate([pair.source for pair in many], options)
+    assert translate_in_order(probe, many) == [found[0].text for found in expected]
 
 
-def test_the_picture_is_what_the_search_saw(patient: Patient) -> None:
+def test_the_picture_is_what_the_search_saw(probe: Probe) -> None:
     source = Pair("gato come pan", "cat eats bread")
-    found = picture(patient, [source, Pair("gato come pan agua rojo ve", "x")])
-    options = patient.translator.options(beam_size=1, keep_weights=True)
-    (part,) = patient.translator.translate([source.source], options)[0][0].parts
+    found = picture(probe, [source, Pair("gato come pan agua rojo ve", "x")])
+    options = probe.translator.options(beam_size=1, keep_weights=True)
+    (part,) = probe.translator.translate([source.source], options)[0][0].parts
     assert (found.text, found.target_pieces) == (part.text, part.target_pieces)
     assert found.weights is not None
     assert part.weights is not None
@@ -177,8 +186,8 @@ def test_the_picture_is_what_the_search_saw(patient: Patient) -> None:
     )
 
 
-def test_a_model_without_attention_has_no_museum(patient: Patient) -> None:
-    old = patient.translator
+def test_a_model_without_attention_has_no_museum(probe: Probe) -> None:
+    old = probe.translator
     sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 8}
     config = ModelConfig.model_validate({**sizes, "attention": {"score": "none"}})
     model = TranslationModel(config, old.source.vocab_size, old.target.vocab_size)
@@ -186,7 +195,7 @@ def test_a_model_without_attention_has_no_museum(patient: Patient) -> None:
         [model], old.source, old.target, old.config, device=old.device, dtype=old.dtype
     )
     with pytest.raises(DataError, match=r"attention\.score none"):
-        tour(Patient(translator, patient.pairs), patient.pairs)
+        tour(Probe(translator, probe.pairs), probe.pairs)
 
 
 def test_the_page_and_the_pictures(museum: Museum, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from prefix_model import EOS, prefix_model
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.errors import CheckpointError, DataError
-from seq2seq.inference.force import force
 from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.search import force
 from seq2seq.inference.translator import Translator
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 
 STYLES = {
     "bahdanau": {"style": "bahdanau", "attention": {"score": "additive", "size": 7}},

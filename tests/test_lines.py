@@ -13,7 +13,7 @@ from properties import examples
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.inference.lines import first_words, normalize_line, split_line
+from seq2seq.inference.text import first_words, normalize_line, split_line
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,12 @@ import torch
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
+from seq2seq.evaluation import heatmaps, plots
 from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.by_length import bleu_by_length
-from seq2seq.evaluation.plots import (
-    attention,
-    length,
-    plot_attention,
-    plot_length,
-    plot_sentences,
-    plot_training,
-    run_names,
-    training,
-)
-from seq2seq.inference.translation import Part
+from seq2seq.evaluation.heatmaps import plot_attention, plot_sentences
+from seq2seq.evaluation.plots import plot_length, plot_training, run_names
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 
 if TYPE_CHECKING:
@@ -43,7 +36,7 @@ def part(*target: str) -> Part:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """Return the pictures that are drawn instead of written."""
     figures: list[Figure] = []
-    for module in (attention, length, training):
+    for module in (heatmaps, plots):
         monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
     return figures
 

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.inference.protocol import Decoding
-from seq2seq.model.prepared.lookup import Lookup
+from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
-from seq2seq.model.prepared.product import multiplies_int8, product
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.prepared.product import Lookup, multiplies_int8, product
 
 LENGTHS = (4, 1, 5)
 STEPS = 3
@@ -135,7 +134,7 @@ def test_a_table_holds_what_the_product_gives(
     embedding, weight, bias = drawn(50, 16, seed=1), drawn(24, 16, seed=2), drawn(24, seed=3)
     tokens = torch.tensor([[3, 49], [0, 3]])
     table = Lookup(embedding, weight, bias, dtype)
-    monkeypatch.setattr("seq2seq.model.prepared.lookup._MOST", 50 * 24 - 1)
+    monkeypatch.setattr("seq2seq.model.prepared.product._MOST", 50 * 24 - 1)
     each = Lookup(embedding, weight, bias, dtype)
     assert (table.is_table, each.is_table) == (True, False)
     torch.testing.assert_close(table(tokens), each(tokens), rtol=0, atol=1e-6)

@@ -22,12 +22,12 @@ from test_trainer import assert_same, records
 
 from seq2seq.config import dump_config
 from seq2seq.data.batching import make_batch
+from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError
 from seq2seq.inference.service import WINDOW
+from seq2seq.parallel import Ranks, join
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.device import choose_device
-from seq2seq.training.ranks import Ranks, join
 
 WORKER = Path(__file__).with_name("rank_gradients.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -248,7 +248,7 @@ def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
 def test_while_data_is_prepared_ranks_wait_longer_but_not_for_the_dead(
     monkeypatch: pytest.MonkeyPatch, dies: bool, codes: list[int]
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.ranks.TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("seq2seq.parallel.TIMEOUT", timedelta(seconds=1))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

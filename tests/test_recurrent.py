@@ -15,8 +15,8 @@ from oracle.cases import tiny_config
 from torch import Tensor
 from torch.func import functional_call
 
-from seq2seq.model.recurrent import GRU
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.gru import GRU
+from seq2seq.model.model import TranslationModel
 
 INPUT, HIDDEN, TIME = 4, 3, 5
 LENGTHS = (5, 3, 1)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seq2seq.config import Config, Section, section_of
-from seq2seq.reference import reference
+from seq2seq.config.reference import reference
 
 PAGE = Path(__file__).parents[1] / "docs/configuration.md"
 

@@ -13,11 +13,10 @@ from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import evaluate
-from seq2seq.evaluation.heatmap import heatmap
-from seq2seq.evaluation.page import marked, page, table
-from seq2seq.evaluation.report import Report, make_report
-from seq2seq.evaluation.report_page import report_page, write_report
-from seq2seq.inference.translation import Part
+from seq2seq.evaluation.heatmaps import heatmap
+from seq2seq.evaluation.pages import marked, page, table
+from seq2seq.evaluation.report import Report, make_report, report_page, write_report
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 
 EVIL = "<script>alert(1)</script> & \"quoted\" 'text' <img src=//x onerror=y>"

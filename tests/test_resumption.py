@@ -18,7 +18,7 @@ from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
-from seq2seq.training.objective import Objective
+from seq2seq.training.loss import Objective
 from seq2seq.training.state import TrainingState
 from seq2seq.training.trainer import Trainer
 

@@ -10,9 +10,8 @@ from conftest import ToyCorpus
 
 from seq2seq.errors import CheckpointError
 from seq2seq.pipeline import train
-from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, save_checkpoint
+from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, prune, save_checkpoint, tidy
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.retention import prune, tidy
 from seq2seq.training.averaging import average_checkpoints
 
 

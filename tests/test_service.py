@@ -17,11 +17,10 @@ from properties import examples
 from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.evaluation.alignment import pharaoh
 from seq2seq.inference import service
-from seq2seq.inference.lines import normalize_line
 from seq2seq.inference.service import Request, translate_files
-from seq2seq.inference.sharing import Sharing
-from seq2seq.inference.translation import Sampling
+from seq2seq.inference.text import Sampling, normalize_line
 from seq2seq.inference.translator import Translator
+from seq2seq.parallel import Sharing
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
-from seq2seq.evaluation.metrics import lengths, sentence_chrf
-from seq2seq.evaluation.statistics import (
+from seq2seq.evaluation.by_length import (
     attention_figures,
     by_length,
     repetition,
     spelled_share,
 )
-from seq2seq.evaluation.word_errors import WordError, word_errors
-from seq2seq.inference.translation import Part
+from seq2seq.evaluation.metrics import lengths, sentence_chrf
+from seq2seq.evaluation.report import WordError, word_errors
+from seq2seq.inference.text import Part
 
 
 def part(weights: list[list[float]] | None) -> Part:

@@ -15,14 +15,11 @@ from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.metrics import score
-from seq2seq.study.gathering import Gathered, gather, length_classes
+from seq2seq.study.comparison import Gathered, Spread, gather, length_classes
 from seq2seq.study.plan import Plan, Run, make_plan
-from seq2seq.study.result import Point, Result, digest, load_result
+from seq2seq.study.report import as_markdown, length_table, main_table, write_results
+from seq2seq.study.results import Point, Result, digest, load_result, status_of
 from seq2seq.study.running import read_test_set
-from seq2seq.study.state import status_of
-from seq2seq.study.statistics import Spread
-from seq2seq.study.tables import as_markdown, length_table, main_table
-from seq2seq.study.writing import write_results
 
 STUDY = """
 name: made-up

@@ -22,9 +22,8 @@ from seq2seq.errors import ConfigError
 from seq2seq.evaluation.evaluate import evaluate
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.study.measuring import complete
 from seq2seq.study.plan import Plan, Run, make_plan
-from seq2seq.study.result import Result, load_result
+from seq2seq.study.results import Result, complete, load_result
 from seq2seq.study.running import launcher_line, read_test_set
 
 STUDY = """

@@ -11,7 +11,7 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq.study.plan import Run
-from seq2seq.study.scheduling import OUTPUT, Progress, duration, run_all
+from seq2seq.study.running import OUTPUT, Progress, duration, run_all
 
 Make = Callable[[int], list[Run]]
 

@@ -1,4 +1,4 @@
-"""seq2seq.data.sampling, through Tokenizer.sample_batch."""
+"""seq2seq.data.subwords, through Tokenizer.sample_batch."""
 
 import itertools
 import math
@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import TokenizerConfig
-from seq2seq.data import sampling
+from seq2seq.data import subwords
 from seq2seq.data.cleaning import normalize
-from seq2seq.data.pieces import Pieces
+from seq2seq.data.subwords import Pieces
 from seq2seq.data.tokenizer import UNK, Tokenizer, train_tokenizer
 
 WORD = "camarones"
@@ -197,9 +197,9 @@ def test_nothing_but_texts_alpha_and_seed_matters(tokenizer, monkeypatch):
 
 
 def test_forgetting_the_graphs_changes_nothing(tokenizer, monkeypatch):
-    monkeypatch.setattr(sampling, "_CHUNK", 7)
+    monkeypatch.setattr(subwords, "_CHUNK", 7)
     kept = tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5)
-    for kind in (sampling.UnigramSampler, sampling.MergeSampler):
+    for kind in (subwords.UnigramSampler, subwords.MergeSampler):
         monkeypatch.setattr(kind, "most_edges", 0)
     assert tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5) == kept
     assert not tokenizer._sampler._starts

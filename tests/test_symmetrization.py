@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.evaluation.gold import Links, parse_gold
-from seq2seq.evaluation.symmetrization import grow_diag_final_and, intersection, union
+from seq2seq.evaluation.alignment import Links, grow_diag_final_and, intersection, parse_gold, union
 
 SIZE = 6
 LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=14)

@@ -7,7 +7,7 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq.errors import CheckpointError, DataError
-from seq2seq.evaluation.systems import read_systems
+from seq2seq.evaluation.evaluate import read_systems
 from seq2seq.inference.translator import Translator
 
 

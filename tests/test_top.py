@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seq2seq.inference.top import argmax, top, top_extensions
+from seq2seq.inference.beam_state import argmax, top, top_extensions
 
 
 def drawn(*shape: int, seed: int, levels: int | None = None) -> Tensor:

@@ -15,14 +15,14 @@ from seq2seq.config import Config
 from seq2seq.data.batching import make_batch
 from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
+from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training import objective
+from seq2seq.training import loss as losses
 from seq2seq.training import trainer as module
-from seq2seq.training.device import choose_device
 from seq2seq.training.signals import StopRequest
 from seq2seq.training.trainer import Trainer, Validation
 
@@ -178,7 +178,7 @@ def test_what_is_not_finite_is_reported_and_not_applied(
     config = toy.config(tmp_path / "run", "training.max_skipped=3")
     trainer = make_trainer(config, tmp_path / "run")
     batches = iter(trainer.stream)
-    loss = objective.projection_loss
+    loss = losses.projection_loss
     factors = iter([math.inf, math.nan, 1.0])
     before = {n: p.detach().clone() for n, p in trainer.state.parameters.items()}
 
@@ -186,7 +186,7 @@ def test_what_is_not_finite_is_reported_and_not_applied(
         smoothed, plain = loss(*arguments, **options)
         return smoothed * factor, plain
 
-    monkeypatch.setattr(objective, "projection_loss", spoiled)
+    monkeypatch.setattr(losses, "projection_loss", spoiled)
     spoilt = []
     for factor in factors:
         spoilt.append(next(batches))

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig, Score, Style, parse_config
 from seq2seq.errors import ConfigError
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 
 Gradients = dict[str, Tensor]
 
@@ -100,7 +100,7 @@ def test_every_parameter_learns(config: ModelConfig) -> None:
 def test_what_it_expects_of_nothing_are_the_frequencies() -> None:
     model = tiny_model(tiny_config())
     counts = torch.arange(TARGET_VOCAB)
-    model.expect(counts)
+    model.init_output_bias(counts)
     found = model.logits(torch.zeros(1, model.config.features_size).double()).softmax(-1)[0]
     expected = (counts + 1) / (counts + 1).sum()
     torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)

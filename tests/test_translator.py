@@ -12,8 +12,7 @@ from properties import examples
 
 from seq2seq.benchmark.decoding import CPU, native_precisions
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.inference.lines import normalize_line
-from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
+from seq2seq.inference.text import Part, Sampling, Translation, join_parts, normalize_line
 from seq2seq.inference.translator import Translator
 from seq2seq.pipeline import train
 

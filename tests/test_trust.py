@@ -24,7 +24,7 @@ from properties import examples
 from seq2seq.errors import CheckpointError, UserError
 from seq2seq.inference import translator as module
 from seq2seq.inference.translator import Translator
-from seq2seq.runs import foreign
+from seq2seq.runs import untrusted
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "seq2seq").rglob("*.py"), *(ROOT / "scripts").glob("*.py")])
@@ -98,7 +98,7 @@ def test_such_lines_would_be_found(line: str) -> None:
 
 
 def test_yaml_is_loaded_by_a_safe_loader() -> None:
-    loader = import_module("seq2seq.config.core_yaml")._Loader
+    loader = import_module("seq2seq.config.loading")._Loader
     assert issubclass(loader, yaml.SafeLoader)
 
 
@@ -217,10 +217,10 @@ def test_a_folder_outside_is_not_even_listed(
 
 def test_texts_of_absurd_size_are_not_read(trained: Path, tmp_path: Path) -> None:
     for name, most in (
-        ("config.yaml", foreign.MAX_TEXT_BYTES),
-        ("source.model", foreign.MAX_TOKENIZER_BYTES),
-        ("checkpoints/step-000150/state.json", foreign.MAX_TEXT_BYTES),
-        ("checkpoints/step-000150/SHA256SUMS", foreign.MAX_TEXT_BYTES),
+        ("config.yaml", untrusted.MAX_TEXT_BYTES),
+        ("source.model", untrusted.MAX_TOKENIZER_BYTES),
+        ("checkpoints/step-000150/state.json", untrusted.MAX_TEXT_BYTES),
+        ("checkpoints/step-000150/SHA256SUMS", untrusted.MAX_TEXT_BYTES),
     ):
         run = copy_run(trained, tmp_path / name.replace("/", "-"))
         os.truncate(run / name, most + 1)  # a hole: it takes no room
@@ -283,7 +283,7 @@ def test_headers_of_absurd_length_are_refused(trained: Path, tmp_path: Path, siz
 def test_the_sizes_of_a_model_are_known_without_making_it(trained: Path) -> None:
     translator = Translator.load(trained)
     vocabularies = translator.source.vocab_size, translator.target.vocab_size
-    found = foreign.shapes_of(translator.config.model, *vocabularies)
+    found = untrusted.shapes_of(translator.config.model, *vocabularies)
     made = dict(translator.models[0].named_parameters())
     assert {name: tensor.shape for name, tensor in found.items()} == {
         name: parameter.shape for name, parameter in made.items()

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from seq2seq.benchmark.records import Record
+from seq2seq.device import multiplies_bf16
 from seq2seq.inference.translator import Translator
 from seq2seq.model.prepared.product import multiplies_int8
-from seq2seq.training.device import multiplies_bf16
 
 CPU = torch.device("cpu")
 ALONE = 100  # sentences that are translated one at a time

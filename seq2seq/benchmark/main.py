@@ -21,8 +21,8 @@ from seq2seq.data.batching import Batch
 from seq2seq.data.corpus import read_corpus
 from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
+from seq2seq.device import choose_device, multiplies_bf16
 from seq2seq.errors import UserError
-from seq2seq.training.device import choose_device, multiplies_bf16
 
 PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
 PARTS = ("products", "training", "growth", "decoding")

@@ -20,8 +20,8 @@ from seq2seq.benchmark.machine import timed
 from seq2seq.benchmark.records import Record
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.model.translation import TranslationModel
-from seq2seq.training.objective import Objective
+from seq2seq.model.model import TranslationModel
+from seq2seq.training.loss import Objective
 from seq2seq.training.state import make_optimizer
 
 FIRST_PIECE = 4  # those before are padding, unknown, begin and end

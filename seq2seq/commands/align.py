@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.parser import Commands, add_command
-from seq2seq.commands.search import add_device, set_threads
+from seq2seq.commands.options import Commands, add_command, add_device, set_threads
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.evaluation.alignment_error import AlignmentError
+    from seq2seq.evaluation.alignment import AlignmentError
 
 
 def add(commands: Commands) -> None:
@@ -64,10 +63,16 @@ def add(commands: Commands) -> None:
 
 
 def _align(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.align import THRESHOLD, WORDS, align, align_both, gold_of
-    from seq2seq.evaluation.alignment_error import alignment_error
+    from seq2seq.evaluation.alignment import (
+        THRESHOLD,
+        WORDS,
+        align,
+        align_both,
+        alignment_error,
+        format_links,
+        gold_of,
+    )
     from seq2seq.evaluation.evaluate import read_test, write_lines
-    from seq2seq.evaluation.gold import format_links
     from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator
 

@@ -7,8 +7,14 @@ import json
 import logging
 from pathlib import Path
 
-from seq2seq.commands.parser import Commands, add_command, positive
-from seq2seq.commands.search import add_search, search_options, set_threads
+from seq2seq.commands.options import (
+    Commands,
+    add_command,
+    add_search,
+    positive,
+    search_options,
+    set_threads,
+)
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -48,8 +54,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         raise UserError("a comparison needs two runs or more, and then the test set")
     if len(set(arguments.runs)) < len(arguments.runs):
         raise UserError("a run is named twice; name each once")
-    from seq2seq.evaluation.compare import compare
-    from seq2seq.evaluation.compare_page import contest_page, contest_text
+    from seq2seq.evaluation.compare import compare, contest_page, contest_text
     from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
     from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from seq2seq.commands.parser import Commands, add_command
+from seq2seq.commands.options import Commands, add_command
 from seq2seq.errors import EXIT_FAULT
 
 

@@ -7,11 +7,17 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.parser import Commands, add_command
-from seq2seq.commands.search import add_search, add_workers, search_options, sharing
+from seq2seq.commands.options import (
+    Commands,
+    add_command,
+    add_search,
+    add_workers,
+    search_options,
+    sharing,
+)
 
 if TYPE_CHECKING:
-    from seq2seq.inference.sharing import Sharing
+    from seq2seq.parallel import Sharing
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +63,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 def _evaluate_shared(arguments: argparse.Namespace, shared: Sharing) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
-    from seq2seq.evaluation.report import RESAMPLES, make_report
-    from seq2seq.evaluation.report_page import write_report
+    from seq2seq.evaluation.report import RESAMPLES, make_report, write_report
     from seq2seq.files import check_writable, make_folder
     from seq2seq.inference.translator import Translator, run_of
 

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from seq2seq.commands.parser import Commands, add_command, positive
+from seq2seq.commands.options import Commands, add_command, positive
 from seq2seq.errors import UserError
 
 
@@ -47,10 +47,10 @@ def add(commands: Commands) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.plots import check_picture, plot_attention
+    from seq2seq.evaluation.heatmaps import plot_attention
+    from seq2seq.evaluation.plots import check_picture
     from seq2seq.explaining.explain import explain
-    from seq2seq.explaining.page import write_page
-    from seq2seq.explaining.terminal import print_explanation
+    from seq2seq.explaining.show import print_explanation, write_page
     from seq2seq.inference.translator import Translator
 
     if arguments.plot:

@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from seq2seq.commands.parser import Commands, add_command, positive
+from seq2seq.commands.options import Commands, add_command, positive
 from seq2seq.errors import EXIT_FAULT
 
 log = logging.getLogger(__name__)
@@ -36,9 +36,8 @@ def add(commands: Commands) -> None:
 
 def _faults(arguments: argparse.Namespace) -> int:
     from seq2seq.diagnosis.doctor import read_pairs
-    from seq2seq.diagnosis.museum import tour
-    from seq2seq.diagnosis.museum_page import museum_text, write_museum
-    from seq2seq.diagnosis.patient import make_patient
+    from seq2seq.diagnosis.fault_gallery import museum_text, tour, write_museum
+    from seq2seq.diagnosis.probe import make_probe
     from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
 
@@ -46,8 +45,8 @@ def _faults(arguments: argparse.Namespace) -> int:
         make_folder(Path(arguments.out))
     translator = Translator.load(arguments.run)
     pairs = read_pairs(translator, arguments.test, target=arguments.target)
-    patient = make_patient(translator, pairs, sentences=12)
-    museum = tour(patient, pairs[: arguments.sentences])
+    probe = make_probe(translator, pairs, sentences=12)
+    museum = tour(probe, pairs[: arguments.sentences])
     print(museum_text(museum))
     if arguments.out is not None:
         test = arguments.test or "its own test set"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from seq2seq.commands.parser import Commands, add_command, positive
+from seq2seq.commands.options import Commands, add_command, positive
 from seq2seq.errors import UserError
 
 
@@ -95,7 +95,7 @@ def _add_output(parser: argparse.ArgumentParser, default: str) -> None:
 
 def _plot_attention(arguments: argparse.Namespace) -> int:
     from seq2seq.data.corpus import read_lines
-    from seq2seq.evaluation.plots import plot_sentences
+    from seq2seq.evaluation.heatmaps import plot_sentences
     from seq2seq.inference.translator import Translator
 
     sentences = list(arguments.sentences)
@@ -127,8 +127,8 @@ def _plot_training(arguments: argparse.Namespace) -> int:
 
 
 def _plot_length(arguments: argparse.Namespace) -> int:
+    from seq2seq.evaluation.evaluate import read_systems
     from seq2seq.evaluation.plots import check_picture, plot_length, run_names
-    from seq2seq.evaluation.systems import read_systems
 
     path = Path(arguments.output)
     check_picture(path)

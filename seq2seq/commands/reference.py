@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from seq2seq.commands.parser import Commands, add_command
+from seq2seq.commands.options import Commands, add_command
 
 
 def add(commands: Commands) -> None:
@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
 
 
 def _reference(arguments: argparse.Namespace) -> int:
-    from seq2seq.reference import reference
+    from seq2seq.config.reference import reference
 
     print(reference(), end="")
     return 0

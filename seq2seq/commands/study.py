@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.parser import (
+from seq2seq.commands.options import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
     Commands,
@@ -106,7 +106,7 @@ def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
 
 
 def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
-    from seq2seq.study.measuring import complete
+    from seq2seq.study.results import complete
 
     for run in plan.chosen(arguments.cell):
         ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
@@ -116,9 +116,8 @@ def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> i
 
 
 def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
-    from seq2seq.study.gathering import gather
-    from seq2seq.study.tables import main_table
-    from seq2seq.study.writing import write_results
+    from seq2seq.study.comparison import gather
+    from seq2seq.study.report import main_table, write_results
 
     gathered = gather(plan, pairs)
     path = write_results(gathered)

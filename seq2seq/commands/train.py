@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from seq2seq.commands.parser import (
+from seq2seq.commands.options import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
     Commands,
@@ -53,7 +53,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     if arguments.processes:
-        from seq2seq.training.launcher import launch
+        from seq2seq.parallel import launch
 
         if arguments.restarts:  # each start would tell the same mistake
             check_directory(config, resume=arguments.resume, overwrite=arguments.overwrite)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.commands.parser import Commands, add_command, from_zero, positive
-from seq2seq.commands.search import add_search, add_workers, search_options, sharing
+from seq2seq.commands.options import (
+    Commands,
+    add_command,
+    add_search,
+    add_workers,
+    from_zero,
+    positive,
+    search_options,
+    sharing,
+)
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.inference.sharing import Sharing
+    from seq2seq.parallel import Sharing
 
 
 def add(commands: Commands) -> None:
@@ -92,7 +100,7 @@ def _translate_shared(
 ) -> None:
     from seq2seq.evaluation.alignment import pharaoh
     from seq2seq.inference.service import Request, translate_files
-    from seq2seq.inference.translation import Sampling
+    from seq2seq.inference.text import Sampling
     from seq2seq.inference.translator import Translator
 
     translator = Translator.load(

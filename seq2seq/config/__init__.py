@@ -16,9 +16,8 @@ from seq2seq.config.loading import (
     read_yaml_file,
 )
 from seq2seq.config.model import AttentionConfig, ModelConfig, Score, Style
-from seq2seq.config.recipe import Config, InferenceConfig
+from seq2seq.config.recipe import Config, InferenceConfig, ScheduleConfig, TrainingConfig
 from seq2seq.config.section import Section, section_of, type_name
-from seq2seq.config.training import ScheduleConfig, TrainingConfig
 
 __all__ = [
     "AttentionConfig",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from seq2seq.data.compressed import DAMAGED, MAX_RATIO, open_unpacked
+from seq2seq.data.corpus import DAMAGED, MAX_RATIO, open_unpacked
 from seq2seq.errors import DataError
 
 MAX_BYTES = 1 << 30

@@ -2,16 +2,150 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
-from collections.abc import Iterable, Iterator
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from seq2seq.config import CorpusConfig
-from seq2seq.data.compressed import DAMAGED, open_unpacked
-from seq2seq.data.huggingface import read_dataset
 from seq2seq.errors import DataError
+
+MAX_RATIO = 100  # of sizes; sentences are packed to a third or a fifth
+FREE_BYTES = 1 << 26  # are unpacked at any ratio, for small files can hold one sentence many times
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+
+_UNPACK: dict[str, Any] = {
+    ".gz": gzip.open, ".tgz": gzip.open,
+    ".bz2": bz2.open, ".tbz2": bz2.open,
+    ".xz": lzma.open, ".txz": lzma.open,
+}  # fmt: skip
+
+
+@contextmanager
+def open_unpacked(path: str | Path, *, most: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file as one stream, unpacked where its name ends in that of a compression.
+
+    Reading raises DataError where more than `most` bytes come out, or more than FREE_BYTES and
+    MAX_RATIO times what went in; OSError or one of DAMAGED where the data is no such compression.
+    """
+    with open(path, "rb") as file:
+        unpack = _UNPACK.get(Path(path).suffix)
+        if unpack is None:
+            yield file
+        else:
+            yield io.BufferedReader(_Watched(unpack(file), file, str(path), most), 1 << 16)
+
+
+class _Watched(io.RawIOBase):
+    """A stream whose length is compared with how much of the file below it was read."""
+
+    def __init__(self, stream: Any, file: BinaryIO, name: str, most: int | None) -> None:
+        self._stream, self._file, self._name, self._most = stream, file, name, most
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count: int = self._stream.readinto(buffer)
+        self._size += count
+        if self._size > max(FREE_BYTES, MAX_RATIO * self._file.tell()):
+            raise DataError(
+                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, which no text "
+                "does; if you trust it, unpack it yourself"
+            )
+        if self._most is not None and self._size > self._most:
+            raise DataError(
+                f"{self._name}: unpacks to more than the limit of {self._most} bytes; if you trust "
+                "it, unpack it yourself"
+            )
+        return count
+
+
+_BUILDERS = {
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+}
+_SAVED = ("state.json", "dataset_dict.json")
+
+
+def read_dataset(
+    name: str, subset: str | None, *, split: str, columns: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a split, memory-mapped, with these columns only.
+
+    Raises DataError where the dataset, the split or a column is not to be had.
+    """
+    rows = _load(name, subset, split)
+    _check(rows.column_names, columns, f"{name} {split}")
+    yield from rows.select_columns(sorted(set(columns)))
+
+
+def stream_dataset(name: str, subset: str | None, *, split: str, columns: Sequence[str]) -> Any:
+    """Return the rows of a split as an IterableDataset, which reads as it goes.
+
+    Raises DataError where the dataset, the split or a column is not to be had.
+    """
+    rows = _load(name, subset, split, streaming=True)
+    if rows.column_names is not None:  # known before the first row
+        _check(rows.column_names, columns, f"{name} {split}")
+        rows = rows.select_columns(sorted(set(columns)))
+    return rows
+
+
+def dataset_files(name: str, subset: str | None, *, split: str) -> list[Path]:
+    """Return the files that hold the rows of a split, fetched where they are not here."""
+    path = Path(name)
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file())
+    if path.is_file():
+        return [path]
+    return [Path(file["filename"]) for file in _load(name, subset, split).cache_files]
+
+
+def _check(known: Sequence[str], columns: Sequence[str], where: str) -> None:
+    for column in columns:
+        if column not in known:
+            raise DataError(f"{where}: no column '{column}'; columns: {', '.join(known)}")
+
+
+def _load(name: str, subset: str | None, split: str, *, streaming: bool = False) -> Any:
+    try:
+        return _find(name, subset, split, streaming=streaming)
+    except Exception as error:  # the library raises whatever its builders and filesystems raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(
+            f"{name} {split}: the dataset cannot be loaded: {reason}; check name, subset, split"
+        ) from None
+
+
+def _find(name: str, subset: str | None, split: str, *, streaming: bool) -> Any:
+    import datasets  # seconds, and only this format needs it
+
+    path = Path(name)
+    if path.is_file() and path.suffix in _BUILDERS:
+        return datasets.load_dataset(
+            _BUILDERS[path.suffix], data_files=name, split=split, streaming=streaming
+        )
+    if any((path / marker).is_file() for marker in _SAVED):
+        saved = datasets.load_from_disk(name)
+        splits = saved if isinstance(saved, datasets.DatasetDict) else {saved.split or split: saved}
+        if split not in splits:
+            raise ValueError(f"no split '{split}' on disk; splits: {', '.join(map(str, splits))}")
+        return splits[split].to_iterable_dataset() if streaming else splits[split]
+    return datasets.load_dataset(name, subset, split=split, streaming=streaming)
+
 
 MAX_LINE_BYTES = 1 << 24
 _BOM = b"\xef\xbb\xbf"
@@ -53,7 +187,7 @@ def read_lines(path: str) -> Iterator[Line]:
     """Yield the lines of a UTF-8 file, unpacked where its name ends in .gz, .bz2 or .xz.
 
     Raises DataError where it is missing, empty, damaged, binary or not UTF-8, or unpacks to what
-    no text would (seq2seq.data.compressed).
+    no text would (seq2seq.data.corpus).
     """
     try:
         with open_unpacked(path) as stream:

@@ -32,13 +32,13 @@ from seq2seq.data.store import PairStore, pair_batch, write_pairs
 from seq2seq.data.streaming import StreamedPairs
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.workers import ordered_map
+from seq2seq.parallel import ordered_map
 
 log = logging.getLogger(__name__)
 
 _CLEANING_CODE = tuple(
     f"seq2seq.data.{name}"
-    for name in ("blocks", "cleaning", "compressed", "corpus", "huggingface", "store")
+    for name in ("blocks", "cleaning", "corpus", "store")
 )
 _MODEL = "tokenizer.model"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config import CorpusConfig
-from seq2seq.data.huggingface import dataset_files
+from seq2seq.data.corpus import dataset_files
 
 _HEAD = 1 << 20
 

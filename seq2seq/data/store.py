@@ -18,7 +18,7 @@ from seq2seq.data.batching import Ints, Ragged
 from seq2seq.data.blocks import Blocks, shuffle, write_blocks
 from seq2seq.data.cache import Cache, Entry, code_of
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.workers import ordered_map
+from seq2seq.parallel import ordered_map
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 

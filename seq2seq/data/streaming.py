@@ -11,8 +11,7 @@ import numpy as np
 
 from seq2seq.config import CleaningConfig, CorpusConfig, DataConfig
 from seq2seq.data.cleaning import Cleaner, CleaningReport, HeldOut, judge
-from seq2seq.data.corpus import Pair, columns_of, read_corpus, read_rows
-from seq2seq.data.huggingface import stream_dataset
+from seq2seq.data.corpus import Pair, columns_of, read_corpus, read_rows, stream_dataset
 from seq2seq.data.store import Tokenizers
 from seq2seq.data.windows import Place, Segmenter, Window
 from seq2seq.errors import DataError, UserError

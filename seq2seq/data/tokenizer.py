@@ -16,8 +16,7 @@ import sentencepiece
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.cleaning import normalize
-from seq2seq.data.pieces import SPACE_PIECE, Pieces
-from seq2seq.data.sampling import SubwordSampler, make_sampler
+from seq2seq.data.subwords import SPACE_PIECE, Pieces, SubwordSampler, make_sampler
 from seq2seq.errors import DataError
 from seq2seq.files import write_atomic
 
@@ -95,7 +94,7 @@ class Tokenizer:
         A unigram model draws from all segmentations, each with its probability to the power of
         `alpha` (Kudo 2018): the lower, the more it varies. A BPE model leaves out each merge with
         the probability `alpha` (Provilkov et al. 2020). The same texts, alpha and seed give the
-        same ids in every process, whatever was sampled before. See `seq2seq.data.sampling`.
+        same ids in every process, whatever was sampled before. See `seq2seq.data.subwords`.
         """
         sampler = self._sampler
         if sampler is None or sampler.alpha != alpha:

@@ -16,13 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import Batch
-from seq2seq.diagnosis.patient import Patient, mean_loss
+from seq2seq.diagnosis.probe import Probe, mean_loss
 from seq2seq.errors import DataError
-from seq2seq.model.attention import Attention, FixedContext
+from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
 from seq2seq.model.decoder import Decoder, DecoderState
-from seq2seq.model.encoder import Encoder
-from seq2seq.model.memory import Encoded, Memory
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import Encoder, TranslationModel
 
 
 class SoftmaxOverQueries(Attention):
@@ -80,7 +78,7 @@ def loss_counting_padding(model: TranslationModel, batch: Batch) -> Tensor:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: what is wrong, what it looks like, and how it is put into a patient's copy.
+    """A fault: what is wrong, what it looks like, and how it is put into a probe's copy.
 
     `seen` is where one of its kind was reported.
     """
@@ -90,31 +88,31 @@ class Fault:
     story: str
     look: str
     seen: str
-    infect: Callable[[Patient], Patient]
+    infect: Callable[[Probe], Probe]
 
 
-def _in_attention(kind: type[Attention]) -> Callable[[Patient], Patient]:
-    def infect(patient: Patient) -> Patient:
-        if isinstance(patient.model.decoder.attention, FixedContext):
+def _in_attention(kind: type[Attention]) -> Callable[[Probe], Probe]:
+    def infect(probe: Probe) -> Probe:
+        if isinstance(probe.model.decoder.attention, FixedContext):
             raise DataError("the model has attention.score none; faults of attention need another")
-        _become(patient.model.decoder.attention, kind)
-        return patient
+        _become(probe.model.decoder.attention, kind)
+        return probe
 
     return infect
 
 
-def _in_decoder(patient: Patient) -> Patient:
-    _become(patient.model.decoder, Forgetful)
-    return patient
+def _in_decoder(probe: Probe) -> Probe:
+    _become(probe.model.decoder, Forgetful)
+    return probe
 
 
-def _in_encoder(patient: Patient) -> Patient:
-    _become(patient.model.encoder, ReadsPadding)
-    return patient
+def _in_encoder(probe: Probe) -> Probe:
+    _become(probe.model.encoder, ReadsPadding)
+    return probe
 
 
-def _in_loss(patient: Patient) -> Patient:
-    return replace(patient, loss=loss_counting_padding)
+def _in_loss(probe: Probe) -> Probe:
+    return replace(probe, loss=loss_counting_padding)
 
 
 def _become(module: nn.Module, kind: type[nn.Module]) -> None:

@@ -6,19 +6,42 @@ Legend: B sentences, S source length, T target length, V vocabulary, N real targ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from seq2seq.data.batching import Batch
-from seq2seq.diagnosis.finding import Finding, skipped
-from seq2seq.diagnosis.patient import Patient, step_through, widen
+from seq2seq.diagnosis.probe import Probe, step_through, widen
 from seq2seq.errors import CheckpointError
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
 from seq2seq.inference.search import beam_search, greedy
 
-Check = Callable[[Patient], Finding]
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found, with its number, in words; `passed` is None for a check not made."""
+
+    passed: bool | None
+    found: str
+
+    def line(self, name: str, width: int) -> str:
+        """Return a line for a person."""
+        word = {True: "pass", False: "FAIL", None: "skip"}[self.passed]
+        return f"{word}  {name:{width}}  {self.found}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+
+def skipped(why: str) -> Finding:
+    """Return that a check could not be made."""
+    return Finding(None, why)
+
+
+Check = Callable[[Probe], Finding]
 
 SUM_TOLERANCE = 1e-4
 LOG_PROB_TOLERANCE = 1e-3  # nats of a whole sentence; rounding in fp32 makes some 1e-5
@@ -30,20 +53,20 @@ EXTRA_PADDING = 7
 NO_WEIGHTS = "the model has no attention weights"
 
 
-def weights_sum_to_one(patient: Patient) -> Finding:
+def weights_sum_to_one(probe: Probe) -> Finding:
     """The weights of each step sum to 1 over the source positions."""
-    batch = patient.batch()
-    weights_BTS = step_through(patient, batch).weights_BTS
+    batch = probe.batch()
+    weights_BTS = step_through(probe, batch).weights_BTS
     if weights_BTS is None:
         return skipped(NO_WEIGHTS)
     error = float((weights_BTS.sum(2) - 1).abs()[batch.label_mask_BT].max())
     return Finding(error <= SUM_TOLERANCE, f"sums are off 1 by {error:.2g} at most")
 
 
-def no_weight_on_padding(patient: Patient) -> Finding:
+def no_weight_on_padding(probe: Probe) -> Finding:
     """Padded source positions have weights of exactly 0."""
-    batch = widen(patient.batch(), EXTRA_PADDING)
-    weights_BTS = step_through(patient, batch).weights_BTS
+    batch = widen(probe.batch(), EXTRA_PADDING)
+    weights_BTS = step_through(probe, batch).weights_BTS
     if weights_BTS is None:
         return skipped(NO_WEIGHTS)
     on_padding_BTS = weights_BTS.masked_fill(batch.source_mask_BS.unsqueeze(1), 0)
@@ -51,40 +74,40 @@ def no_weight_on_padding(patient: Patient) -> Finding:
     return Finding(most == 0, f"a step has {most:.3g} of its weight on padding at most")
 
 
-def batch_invariance(patient: Patient) -> Finding:
+def batch_invariance(probe: Probe) -> Finding:
     """A sentence alone and beside longer neighbours: the same probabilities and translation."""
-    batch = widen(patient.batch(), EXTRA_PADDING)
-    beside_B = step_through(patient, batch).of_labels(batch)
-    found = _search(patient, batch.source_BS, batch.source_mask_BS)
+    batch = widen(probe.batch(), EXTRA_PADDING)
+    beside_B = step_through(probe, batch).of_labels(batch)
+    found = _search(probe, batch.source_BS, batch.source_mask_BS)
     worst, changed = 0.0, 0
-    for number, pair in enumerate(patient.pairs):
-        alone = patient.batch([pair])
-        log_prob = step_through(patient, alone).of_labels(alone)[0]
+    for number, pair in enumerate(probe.pairs):
+        alone = probe.batch([pair])
+        log_prob = step_through(probe, alone).of_labels(alone)[0]
         worst = _larger(worst, float((log_prob - beside_B[number]).abs()))
-        (other,) = _search(patient, alone.source_BS, alone.source_mask_BS)
+        (other,) = _search(probe, alone.source_BS, alone.source_mask_BS)
         changed += _differ(found[number], other)
     return Finding(
         worst <= LOG_PROB_TOLERANCE and not changed,
-        f"log probabilities differ by {worst:.2g} at most; {changed} of {len(patient.pairs)} "
+        f"log probabilities differ by {worst:.2g} at most; {changed} of {len(probe.pairs)} "
         "translations differ",
     )
 
 
-def beam_one_is_greedy(patient: Patient) -> Finding:
+def beam_one_is_greedy(probe: Probe) -> Finding:
     """A beam of 1 finds what greedy search finds."""
-    batch = patient.batch()
-    found = _search(patient, batch.source_BS, batch.source_mask_BS)
-    decoding = patient.translator.decoding(batch.source_BS, batch.source_mask_BS)
-    beams = beam_search(decoding, _greedy_options(patient))
+    batch = probe.batch()
+    found = _search(probe, batch.source_BS, batch.source_mask_BS)
+    decoding = probe.translator.decoding(batch.source_BS, batch.source_mask_BS)
+    beams = beam_search(decoding, _greedy_options(probe))
     changed = sum(_differ(one, beam[0]) for one, beam in zip(found, beams, strict=True))
     return Finding(not changed, f"{changed} of {len(found)} translations differ")
 
 
-def order_invariance(patient: Patient) -> Finding:
+def order_invariance(probe: Probe) -> Finding:
     """Lines in the opposite order have the same translations."""
-    lines = [pair.source for pair in patient.pairs]
-    forth = patient.translator.translate(lines)
-    back = patient.translator.translate(lines[::-1])[::-1]
+    lines = [pair.source for pair in probe.pairs]
+    forth = probe.translator.translate(lines)
+    back = probe.translator.translate(lines[::-1])[::-1]
     changed = sum(
         one[0].text != other[0].text and abs(one[0].score - other[0].score) > LOG_PROB_TOLERANCE
         for one, other in zip(forth, back, strict=True)
@@ -92,15 +115,15 @@ def order_invariance(patient: Patient) -> Finding:
     return Finding(not changed, f"{changed} of {len(lines)} translations differ")
 
 
-def steps_equal_training(patient: Patient) -> Finding:
+def steps_equal_training(probe: Probe) -> Finding:
     """Decoding step by step says what the teacher-forced pass of training says."""
-    batch = patient.batch()
-    steps = step_through(patient, batch)
+    batch = probe.batch()
+    steps = step_through(probe, batch)
     with torch.no_grad():
-        features_BTO, weights_BTS = patient.model(
+        features_BTO, weights_BTS = probe.model(
             batch.source_BS, batch.source_mask_BS, batch.inputs_BT
         )
-        log_probs_BTV = patient.model.logits(features_BTO).float().log_softmax(-1)
+        log_probs_BTV = probe.model.logits(features_BTO).float().log_softmax(-1)
     trained = replace(steps, log_probs_BTV=log_probs_BTV, weights_BTS=weights_BTS)
     worst = float((trained.of_labels(batch) - steps.of_labels(batch)).abs().max())
     return Finding(
@@ -108,9 +131,9 @@ def steps_equal_training(patient: Patient) -> Finding:
     )
 
 
-def history_counts(patient: Patient) -> Finding:
+def history_counts(probe: Probe) -> Finding:
     """What came before the last piece changes what comes next."""
-    batch = patient.batch()
+    batch = probe.batch()
     # The first piece of each target becomes that of another; the second one stays.
     inputs_BT = batch.inputs_BT.clone()
     if inputs_BT.shape[1] < 3:
@@ -119,18 +142,18 @@ def history_counts(patient: Patient) -> Finding:
     usable_B = (batch.target_lengths_B >= 3) & (inputs_BT[:, 1] != batch.inputs_BT[:, 1])
     if not usable_B.any():
         return skipped("no two targets begin with different pieces")
-    other = step_through(patient, replace(batch, inputs_BT=inputs_BT)).log_probs_BTV[:, 2]
-    moved_B = _variation(step_through(patient, batch).log_probs_BTV[:, 2].exp(), other.exp())
+    other = step_through(probe, replace(batch, inputs_BT=inputs_BT)).log_probs_BTV[:, 2]
+    moved_B = _variation(step_through(probe, batch).log_probs_BTV[:, 2].exp(), other.exp())
     mean = float(moved_B[usable_B].mean())
     return Finding(
         mean >= LEAST_EFFECT, f"another piece before it moves {mean:.3g} of the next piece's mass"
     )
 
 
-def attention_moves(patient: Patient) -> Finding:
+def attention_moves(probe: Probe) -> Finding:
     """From one step to the next the attention looks elsewhere."""
-    batch = patient.batch()
-    weights_BTS = step_through(patient, batch).weights_BTS
+    batch = probe.batch()
+    weights_BTS = step_through(probe, batch).weights_BTS
     if weights_BTS is None:
         return skipped(NO_WEIGHTS)
     moved_BT = _variation(weights_BTS[:, 1:], weights_BTS[:, :-1])
@@ -141,23 +164,23 @@ def attention_moves(patient: Patient) -> Finding:
     return Finding(mean >= LEAST_MOVE, f"{mean:.3g} of the weight moves at a step")
 
 
-def source_counts(patient: Patient) -> Finding:
+def source_counts(probe: Probe) -> Finding:
     """A target is likelier beside its own source than beside another one."""
-    batch = patient.batch()
-    others = patient.batch(
-        [replace(pair, source=patient.pairs[n - 1].source) for n, pair in enumerate(patient.pairs)]
+    batch = probe.batch()
+    others = probe.batch(
+        [replace(pair, source=probe.pairs[n - 1].source) for n, pair in enumerate(probe.pairs)]
     )
-    own_B = step_through(patient, batch).of_labels(batch)
-    other_B = step_through(patient, others).of_labels(others)
+    own_B = step_through(probe, batch).of_labels(batch)
+    other_B = step_through(probe, others).of_labels(others)
     gain = float((own_B - other_B).sum()) / batch.num_target_tokens
     return Finding(gain >= LEAST_GAIN, f"the own source is worth {gain:.3g} nats a target piece")
 
 
-def loss_ignores_padding(patient: Patient) -> Finding:
+def loss_ignores_padding(probe: Probe) -> Finding:
     """The loss and its gradient do not depend on how wide the batch is padded."""
-    batch = patient.batch()
-    loss, norm = loss_and_gradient(patient, batch)
-    padded_loss, padded_norm = loss_and_gradient(patient, widen(batch, EXTRA_PADDING))
+    batch = probe.batch()
+    loss, norm = loss_and_gradient(probe, batch)
+    padded_loss, padded_norm = loss_and_gradient(probe, widen(batch, EXTRA_PADDING))
     error = _larger(_relative(loss, padded_loss), _relative(norm, padded_norm))
     return Finding(
         error <= LOSS_TOLERANCE,
@@ -166,10 +189,10 @@ def loss_ignores_padding(patient: Patient) -> Finding:
     )
 
 
-def loss_and_gradient(patient: Patient, batch: Batch) -> tuple[float, float]:
+def loss_and_gradient(probe: Probe, batch: Batch) -> tuple[float, float]:
     """Return the loss of a batch and the norm of its gradient; the model is left as it was."""
-    parameters = [p for p in patient.model.parameters() if p.requires_grad]
-    loss = patient.loss(patient.model, batch)
+    parameters = [p for p in probe.model.parameters() if p.requires_grad]
+    loss = probe.loss(probe.model, batch)
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     squares = [g.double().square().sum() for g in gradients if g is not None]
     return float(loss.detach()), float(torch.stack(squares).sum().sqrt())
@@ -189,25 +212,25 @@ MODEL_CHECKS: dict[str, Check] = {
 }
 
 
-def examine(patient: Patient) -> dict[str, Finding]:
+def examine(probe: Probe) -> dict[str, Finding]:
     """Make all checks of the model; one that meets numbers that are not finite fails."""
-    return {name: _made(check, patient) for name, check in MODEL_CHECKS.items()}
+    return {name: _made(check, probe) for name, check in MODEL_CHECKS.items()}
 
 
-def _made(check: Check, patient: Patient) -> Finding:
+def _made(check: Check, probe: Probe) -> Finding:
     try:
-        return check(patient)
+        return check(probe)
     except (FloatingPointError, CheckpointError) as error:
         return Finding(False, str(error))
 
 
-def _greedy_options(patient: Patient) -> SearchOptions:
-    return patient.translator.options(beam_size=1)
+def _greedy_options(probe: Probe) -> SearchOptions:
+    return probe.translator.options(beam_size=1)
 
 
-def _search(patient: Patient, source_BS: Tensor, mask_BS: Tensor) -> list[Hypothesis]:
-    decoding = patient.translator.decoding(source_BS, mask_BS)
-    return [found for [found] in greedy(decoding, _greedy_options(patient))]
+def _search(probe: Probe, source_BS: Tensor, mask_BS: Tensor) -> list[Hypothesis]:
+    decoding = probe.translator.decoding(source_BS, mask_BS)
+    return [found for [found] in greedy(decoding, _greedy_options(probe))]
 
 
 def _differ(one: Hypothesis, other: Hypothesis) -> bool:

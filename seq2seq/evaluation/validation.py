@@ -12,10 +12,10 @@ from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.search import beam_search, greedy
+from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
-from seq2seq.model.translation import TranslationModel
+from seq2seq.parallel import Ranks
 from seq2seq.training.loss import projection_loss
-from seq2seq.training.ranks import Ranks
 from seq2seq.training.trainer import Validation
 
 

@@ -1,27 +1,180 @@
 """Follow one sentence through a model: translate it, go the way again, and write down all of it.
 
 Legend: B sentences, K queries a sentence (1 here), V vocabulary.
+
+What passes through the modules of a model while it works.
+
+A forward hook is PyTorch's own way to listen: the model runs as it always does, and knows nothing.
+
+A known translation, piece by piece, through the modules that are trained.
+
+The model runs as in a search: encode, start, step. What its modules were given and gave is
+heard through hooks; scores, weights and context are asked once more from the attention's own
+methods, with the query and the memory that it was given.
+
+Legend: B sentences of the batch (row 0 is the one that is explained), K queries a sentence (1
+here), S source length, T steps, V vocabulary, H memory size, D key size.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from seq2seq.data.batching import make_batch
 from seq2seq.data.tokenizer import BOS, EOS, PAD
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.alignment import END
-from seq2seq.explaining.explanation import Candidate, Explanation, Piece, Source, Step
+from seq2seq.explaining.explanation import (
+    AttentionStep,
+    Candidate,
+    Explanation,
+    Piece,
+    Source,
+    Step,
+)
 from seq2seq.explaining.formulas import output_use, query_name, residual_name, score_formula
-from seq2seq.explaining.replay import Replay, difference, replay
-from seq2seq.inference.lines import normalize_line
+from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
 from seq2seq.inference.search import beam_search, greedy
-from seq2seq.inference.translation import Part
+from seq2seq.inference.text import Part, normalize_line
 from seq2seq.inference.translator import Translator
+from seq2seq.model.attention import Attention, Encoded, Memory
+from seq2seq.model.model import TranslationModel
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a module: what it was given and what it gave."""
+
+    inputs: tuple[Any, ...]
+    output: Any
+
+
+Recording = dict[nn.Module, list[Call]]
+
+
+@contextlib.contextmanager
+def listening(*modules: nn.Module | None) -> Iterator[Recording]:
+    """Yield the calls of each module, in their order, which fill while the context lasts.
+
+    A module that a model does not have is given as None and left out.
+    """
+    heard: Recording = {module: [] for module in modules if module is not None}
+
+    def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        heard[module].append(Call(inputs, output))
+
+    handles = [module.register_forward_hook(note) for module in heard]
+    try:
+        yield heard
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What was heard of a model on its way through a translation."""
+
+    model: TranslationModel
+    heard: Recording
+    memory: Memory
+    log_probs_TV: Tensor  # of row 0
+
+    @property
+    def states_SH(self) -> Tensor:
+        """Return the encoder's states."""
+        encoded: Encoded = self.heard[self.model.encoder][0].output
+        return encoded.states_BSH[0]
+
+    @property
+    def keys_SD(self) -> Tensor:
+        """Return the keys, before the score function keeps what it needs of them."""
+        projection = _key(self.attention)
+        return self.states_SH if projection is None else self.heard[projection][0].output[0]
+
+    @property
+    def attention(self) -> Attention:
+        """Return the model's attention."""
+        return self.model.decoder.attention
+
+    @property
+    def attended(self) -> list[Call]:
+        """Return what the attention was given and gave, at each step."""
+        return self.heard[self.attention]
+
+    @property
+    def has_weights(self) -> bool:
+        """Return whether there is attention at all."""
+        return self.attended[0].output[1] is not None
+
+    def looked(self, place: int) -> AttentionStep | None:
+        """Return what led to the weights of a step, from the attention's own methods."""
+        if not self.has_weights:
+            return None
+        call = self.attended[place]
+        query_BKQ, memory = call.inputs
+        scores = self.attention.scores(query_BKQ, memory)  # [B, K, S]; of heads [B, N, K, S]
+        weights = self.attention.weights(scores, memory)
+        return AttentionStep(
+            scores_S=scores[0].select(-2, 0).cpu(),
+            weights_S=weights[0].select(-2, 0).cpu(),
+            mean_weights_S=call.output[1][0, 0].cpu(),
+            context_M=self.attention.context(weights, memory)[0, 0].cpu(),
+        )
+
+    def added(self, place: int) -> Tensor | None:
+        """Return the query as the residual adds it at a step."""
+        residual = self.attention.residual
+        if residual is None:
+            return None
+        added_BKM: Tensor = self.heard[residual][place].output
+        return added_BKM[0, 0].cpu()
+
+
+def replay(
+    model: TranslationModel, sources: Sequence[Sequence[int]], target: Sequence[int]
+) -> Replay:
+    """Let the model read sources and, step by step, the target, the same for each source.
+
+    Raises CheckpointError for logits that are not finite.
+    """
+    batch = make_batch(sources, None, range(len(sources))).to(model.output_bias.device)
+    attention = model.decoder.attention
+    with listening(model.encoder, attention, _key(attention), attention.residual) as heard:
+        decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
+        state, steps = decoding.start(), []
+        for piece in (BOS, *target):
+            tokens_B = torch.full((len(sources),), piece, device=batch.source_BS.device)
+            logits_BV, _, state = decoding.step(tokens_B, state)
+            if not logits_BV.isfinite().all():
+                raise CheckpointError("the logits are not finite; explain another checkpoint")
+            steps.append(log_softmax(logits_BV)[0])
+    return Replay(model, heard, decoding.memory, torch.stack(steps))
+
+
+def difference(padded: Replay, alone: Replay) -> float:
+    """Return the largest change of a probability or a weight that neighbours make."""
+    changes = [(padded.log_probs_TV.exp() - alone.log_probs_TV.exp()).abs().max()]
+    if padded.has_weights:
+        for one, other in zip(padded.attended, alone.attended, strict=True):
+            weights_S, alone_S = one.output[1][0, 0], other.output[1][0, 0]
+            changes.append((weights_S[: len(alone_S)] - alone_S).abs().max())
+    return float(torch.stack(changes).max())
+
+
+def _key(attention: Attention) -> nn.Module | None:
+    """Return what makes keys of the encoder's states, where they are not the keys themselves."""
+    projection: nn.Module | None = getattr(attention, "key", None)
+    return projection
+
 
 PADDING = 3  # positions by which a neighbour is longer than the sentence
 CANDIDATES = 5

@@ -17,7 +17,7 @@ from torch import Tensor
 from seq2seq.config import ModelConfig
 from seq2seq.evaluation.alignment import word_weights
 from seq2seq.explaining.formulas import Formula
-from seq2seq.inference.translation import Part
+from seq2seq.inference.text import Part
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Looked:
+class AttentionStep:
     """What one step saw of the source; all on the CPU."""
 
     scores_S: Tensor  # before the mask, scaled where the score is
@@ -58,7 +58,7 @@ class Step:
     rank: int  # of what it writes, from 1
     candidates: tuple[Candidate, ...]
     query_Q: Tensor
-    looked: Looked | None  # None: the model has no attention
+    looked: AttentionStep | None  # None: the model has no attention
     added_M: Tensor | None  # the query as the residual adds it
     output_M: Tensor
 

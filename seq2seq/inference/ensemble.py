@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.frontier import log_softmax
+from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Decoding, State
 
 

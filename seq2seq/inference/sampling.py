@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.frontier import Ints
+from seq2seq.inference.beam_state import Ints, top
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
-from seq2seq.inference.search import roll_out
-from seq2seq.inference.top import top
+from seq2seq.inference.search import decode
 
 FEW = 128  # pieces that usually hold the share of nucleus sampling
 
@@ -59,7 +58,7 @@ def sample(
         uniforms_R = uniforms_R.to(log_probs_RV.device)
         return draw(log_probs_RV / temperature, uniforms_R, top_k=top_k, top_p=top_p)
 
-    return roll_out(decoding, options, choose, copies=num_samples)
+    return decode(decoding, options, choose, copies=num_samples)
 
 
 def draw(logits_RV: Tensor, uniforms_R: Tensor, *, top_k: int = 0, top_p: float = 1.0) -> Tensor:

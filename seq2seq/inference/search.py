@@ -2,11 +2,16 @@
 
 B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, N candidates a sentence
+
+Forced decoding over a `Decoding`: the pieces are given, the model says what it makes of them.
+
+B sentences, R rows, V vocabulary
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from seq2seq.inference.frontier import Floats, Frontier, Ints
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, State, StateT
-from seq2seq.inference.top import argmax, top_extensions
-
-__all__ = ["Decoding", "Hypothesis", "SearchOptions", "State", "beam_search", "greedy", "roll_out"]
+from seq2seq.inference.beam_state import BeamState, Floats, Ints, argmax, top_extensions
+from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
 
 Bools = npt.NDArray[np.bool_]
 Choose = Callable[[Tensor, Ints, Ints, int], Tensor]
@@ -32,7 +34,7 @@ def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypo
     length limit the end of sentence is the only choice, at its own probability. Raises ConfigError
     for a coverage penalty without attention, FloatingPointError for logits that are not finite.
     """
-    return roll_out(decoding, options, lambda log_probs_RV, *_: argmax(log_probs_RV))
+    return decode(decoding, options, lambda log_probs_RV, *_: argmax(log_probs_RV))
 
 
 @torch.inference_mode()
@@ -55,21 +57,21 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
     a sentence does not depend on the others of the batch. Raises ConfigError for a
     coverage penalty without attention, FloatingPointError for logits that are not finite.
     """
-    frontier = Frontier(decoding, options)
-    found: list[list[Hypothesis]] = [[] for _ in frontier.sentences]
+    beams = BeamState(decoding, options)
+    found: list[list[Hypothesis]] = [[] for _ in beams.sentences]
     finished = np.zeros(len(found), dtype=np.int64)
     worst_kept = np.full(len(found), -np.inf)  # score of the last of the best `nbest`
-    longest_norms = np.array([options.length_norm(limit + 1) for limit in frontier.limits])
-    while len(frontier.sentences):
-        here_B = frontier.sentences
-        log_probs_BN, parents_BN, tokens_BN = _candidates(frontier)
+    longest_norms = np.array([options.length_norm(limit + 1) for limit in beams.limits])
+    while len(beams.sentences):
+        here_B = beams.sentences
+        log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
         places_B1 = options.beam_size - finished[here_B, None]
         taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
         ended_BN = taken_BN & (tokens_BN == options.eos)
         finished[here_B] += ended_BN.sum(1)
-        scores_BN = frontier.scores(log_probs_BN, parents_BN)
+        scores_BN = beams.scores(log_probs_BN, parents_BN)
         for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[here_B, None])).tolist():
-            hypothesis = frontier.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
+            hypothesis = beams.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
             sentence = here_B[b]
             found[sentence] = _best([*found[sentence], hypothesis], options.nbest)
             if len(found[sentence]) == options.nbest:
@@ -77,11 +79,11 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
         log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
         bound_B = log_probs_BN.max(1) / longest_norms[here_B]
         kept_B = np.flatnonzero(bound_B > worst_kept[here_B])
-        _go_on(frontier, kept_B, log_probs_BN, parents_BN, tokens_BN)
+        _go_on(beams, kept_B, log_probs_BN, parents_BN, tokens_BN)
     return [_some(hypotheses) for hypotheses in found]
 
 
-def roll_out(
+def decode(
     decoding: Decoding[StateT], options: SearchOptions, choose: Choose, *, copies: int = 1
 ) -> list[list[Hypothesis]]:
     """Return `copies` hypotheses a sentence, each extended by one chosen piece at a time.
@@ -89,36 +91,36 @@ def roll_out(
     `choose` is given log_probs_RV (-inf for what may not follow), the sentence and the copy of each
     row, and the number of pieces so far; it returns tokens_R.
     """
-    frontier = Frontier(decoding, options, copies=copies)
-    found: list[dict[int, Hypothesis]] = [{} for _ in frontier.sentences]
+    beams = BeamState(decoding, options, copies=copies)
+    found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
-    while len(frontier.sentences):
-        log_probs_RV = frontier.step()
-        sentences_R = frontier.sentences.repeat(frontier.width)
-        tokens_R = choose(log_probs_RV, sentences_R, copies_BK.ravel(), frontier.length)
+    while len(beams.sentences):
+        log_probs_RV = beams.step()
+        sentences_R = beams.sentences.repeat(beams.width)
+        tokens_R = choose(log_probs_RV, sentences_R, copies_BK.ravel(), beams.length)
         chosen_R = log_probs_RV.gather(1, tokens_R[:, None]).squeeze(1)
-        totals_R = frontier.log_probs_R + chosen_R
+        totals_R = beams.log_probs_R + chosen_R
         log_probs_R, integers_R = _to_host(totals_R, tokens_R)
         log_probs_BK = log_probs_R.reshape(copies_BK.shape)
         tokens_BK = integers_R.reshape(copies_BK.shape)
         parents_BK = np.broadcast_to(np.arange(copies_BK.shape[1]), copies_BK.shape)
         finite_BK = np.isfinite(log_probs_BK)
         ended_BK = finite_BK & (tokens_BK == options.eos)
-        scores_BK = frontier.scores(log_probs_BK, parents_BK)
+        scores_BK = beams.scores(log_probs_BK, parents_BK)
         for b, k in np.argwhere(ended_BK).tolist():
-            hypothesis = frontier.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
-            found[frontier.sentences[b]][int(copies_BK[b, k])] = hypothesis
+            hypothesis = beams.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
+            found[beams.sentences[b]][int(copies_BK[b, k])] = hypothesis
         log_probs_BK = np.where(finite_BK & ~ended_BK, log_probs_BK, -np.inf)
         kept_B = np.flatnonzero(log_probs_BK.max(1) > -np.inf)
-        copies_BK = copies_BK[_go_on(frontier, kept_B, log_probs_BK, parents_BK, tokens_BK)]
+        copies_BK = copies_BK[_go_on(beams, kept_B, log_probs_BK, parents_BK, tokens_BK)]
     return [_some([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
-def _candidates(frontier: Frontier[Any]) -> tuple[Floats, Ints, Ints]:
+def _candidates(beams: BeamState[Any]) -> tuple[Floats, Ints, Ints]:
     """Make a step; return log probabilities, parents and pieces of the best extensions, sorted."""
-    log_probs_RV, beam_size = frontier.step(), frontier.options.beam_size
+    log_probs_RV, beam_size = beams.step(), beams.options.beam_size
     totals_BN, places_BN = top_extensions(
-        log_probs_RV, frontier.log_probs_R, len(frontier.sentences), beam_size
+        log_probs_RV, beams.log_probs_R, len(beams.sentences), beam_size
     )
     parents_BN = places_BN.div(log_probs_RV.size(1), rounding_mode="floor")
     tokens_BN = places_BN - parents_BN * log_probs_RV.size(1)
@@ -133,7 +135,7 @@ def _to_host(floats: Tensor, *integers: Tensor) -> Any:
 
 
 def _go_on(
-    frontier: Frontier[Any], kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
+    beams: BeamState[Any], kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
 ) -> tuple[Ints, Ints]:
     """Advance by the unfinished candidates, which have a finite log probability; return which.
 
@@ -143,7 +145,7 @@ def _go_on(
     width = int((~unused_BN).sum(1).max(initial=0))
     order_BK: Ints = unused_BN.argsort(1, kind="stable")[:, :width]
     chosen = kept_B[:, None], order_BK
-    frontier.advance(kept_B, parents_BN[chosen], tokens_BN[chosen], log_probs_BN[chosen])
+    beams.advance(kept_B, parents_BN[chosen], tokens_BN[chosen], log_probs_BN[chosen])
     return chosen
 
 
@@ -156,3 +158,29 @@ def _some(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     if not hypotheses:
         raise FloatingPointError("the model's logits are not finite; no hypothesis has a score")
     return hypotheses
+
+
+@torch.inference_mode()
+def force(
+    decoding: Decoding[StateT], targets: Sequence[Sequence[int]], options: SearchOptions
+) -> list[Hypothesis]:
+    """Return for each sentence the hypothesis that has exactly the target's pieces.
+
+    Targets are without the ends of sentence, and of any pieces but padding and the begin of
+    sentence. Probabilities, score and weights are those of a search that happened to choose these
+    pieces: each row of weights is what the model looked at to predict the piece of that row. Every
+    hypothesis is finished. Raises FloatingPointError for logits that are not finite, ConfigError as
+    `greedy` does, and for a target of more pieces than a search may produce.
+    """
+    steps = max(map(len, targets), default=0) + 1
+    forced_BT: Ints = np.full((len(targets), steps), options.eos)
+    for row, tokens in zip(forced_BT, targets, strict=True):
+        row[: len(tokens)] = tokens
+    free = replace(
+        options, max_length_factor=0, max_length_offset=steps, no_repeat_ngram=0, allow_unk=True
+    )
+
+    def choose(log_probs_RV: Tensor, sentences_R: Ints, _: Ints, step: int) -> Tensor:
+        return torch.from_numpy(forced_BT[sentences_R, step]).to(log_probs_RV.device)
+
+    return [found for [found] in decode(decoding, free, choose)]

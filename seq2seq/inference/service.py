@@ -18,9 +18,9 @@ from tqdm import tqdm
 from seq2seq.data.corpus import MAX_LINE_BYTES
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.sharing import ALONE, Sharing
-from seq2seq.inference.translation import Sampling, Translation
+from seq2seq.inference.text import Sampling, Translation
 from seq2seq.inference.translator import Translator, Utility
+from seq2seq.parallel import ALONE, Sharing
 
 log = logging.getLogger(__name__)
 

@@ -15,24 +15,29 @@ from torch import Tensor
 from seq2seq.config import Config
 from seq2seq.data.batching import source_batches
 from seq2seq.data.tokenizer import Tokenizer
+from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.force import force
-from seq2seq.inference.lines import first_words, normalize_line, split_line
 from seq2seq.inference.mbr import minimum_bayes_risk
 from seq2seq.inference.protocol import MOST_PIECES, Decoding, Hypothesis, SearchOptions
 from seq2seq.inference.sampling import sample
-from seq2seq.inference.search import beam_search, greedy
-from seq2seq.inference.sharing import Sharing
-from seq2seq.inference.translation import Part, Sampling, Translation, join_parts
+from seq2seq.inference.search import beam_search, force, greedy
+from seq2seq.inference.text import (
+    Part,
+    Sampling,
+    Translation,
+    first_words,
+    join_parts,
+    normalize_line,
+    split_line,
+)
+from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.prepared.product import multiplies_int8
-from seq2seq.model.translation import TranslationModel
+from seq2seq.parallel import Item, Result, Sharing
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.foreign import check_files, check_shapes, shapes_of
-from seq2seq.training.device import choose_device, choose_dtype
-from seq2seq.workers import Item, Result
+from seq2seq.runs.untrusted import check_files, check_shapes, shapes_of
 
 __all__ = ["Part", "Sampling", "Translation", "Translator"]
 
@@ -72,7 +77,7 @@ class Translator:
     def load(cls, *runs: str | Path, device: str = "auto", precision: str = "fp32") -> Translator:
         """Load the best checkpoint of each run, or the very checkpoint that a path names.
 
-        Raises CheckpointError when one is missing, damaged, made to do harm (seq2seq.runs.foreign),
+        Raises CheckpointError when one is missing, damaged, made to do harm (runs.untrusted),
         or of other tokenizers than the first, and ConfigError for a device that is not there and
         for int8 where it is not native.
         """
@@ -140,7 +145,7 @@ class Translator:
 
         With `sampling` they are samples, in the order of drawing. With `mbr` the one of them that
         the others agree with most comes first (seq2seq.inference.mbr). A line longer than
-        `inference.max_source_length` pieces is split (seq2seq.inference.lines), or raises
+        `inference.max_source_length` pieces is split (seq2seq.inference.text), or raises
         DataError with `refuse_long`; `first_number` is the number of the first line, for that
         error and for what is drawn.
         """

@@ -7,18 +7,153 @@ sentence, not learned; so their number follows the sentence.
 
 Legend: B batch, K queries a sentence (hypotheses, or target positions), S source length,
 Q query size, D key size, A attention size, M value size, H memory size, N heads.
+
+What the encoder hands over, and what the decoder reads at every step.
+
+Legend: B batch, S source length, M value size, H memory size (both directions of the encoder).
+
+Score functions: how well a query and a key fit. Each has two verbs.
+
+`project_keys` does what depends on the keys alone, once a sentence; `forward` compares queries with
+what was remembered, at each step, and gives scores [B, K, S].
+
+Legend: B batch, K queries a sentence, S source length, Q query size, D key size,
+A attention size.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
 
 from seq2seq.config import AttentionConfig
-from seq2seq.model.memory import Encoded, Memory
-from seq2seq.model.score import build_score
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The encoder's output for a batch: states, mask, and what decoders start from."""
+
+    states_BSH: Tensor
+    mask_BS: Tensor
+    summary_BH: Tensor
+
+    def memory(self, keys: Tensor, values_BSM: Tensor) -> Memory:
+        """Return a memory with these keys and values."""
+        mask_BS1 = self.mask_BS.unsqueeze(-1)
+        mean_BH = (self.states_BSH * mask_BS1).sum(1) / mask_BS1.sum(1)
+        return Memory(keys, values_BSM, self.mask_BS, self.summary_BH, mean_BH)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is fixed for a batch of source sentences; computed once, read at every step.
+
+    keys: what the score function compares with, already projected: [B, S, ...].
+    values_BSM: what the context is a weighted sum of. mask_BS: true at real positions.
+    summary_BH: last forward and first backward state. mean_BH: mean state.
+    """
+
+    keys: Tensor
+    values_BSM: Tensor
+    mask_BS: Tensor
+    summary_BH: Tensor
+    mean_BH: Tensor
+
+    def select(self, sentences: Tensor) -> Memory:
+        """Return the memory of these sentences only."""
+        return Memory(*(getattr(self, f.name).index_select(0, sentences) for f in fields(self)))
+
+
+class Dot(nn.Module):
+    """score = q'k (Luong et al. 2015, eq. 8); scaled: over sqrt(D) (Vaswani et al. 2017, eq. 1)."""
+
+    def __init__(self, query_size: int, key_size: int, *, scaled: bool, project: bool) -> None:
+        super().__init__()
+        # sqrt of the size of one key: q'k is a sum of D terms, so its spread grows as sqrt(D).
+        self.scale = 1 / math.sqrt(key_size) if scaled else 1.0
+        needed = project and query_size != key_size
+        self.query = nn.Linear(query_size, key_size, bias=False) if needed else None
+
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
+        return keys_BSD
+
+    def forward(self, query_BKQ: Tensor, keys_BSD: Tensor) -> Tensor:
+        query_BKD = query_BKQ if self.query is None else self.query(query_BKQ)
+        return torch.bmm(query_BKD.to(keys_BSD.dtype), keys_BSD.transpose(1, 2)) * self.scale
+
+
+class General(nn.Module):
+    """score = q'Wk (Luong et al. 2015, eq. 8); Wk is computed once a sentence."""
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(key_size, query_size, bias=False)
+
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
+        keys_BSQ: Tensor = self.key(keys_BSD)
+        return keys_BSQ
+
+    def forward(self, query_BKQ: Tensor, keys_BSQ: Tensor) -> Tensor:
+        return torch.bmm(query_BKQ.to(keys_BSQ.dtype), keys_BSQ.transpose(1, 2))
+
+
+class Additive(nn.Module):
+    """score = v'tanh(W1 q + W2 k + b) (Bahdanau et al. 2014, A.1.2)."""
+
+    def __init__(self, query_size: int, key_size: int, size: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_size, size, bias=False)
+        self.key = nn.Linear(key_size, size)
+        self.energy = nn.Parameter(torch.empty(size))
+
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
+        keys_BSA: Tensor = self.key(keys_BSD)
+        return keys_BSA
+
+    def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
+        return _energies(self.query(query_BKQ), keys_BSA, self.energy)
+
+
+class Concat(nn.Module):
+    """score = v'tanh(W[q; k]) (Luong et al. 2015, eq. 8).
+
+    The one matrix W is used by halves, W[q; k] = W_q q + W_k k, so the key's half is computed once.
+    """
+
+    def __init__(self, query_size: int, key_size: int, size: int) -> None:
+        super().__init__()
+        self.query_size = query_size
+        self.weight = nn.Parameter(torch.empty(size, query_size + key_size))
+        self.energy = nn.Parameter(torch.empty(size))
+
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
+        return nn.functional.linear(keys_BSD, self.weight[:, self.query_size :])
+
+    def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
+        query_BKA = nn.functional.linear(query_BKQ, self.weight[:, : self.query_size])
+        return _energies(query_BKA, keys_BSA, self.energy)
+
+
+def _energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tensor:
+    hidden_BKSA = torch.tanh(query_BKA.unsqueeze(2) + keys_BSA.unsqueeze(1))
+    return hidden_BKSA @ energy_A.to(hidden_BKSA.dtype)
+
+
+def build_score(
+    config: AttentionConfig, query_size: int, key_size: int
+) -> Dot | General | Additive | Concat:
+    """Return the score function that the config names."""
+    if config.score == "general":
+        return General(query_size, key_size)
+    if config.score == "additive":
+        return Additive(query_size, key_size, config.size)
+    if config.score == "concat":
+        return Concat(query_size, key_size, config.size)
+    scaled = config.score == "scaled_dot"
+    return Dot(query_size, key_size, scaled=scaled, project=config.project_query)
 
 
 class Attention(nn.Module):
@@ -29,7 +164,7 @@ class Attention(nn.Module):
         self.output_size = output_size
         self.residual = Residual(query_size, output_size) if residual else None
 
-    def remember(self, encoded: Encoded) -> Memory:
+    def project_keys(self, encoded: Encoded) -> Memory:
         """Return what every later query of these sentences needs."""
         raise NotImplementedError
 
@@ -67,10 +202,10 @@ class SingleHeadAttention(Attention):
         self.value = _projection(memory_size, config.value_size)
         self.score = build_score(config, query_size, config.key_size or memory_size)
 
-    def remember(self, encoded: Encoded) -> Memory:
+    def project_keys(self, encoded: Encoded) -> Memory:
         keys = encoded.states_BSH if self.key is None else self.key(encoded.states_BSH)
         values = encoded.states_BSH if self.value is None else self.value(encoded.states_BSH)
-        return encoded.memory(self.score.remember(keys), values)
+        return encoded.memory(self.score.project_keys(keys), values)
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
         result: Tensor = self.score(query_BKQ, memory.keys)
@@ -94,7 +229,7 @@ class MultiHeadAttention(Attention):
         self.value = nn.Linear(memory_size, value_size)
         self.output = nn.Linear(value_size, value_size)
 
-    def remember(self, encoded: Encoded) -> Memory:
+    def project_keys(self, encoded: Encoded) -> Memory:
         return encoded.memory(self.key(encoded.states_BSH), self.value(encoded.states_BSH))
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
@@ -128,7 +263,7 @@ class FixedContext(Attention):
     def __init__(self, *, query_size: int, memory_size: int, residual: bool) -> None:
         super().__init__(query_size=query_size, output_size=memory_size, residual=residual)
 
-    def remember(self, encoded: Encoded) -> Memory:
+    def project_keys(self, encoded: Encoded) -> Memory:
         nothing = encoded.states_BSH[:, :, :0]
         return encoded.memory(nothing, nothing)
 

@@ -5,6 +5,21 @@ it by one piece, `unroll` does all steps of a known target at once and gives wha
 
 Legend: R rows (B sentences x K hypotheses, sentence-major), B batch, T target length,
 S source length, E embedding size, D decoder size, M attention output size, O features size.
+
+The decoder of Bahdanau et al. (2014): attend first, then advance.
+
+Legend: R rows (B sentences x K hypotheses), B batch, T target length, S source length,
+E embedding size, D decoder size, G gates (3 D), M attention output size, O features size.
+
+The decoder of Luong et al. (2015): advance first, then attend.
+
+Legend: R rows (B sentences x K hypotheses), B batch, T target length, S source length,
+E embedding size, D decoder size, G gates (3 D), M attention output size, O features size.
+
+The decoder of the classic course example: a GRU, attention with residual, further GRUs.
+
+Legend: R rows (B sentences x K hypotheses), B batch, T target length, S source length,
+E embedding size, D decoder size, G gates (3 D), M attention output size, O features size.
 """
 
 from __future__ import annotations
@@ -15,10 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import build_attention
-from seq2seq.model.dropout import Dropout
-from seq2seq.model.memory import Memory
-from seq2seq.model.recurrent import Layers
+from seq2seq.model.attention import Memory, build_attention
+from seq2seq.model.gru import Dropout, Layers
 
 Masks = tuple[Tensor, ...]
 
@@ -141,3 +154,161 @@ def stack_weights(weights: list[Tensor | None]) -> Tensor | None:
     """Return weights [T, B, S] of all steps, or none for a model without attention."""
     known = [w for w in weights if w is not None]
     return torch.stack(known) if known else None
+
+
+class BahdanauDecoder(Decoder):
+    """Query s_{i-1}; the context enters the GRU with the embedding (Bahdanau et al. 2014).
+
+    c_i = attend(s_{i-1}),  s_i = GRU([y_{i-1}; c_i], s_{i-1}),
+    t_i = maxout(U s_i + V y_{i-1} + C c_i) or tanh of it (A.2.2; the readout sees s_i, as in
+    eq. 4, where the appendix writes s_{i-1}).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        size, embedding = config.decoder_size, config.embedding_size
+        super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
+        context_size = self.attention.output_size
+        # The first layer's input is [y; c]. Its product with y needs no context: it is taken
+        # for all time steps at once, outside the loop; the product with c is added inside.
+        self.context = nn.Linear(context_size, 3 * size, bias=False)
+        self.maxout = config.readout == "maxout"
+        width = config.features_size * (2 if self.maxout else 1)
+        self.readout = nn.Linear(size + embedding + context_size, width)
+
+    def step(
+        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        gates_RG = self.layers[0].project(embedded_RE)
+        output_RM, weights_RS, state = self._advance(gates_RG, state, memory)
+        return self._features(state.hidden[-1], embedded_RE, output_RM), weights_RS, state
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        state = self.start(memory)
+        gates_TBG = self.layers[0].project(embedded_TBE)
+        states, outputs, weights = [], [], []
+        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
+            output_BM, weights_BS, state = self._advance(gates_BG, state, memory, masks)
+            states.append(state.hidden[-1])
+            outputs.append(output_BM)
+            weights.append(weights_BS)
+        states_TBD, outputs_TBM = torch.stack(states), torch.stack(outputs)
+        features_TBO = self._features(states_TBD, embedded_TBE, outputs_TBM)
+        return features_TBO, stack_weights(weights)
+
+    def _advance(
+        self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        output_RM, weights_RS = self.attend(state.hidden[-1], memory)
+        gates_RG = gates_RG + self.context(output_RM)
+        hidden = self.advance(gates_RG, state.hidden, first=0, masks=masks)
+        return output_RM, weights_RS, DecoderState(hidden)
+
+    def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+        deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
+        if self.maxout:
+            return deep.view(*deep.shape[:-1], -1, 2).amax(-1)
+        return torch.tanh(deep)
+
+
+class LuongDecoder(Decoder):
+    """Query s_i; attentional state tanh(W[c; s]) (Luong et al. 2015, eq. 5).
+
+    With input feeding (sec. 3.3) the attentional state of the step before enters the first layer
+    beside the embedding; without, all queries are known before the attention is asked.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        size = config.decoder_size
+        super().__init__(config, [config.embedding_size] + [size] * (config.decoder_layers - 1))
+        self.features_size = config.features_size
+        self.feed = (
+            nn.Linear(config.features_size, 3 * size, bias=False) if config.input_feeding else None
+        )
+        self.combine = nn.Linear(
+            self.attention.output_size + size, config.features_size, bias=False
+        )
+
+    def start(self, memory: Memory) -> DecoderState:
+        state = super().start(memory)
+        if self.feed is None:
+            return state
+        zeros = state.hidden[0].new_zeros(len(state.hidden[0]), self.features_size)
+        return DecoderState(state.hidden, zeros)
+
+    def step(
+        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        return self._advance(self.layers[0].project(embedded_RE), state, memory)
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        state = self.start(memory)
+        if self.feed is not None:
+            return self._unroll_fed(embedded_TBE, state, memory)
+        hidden_TBX = embedded_TBE
+        for number in range(len(self.layers)):
+            if number:
+                hidden_TBX = self.dropout(hidden_TBX, time_axis=0)
+            hidden_TBX = self._sequence(number, hidden_TBX, state)
+        output_TBM, weights_TBS = self._attend_all(hidden_TBX, memory)
+        return self._attentional(output_TBM, hidden_TBX), weights_TBS
+
+    def _unroll_fed(
+        self, embedded_TBE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None]:
+        features, weights = [], []
+        gates_TBG = self.layers[0].project(embedded_TBE)
+        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
+            features_BO, weights_BS, state = self._advance(gates_BG, state, memory, masks)
+            features.append(features_BO)
+            weights.append(weights_BS)
+        return torch.stack(features), stack_weights(weights)
+
+    def _advance(
+        self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        if self.feed is not None:
+            gates_RG = gates_RG + self.feed(state.attentional_RO)
+        hidden = self.advance(gates_RG, state.hidden, first=0, masks=masks)
+        output_RM, weights_RS = self.attend(hidden[-1], memory)
+        features_RO = self._attentional(output_RM, hidden[-1])
+        fed = None if self.feed is None else features_RO.to(hidden[-1].dtype)
+        return features_RO, weights_RS, DecoderState(hidden, fed)
+
+    def _attentional(self, output: Tensor, state: Tensor) -> Tensor:
+        return torch.tanh(self.combine(torch.cat([output.to(state.dtype), state], -1)))
+
+
+class PreAttentionDecoder(Decoder):
+    """A first GRU over the target gives the queries; the attention feeds further GRU layers.
+
+    q_i = GRU_1(y_{i-1}),  a_i = attend(q_i) (+ q_i, the residual),  s_i = GRU_2..(a_i). Neither
+    the queries nor the attention wait for the upper layers: all of it runs over all time steps.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        size = config.decoder_size
+        output_size = config.attention_output_size
+        super().__init__(
+            config, [config.embedding_size, output_size] + [size] * (config.decoder_layers - 1)
+        )
+        same = size == config.features_size
+        self.readout = None if same else nn.Linear(size, config.features_size)
+
+    def step(
+        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        query_RD = self.layers[0].step(self.layers[0].project(embedded_RE), state.hidden[0])
+        output_RM, weights_RS = self.attend(query_RD, memory)
+        hidden = (query_RD, *self.advance(output_RM, state.hidden, first=1))
+        return self._features(hidden[-1]), weights_RS, DecoderState(hidden)
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        state = self.start(memory)
+        query_TBD = self._sequence(0, embedded_TBE, state)
+        hidden_TBX, weights_TBS = self._attend_all(query_TBD, memory)
+        for number in range(1, len(self.layers)):
+            hidden_TBX = self._sequence(number, self.dropout(hidden_TBX, time_axis=0), state)
+        return self._features(hidden_TBX), weights_TBS
+
+    def _features(self, state: Tensor) -> Tensor:
+        return state if self.readout is None else torch.tanh(self.readout(state))

@@ -15,6 +15,7 @@ import logging
 import math
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seq2seq.errors import CheckpointError
-from seq2seq.files import naming, publish_directory, replaced, sha256
-from seq2seq.runs.foreign import check_shapes, check_state, read_shapes
+from seq2seq.files import naming, publish_directory, remove_directory, replaced, sha256
+from seq2seq.runs.untrusted import check_shapes, check_state, read_shapes
 
 log = logging.getLogger(__name__)
 
@@ -244,3 +245,47 @@ def _load(path: Path) -> dict[str, Tensor]:
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from None
+
+
+def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
+    """Delete all but the newest and the best checkpoints, by their states alone.
+
+    One that a signal made goes as soon as there is a newer one. So does what a crash left half
+    written or half deleted.
+    """
+    checkpoints = list_checkpoints(directory)
+    _remove_leftovers(directory, checkpoints)
+    regular = [checkpoint for checkpoint in checkpoints if not checkpoint.stopped]
+    best = rank(checkpoints, metric)[:keep_best]
+    kept = {c.path for c in [*regular[-keep_last:], *checkpoints[-1:], *best]}
+    for checkpoint in checkpoints:
+        if checkpoint.path not in kept:
+            remove_directory(checkpoint.path)
+
+
+def tidy(directory: Path) -> None:
+    """Delete what a crash left, and rename, with a warning, what is not as it was written.
+
+    Damaged checkpoints would count among the newest and the best, and push out whole ones.
+    """
+    checkpoints = list_checkpoints(directory)
+    _remove_leftovers(directory, checkpoints)
+    whole = set()
+    for checkpoint in checkpoints:
+        try:
+            whole.add(checkpoint.verify().path)
+        except CheckpointError as error:
+            log.warning("%s", error)
+    for path in set(directory.glob("step-*")) - whole:
+        aside = path.with_name(f"unusable-{path.name}")
+        log.warning("%s is now %s: delete it when you have no use for it", path, aside.name)
+        remove_directory(aside)
+        path.replace(aside)
+
+
+def _remove_leftovers(directory: Path, checkpoints: list[Checkpoint]) -> None:
+    """Delete what writing, replacing and removing checkpoints left, but for one of them itself."""
+    hidden = {*directory.glob(".step-*"), *directory.glob(".average.*")}
+    for leftover in hidden - {checkpoint.path for checkpoint in checkpoints}:
+        with naming(leftover):
+            shutil.rmtree(leftover)

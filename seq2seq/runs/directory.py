@@ -9,20 +9,82 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
+import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seq2seq.config import Config, dump_config, load_config
+from seq2seq.config import Config, changed_keys, dump_config, load_config
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import remove_directory, sync_directory, write_atomic
-from seq2seq.runs.checkpoint import Checkpoint, first_whole, list_checkpoints, rank
-from seq2seq.runs.retention import tidy
-from seq2seq.runs.sources import dump_checksums
+from seq2seq.runs.checkpoint import Checkpoint, first_whole, list_checkpoints, rank, tidy
+from seq2seq.runs.sources import PLACES, dump_checksums
 
 log = logging.getLogger(__name__)
+
+_FIXED = {
+    "data": "the batches and the vocabulary are made from it",
+    "model": "the weights of the checkpoint have its shape",
+    "training.seed": "the order of the batches is made from it",
+    **dict.fromkeys(
+        ("training.metric", "training.validation_sentences", "training.validation_beam"),
+        "the best checkpoint so far was chosen by it",
+    ),
+}
+# Where the data is may change: check_sources knows it again wherever it is.
+_FREE = re.compile(
+    r"model\.(dropout|variational_dropout|init)"
+    r"|data\.(cache|processes|source_language|target_language|test\b.*)"
+    rf"|data\.(train\.\d+|valid)\.({'|'.join(PLACES)})"
+)
+
+
+def check_changes(saved: Config, given: Config) -> None:
+    """Log what is new in a recipe that a run goes on with.
+
+    Raises ConfigError, which names the keys, for a change that would make it another run.
+    """
+    refused = []
+    for key, (old, new) in changed_keys(saved, given).items():
+        why = next((why for fixed, why in _FIXED.items() if f"{key}.".startswith(f"{fixed}.")), "")
+        if why and not _FREE.fullmatch(key):
+            refused.append(f"{key} was {old!r} and is {new!r} ({why})")
+        elif key != "run_dir":
+            log.info("changed since the run began: %s was %r and is %r", key, old, new)
+    if refused:
+        raise ConfigError(
+            f"--resume: {'; '.join(refused)}: change back, or start a new run in another run_dir"
+        )
+
+
+class RunLog(logging.FileHandler):
+    """Appends what is told, with dates; a disk that refuses it is reported once, in one line.
+
+    Training goes on without its log; a checkpoint that is refused too will end it.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, encoding="utf-8")
+        self.setFormatter(logging.Formatter("%(asctime)s  %(message)s"))
+        self._refused = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Report the first error of the disk; any other is a mistake in the program."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._refused:
+            self._refused = True
+            print(f"{self.baseFilename}: cannot be written ({error.strerror})", file=sys.stderr)
+
+    def close(self) -> None:
+        """Close the file, even where the disk refuses what is left to write."""
+        with contextlib.suppress(OSError):
+            super().close()
+
 
 TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"

@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from seq2seq.data.batching import Batch
+from seq2seq.model.model import TranslationModel
 
 SLICE_ROWS = 512
 
@@ -100,3 +103,50 @@ def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
     logits_NV /= total_N1
     log_N1 = total_N1.log()
     return (log_N1 - label_N1).sum(), (log_N1 - mean_N1).sum()
+
+
+@torch.no_grad()
+def mix_predictions(model: TranslationModel, batch: Batch, share: float) -> Tensor:
+    """Return inputs [B, T] of which a share is what the model predicts at the position before.
+
+    Bengio et al. (2015), with the predictions of all positions made in one teacher-forced pass
+    (Mihaylova and Martins 2019, sec. 3). BOS and padding stay.
+    """
+    inputs_BT = batch.inputs_BT
+    if share == 0 or inputs_BT.shape[1] < 2:
+        return inputs_BT
+    features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
+    predicted_BT = torch.stack([model.logits(row).argmax(-1) for row in features_BTO[:, :-1]])
+    drawn_BT = torch.rand(predicted_BT.shape, device=predicted_BT.device) < share
+    drawn_BT &= batch.label_mask_BT[:, 1:]
+    mixed_BT = inputs_BT.clone()
+    mixed_BT[:, 1:] = torch.where(drawn_BT, predicted_BT, inputs_BT[:, 1:])
+    return mixed_BT
+
+
+class Objective(nn.Module):
+    """Cross-entropy of the target pieces under teacher forcing."""
+
+    def __init__(
+        self, model: TranslationModel, *, label_smoothing: float, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.model, self.label_smoothing, self.dtype = model, label_smoothing, dtype
+
+    def forward(self, batch: Batch, fed_back: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return sums over the batch's target pieces: the smoothed loss, the plain one.
+
+        `fed_back` is the share of the model's own predictions among the inputs.
+        """
+        model, mask_BT = self.model, batch.label_mask_BT
+        enabled = self.dtype != torch.float32
+        with torch.autocast(batch.labels_BT.device.type, self.dtype, enabled=enabled):
+            inputs_BT = mix_predictions(model, batch, fed_back)
+            features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
+            return projection_loss(
+                features_BTO[mask_BT],
+                model.output_weight,
+                model.output_bias,
+                batch.labels_BT[mask_BT],
+                label_smoothing=self.label_smoothing,
+            )

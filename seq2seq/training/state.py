@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,58 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.runs.checkpoint import Checkpoint, load_weights, save_checkpoint
-from seq2seq.training.schedule import Schedule
+
+
+@dataclass
+class Schedule:
+    """Factors of the highest learning rate; only the plateau has a state of its own.
+
+    inverse_sqrt is sqrt(warmup / step) (Vaswani et al. 2017, eq. 3, up to its constant). cosine
+    and linear fall over the steps, or over the clock where `max_minutes` ends training sooner.
+    """
+
+    config: ScheduleConfig
+    max_steps: int
+    max_minutes: float | None = None
+    plateau: float = 1.0
+    waited: int = 0
+
+    def factor(self, step: int, minutes: float = 0.0) -> float:
+        """Return the share of the highest rate for an update; steps count from 1."""
+        config = self.config
+        if step <= config.warmup_steps:
+            return step / config.warmup_steps
+        if config.kind == "constant":
+            return 1.0
+        if config.kind == "plateau":
+            return max(config.min_factor, self.plateau)
+        if config.kind == "inverse_sqrt":
+            return max(config.min_factor, math.sqrt(config.warmup_steps / step))
+        last = config.decay_steps or self.max_steps
+        by_steps = (step - config.warmup_steps) / max(1, last - config.warmup_steps)
+        by_clock = minutes / self.max_minutes if self.max_minutes else 0.0
+        done = min(1.0, max(by_steps, by_clock))
+        left = (1 + math.cos(math.pi * done)) / 2 if config.kind == "cosine" else 1 - done
+        return config.min_factor + (1 - config.min_factor) * left
+
+    def observe(self, *, improved: bool) -> None:
+        """Take note of a validation; the plateau schedule lowers the rate after enough bad ones."""
+        self.waited = 0 if improved else self.waited + 1
+        if self.config.kind == "plateau" and self.waited > self.config.plateau_patience:
+            self.plateau *= self.config.plateau_factor
+            self.waited = 0
+
+    def state(self) -> dict[str, float]:
+        """Return what resumption needs."""
+        return {"plateau": self.plateau, "waited": self.waited}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Take up a saved state."""
+        self.plateau, self.waited = state["plateau"], int(state["waited"])
+
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +111,7 @@ class TrainingState:
     @torch.no_grad()
     def average_weights(self) -> None:
         """Move the average towards the present weights."""
-        # A young average follows quickly, so that it does not remember the random start.
+        # A young average follows quickly, so that it does not project_keys the random start.
         decay = min(self.ema, (1 + self.progress.step) / (10 + self.progress.step))
         for name, tensor in self.averaged.items():
             tensor.lerp_(self.parameters[name], 1 - decay)

@@ -17,19 +17,17 @@ from torch.nn.parallel import DistributedDataParallel
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.stream import BatchStream
+from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import ConfigError
-from seq2seq.model.translation import TranslationModel
-from seq2seq.runs.checkpoint import Checkpoint, load_weights
+from seq2seq.model.model import TranslationModel
+from seq2seq.parallel import Ranks
+from seq2seq.runs.checkpoint import Checkpoint, load_weights, prune
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.retention import prune
 from seq2seq.training.averaging import average_checkpoints, save_average, saved_average
-from seq2seq.training.device import choose_device, choose_dtype
-from seq2seq.training.monitor import Monitor, Silence
-from seq2seq.training.objective import Objective
-from seq2seq.training.ranks import Ranks
-from seq2seq.training.schedule import Schedule
+from seq2seq.training.loss import Objective
+from seq2seq.training.monitor import Monitor, NullMonitor
 from seq2seq.training.signals import REASONS, StopRequest
-from seq2seq.training.state import TrainingState, make_optimizer
+from seq2seq.training.state import Schedule, TrainingState, make_optimizer
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +91,7 @@ class Trainer:
         monitor = (
             Monitor(self.run, config, start=first, validated=validated)
             if self.ranks.is_first
-            else Silence()
+            else NullMonitor()
         )
         with monitor, StopRequest() as stop:
             batches = iter(self.stream)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 
 SOURCE_VOCAB, TARGET_VOCAB = 11, 9
 SOURCE_LENGTHS = (4, 1, 5)

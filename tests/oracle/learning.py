@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
 from seq2seq.inference.search import SearchOptions, greedy
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import TranslationModel
 from seq2seq.training.loss import projection_loss
 
 BOS, EOS, FIRST_WORD = 2, 3, 4

@@ -180,7 +180,7 @@ _SAYING = _reporting(
     ("pensar", "think"),
     ("creer", "believe"),
     ("saber", "know"),
-    ("recordar", "remember"),
+    ("recordar", "project_keys"),
     ("entender", "understand"),
 )
 _SAID = _reporting(("decir", "say"), ("explicar", "explain"))

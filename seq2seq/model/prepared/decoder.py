@@ -1,29 +1,292 @@
-"""The decoders, one step at a time; see seq2seq.model.bahdanau, luong and pre_attention.
+"""The decoders, one step at a time; see seq2seq.model.decoder, luong and pre_attention.
 
 Legend: R rows (B sentences x K hypotheses), D decoder size, G = 3D gates, X what is read of the
 attention output, W readout size before maxout, O features size.
+
+Score functions with every product that depends on the keys alone joined into one.
+
+Legend: B batch, K hypotheses a sentence, S source length, H memory size, Q query size,
+D key size, A attention size.
+
+Attention together with what reads it.
+
+Whatever reads an attention output does so by a product, and products and weighted sums change
+places: W sum_s(a_s v_s) = sum_s(a_s W v_s). So W is joined with the projections before it into
+one matrix, and where several hypotheses share a sentence its product with the states is taken
+once a sentence instead of once a step and hypothesis.
+
+Legend: B batch, K hypotheses a sentence, R = B * K rows, S source length, Q query size,
+M attention output size, X what is read, N heads, H memory size.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from seq2seq.model.bahdanau import BahdanauDecoder
-from seq2seq.model.decoder import Decoder, DecoderState
-from seq2seq.model.luong import LuongDecoder
-from seq2seq.model.memory import Encoded
-from seq2seq.model.pre_attention import PreAttentionDecoder
-from seq2seq.model.prepared.attention import PreparedMemory, Reader, prepare_attention
-from seq2seq.model.prepared.lookup import Lookup
-from seq2seq.model.prepared.product import Product, product
-from seq2seq.model.prepared.recurrent import Cell, bias_of, tanh_
+import torch
+from torch import Tensor, nn
+
+from seq2seq.model.attention import (
+    Additive,
+    Attention,
+    Concat,
+    Dot,
+    Encoded,
+    FixedContext,
+    General,
+    MultiHeadAttention,
+    Residual,
+    SingleHeadAttention,
+)
+from seq2seq.model.decoder import (
+    BahdanauDecoder,
+    Decoder,
+    DecoderState,
+    LuongDecoder,
+    PreAttentionDecoder,
+)
+from seq2seq.model.prepared.product import Cell, Lookup, Product, bias_of, product, tanh_
+
+
+class PreparedScore(Protocol):
+    """A score function that reads encoder states."""
+
+    def project_keys(self, states_BSH: Tensor) -> Tensor:
+        """Return the keys, all that depends on the source alone."""
+        ...
+
+    def __call__(self, query_BKQ: Tensor, keys: Tensor) -> Tensor:
+        """Return scores [B, K, S], up to a term that is the same at all positions."""
+        ...
+
+
+class DotScore:
+    """Dot products, scaled or general: the scale and the key's matrices go into the keys."""
+
+    def __init__(self, score: Dot | General, key: nn.Linear | None, dtype: torch.dtype) -> None:
+        self.scale = score.scale if isinstance(score, Dot) else 1.0
+        weight = _joined_scores(score.key.weight if isinstance(score, General) else None, key)
+        self.key = None if weight is None else product(weight, None, dtype, bounded=True)
+        query = score.query if isinstance(score, Dot) else None
+        self.query = None if query is None else product(query.weight, None, dtype, bounded=True)
+
+    def project_keys(self, states_BSH: Tensor) -> Tensor:
+        return (states_BSH if self.key is None else self.key(states_BSH)) * self.scale
+
+    def __call__(self, query_BKQ: Tensor, keys: Tensor) -> Tensor:
+        query_BKD = query_BKQ if self.query is None else self.query(query_BKQ)
+        return torch.bmm(query_BKD, keys.transpose(1, 2))
+
+
+class AdditiveScore:
+    """v'tanh(q + k) as 2v'sigmoid(2q + 2k) - sum(v); the softmax cancels the sum."""
+
+    def __init__(self, score: Additive | Concat, key: nn.Linear | None, dtype: torch.dtype) -> None:
+        if isinstance(score, Additive):
+            query_AQ, key_AD, bias_A = score.query.weight, score.key.weight, score.key.bias * 2
+        else:
+            query_AQ = score.weight[:, : score.query_size]
+            key_AD, bias_A = score.weight[:, score.query_size :], None
+        weight_AH = key_AD if key is None else key_AD @ key.weight
+        self.key = product(weight_AH * 2, bias_A, dtype, bounded=True)
+        self.query = product(query_AQ * 2, None, dtype, bounded=True)
+        self.energy_A = score.energy.detach() * 2
+
+    def project_keys(self, states_BSH: Tensor) -> Tensor:
+        return self.key(states_BSH)
+
+    def __call__(self, query_BKQ: Tensor, keys: Tensor) -> Tensor:
+        query_BKA = self.query(query_BKQ)
+        hidden_BKSA = torch.add(query_BKA.unsqueeze(2), keys.unsqueeze(1)).sigmoid_()
+        return hidden_BKSA @ self.energy_A
+
+
+def prepare_score(
+    score: Dot | General | Additive | Concat, key: nn.Linear | None, dtype: torch.dtype
+) -> PreparedScore:
+    """Return a score function with the projection of its keys."""
+    if isinstance(score, Dot | General):
+        return DotScore(score, key, dtype)
+    return AdditiveScore(score, key, dtype)
+
+
+def _joined_scores(after: Tensor | None, before: nn.Linear | None) -> Tensor | None:
+    """Return the matrix of two projections in a row, either of which may be missing."""
+    if after is None or before is None:
+        return after if before is None else before.weight
+    return after @ before.weight
+
+
+# With fewer queries a sentence MKL sums in other orders. How many hypotheses a sentence has at a
+# step depends on its neighbours, and its translation must not.
+_LEAST = 4
+
+
+@dataclass(frozen=True)
+class PreparedMemory:
+    """What is fixed for a batch of sentences.
+
+    `initial_BD` is what the decoder starts from; `shared` says that several hypotheses read what
+    is kept of a sentence, so that all products with it are in the values already.
+    """
+
+    keys: Tensor
+    values: Tensor
+    padding_B1S: Tensor
+    lengths_B: Tensor
+    initial_BD: Tensor
+    shared: bool
+
+    def select(self, sentences_B: Tensor) -> PreparedMemory:
+        """Return the memory of these sentences only."""
+        return replace(
+            self,
+            keys=self.keys.index_select(0, sentences_B),
+            values=self.values.index_select(0, sentences_B),
+            padding_B1S=self.padding_B1S.index_select(0, sentences_B),
+            lengths_B=self.lengths_B.index_select(0, sentences_B),
+            initial_BD=self.initial_BD.index_select(0, sentences_B),
+        )
+
+
+class FusedAttention:
+    """An attention and the product of what reads it: W (context + residual) + b."""
+
+    def __init__(self, attention: Attention, weight_XM: Tensor, dtype: torch.dtype) -> None:
+        self.residual = None
+        if attention.residual is not None:
+            weight_XQ = _joined(weight_XM, attention.residual)
+            self.residual = product(weight_XQ, None, dtype, bounded=True)
+
+    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+        """Return keys and values."""
+        raise NotImplementedError
+
+    def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
+        """Return what is read of the contexts [B, K, X], and weights [B, K, S] if there are any."""
+        raise NotImplementedError
+
+    def __call__(self, query_RQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
+        """Return reads [R, X] and weights [R, S] of one query a row."""
+        query_BKQ = query_RQ.view(len(memory.lengths_B), -1, query_RQ.shape[1])
+        count = query_BKQ.shape[1]
+        if memory.shared and count < _LEAST:
+            query_BKQ = nn.functional.pad(query_BKQ, (0, 0, 0, _LEAST - count))
+        reads_BKX, weights_BKS = self.attend(query_BKQ, memory)
+        reads_RX = reads_BKX[:, :count].flatten(0, 1)
+        if self.residual is not None:
+            reads_RX = reads_RX + self.residual(query_RQ)
+        return reads_RX, None if weights_BKS is None else weights_BKS[:, :count].flatten(0, 1)
+
+
+class SingleHead(FusedAttention):
+    """One score function; the values are the encoder's states, or what is read of them."""
+
+    def __init__(
+        self,
+        attention: SingleHeadAttention,
+        weight_XM: Tensor,
+        bias_X: Tensor | None,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(attention, weight_XM, dtype)
+        self.score = prepare_score(attention.score, attention.key, dtype)
+        value = attention.value
+        weight_XH = weight_XM if value is None else weight_XM @ value.weight
+        self.read = product(weight_XH, bias_X, dtype, bounded=True)
+
+    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+        states_BSH = encoded.states_BSH
+        # The weights of a sentence sum to one, so that the bias comes through unchanged.
+        values = self.read(states_BSH) if shared else states_BSH
+        return self.score.project_keys(states_BSH), values
+
+    def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
+        scores_BKS = self.score(query_BKQ, memory.keys)
+        weights_BKS = scores_BKS.masked_fill_(memory.padding_B1S, -torch.inf).softmax(-1)
+        context = torch.bmm(weights_BKS, memory.values)
+        return context if memory.shared else self.read(context), weights_BKS
+
+
+class MultiHead(FusedAttention):
+    """Heads, whose contexts go side by side through one product."""
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        weight_XM: Tensor,
+        bias_X: Tensor | None,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(attention, weight_XM, dtype)
+        self.heads = attention.heads
+        query, output = attention.query, attention.output
+        self.query = product(
+            query.weight * attention.scale, query.bias * attention.scale, dtype, bounded=True
+        )
+        self.key = product(attention.key.weight, None, dtype, bounded=True)
+        self.value = product(attention.value.weight, attention.value.bias, dtype, bounded=True)
+        bias = weight_XM @ output.bias
+        bias = bias if bias_X is None else bias + bias_X
+        self.read = product(weight_XM @ output.weight, bias, dtype)
+
+    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+        states_BSH = encoded.states_BSH
+        return self._split(self.key(states_BSH)), self._split(self.value(states_BSH))
+
+    def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
+        scores_BNKS = self._split(self.query(query_BKQ)) @ memory.keys.transpose(2, 3)
+        padding_B11S = memory.padding_B1S.unsqueeze(1)
+        weights_BNKS = scores_BNKS.masked_fill_(padding_B11S, -torch.inf).softmax(-1)
+        context_BKM = (weights_BNKS @ memory.values).transpose(1, 2).flatten(2)
+        return self.read(context_BKM), weights_BNKS.mean(1)
+
+    def _split(self, sides_BXD: Tensor) -> Tensor:
+        sides_BXNd = sides_BXD.reshape(*sides_BXD.shape[:2], self.heads, -1)
+        return sides_BXNd.transpose(1, 2).contiguous()
+
+
+class Summary(FusedAttention):
+    """No attention: every step reads the same of the source."""
+
+    def __init__(
+        self,
+        attention: FixedContext,
+        weight_XM: Tensor,
+        bias_X: Tensor | None,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(attention, weight_XM, dtype)
+        self.read = product(weight_XM, bias_X, dtype, bounded=True)
+
+    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+        return encoded.states_BSH[:, :, :0], self.read(encoded.summary_BH)
+
+    def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
+        return memory.values.unsqueeze(1).expand(-1, query_BKQ.shape[1], -1), None
+
+
+def prepare_attention(
+    attention: Attention, weight_XM: Tensor, bias_X: Tensor | None, dtype: torch.dtype
+) -> FusedAttention:
+    """Return an attention together with the product of what reads it."""
+    if isinstance(attention, SingleHeadAttention):
+        return SingleHead(attention, weight_XM, bias_X, dtype)
+    if isinstance(attention, MultiHeadAttention):
+        return MultiHead(attention, weight_XM, bias_X, dtype)
+    assert isinstance(attention, FixedContext)
+    return Summary(attention, weight_XM, bias_X, dtype)
+
+
+def _joined(weight_XM: Tensor, residual: Residual) -> Tensor:
+    return weight_XM if residual.query is None else weight_XM @ residual.query.weight
 
 
 class PreparedDecoder:
     """What the styles share: layers, initial state, attention."""
 
-    attention: Reader
+    attention: FusedAttention
     lookup: Lookup  # the embedding's share of all that it enters
     bounded = True  # features are within [-1, 1]
 
@@ -40,9 +303,9 @@ class PreparedDecoder:
             None if initial is None else product(initial.weight, initial.bias, dtype, bounded=True)
         )
 
-    def remember(self, encoded: Encoded, *, shared: bool) -> PreparedMemory:
+    def project_keys(self, encoded: Encoded, *, shared: bool) -> PreparedMemory:
         """Return what is fixed for these sentences."""
-        keys, values = self.attention.remember(encoded, shared=shared)
+        keys, values = self.attention.project_keys(encoded, shared=shared)
         return PreparedMemory(
             keys,
             values,

@@ -1,21 +1,52 @@
 """The whole model, laid out for translating.
 
 Legend: B sentences, R rows (B x hypotheses), S source length, V vocabulary.
+D state of one direction, H both directions, G = 3D gates in the order r, z, n.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from seq2seq.model.attention import Encoded
 from seq2seq.model.decoder import DecoderState
-from seq2seq.model.prepared.attention import PreparedMemory
-from seq2seq.model.prepared.decoder import prepare_decoder
-from seq2seq.model.prepared.encoder import PreparedEncoder
-from seq2seq.model.prepared.product import product
-from seq2seq.model.translation import TranslationModel
+from seq2seq.model.model import Encoder, TranslationModel
+from seq2seq.model.prepared.decoder import PreparedMemory, prepare_decoder
+from seq2seq.model.prepared.product import Cell, Lookup, bias_of, product
+
+
+class PreparedEncoder:
+    """The layers of an encoder, each with one input product for both directions."""
+
+    def __init__(self, encoder: Encoder, embedding_VE: Tensor, dtype: torch.dtype) -> None:
+        self.layers: list[tuple[Callable[[Tensor], Tensor], Cell, Cell]] = []
+        for forwards, backwards in zip(encoder.forwards, encoder.backwards, strict=True):
+            weight = torch.cat([forwards.weight_input, backwards.weight_input])
+            bias = torch.cat([bias_of(forwards), bias_of(backwards)])
+            enter = (
+                product(weight, bias, dtype, bounded=True)
+                if self.layers
+                else Lookup(embedding_VE, weight, bias, dtype)
+            )
+            self.layers.append((enter, Cell(forwards, dtype), Cell(backwards, dtype)))
+
+    def __call__(self, source_BS: Tensor, mask_BS: Tensor) -> Encoded:
+        """Return what seq2seq.model.model.Encoder does."""
+        layer_SBX = source_BS.t()
+        for enter, forwards, backwards in self.layers:
+            forth_SBG, back_SBG = enter(layer_SBX).chunk(2, -1)
+            mask_SB1 = mask_BS.t().unsqueeze(-1).to(forth_SBG.dtype)
+            forth_SBD = forwards.run(forth_SBG, mask_SB1, reverse=False)
+            back_SBD = backwards.run(back_SBG, mask_SB1, reverse=True)
+            layer_SBX = torch.cat([forth_SBD, back_SBD], -1)
+        last_B = mask_BS.sum(1) - 1
+        last_BD = forth_SBD[last_B, torch.arange(len(last_B), device=last_B.device)]
+        states_BSH = layer_SBX.transpose(0, 1).contiguous()
+        return Encoded(states_BSH, mask_BS, torch.cat([last_BD, back_SBD[0]], -1))
 
 
 class PreparedModel:
@@ -46,7 +77,7 @@ class PreparedModel:
         With `shared` it is fast where each sentence has several hypotheses, else where it has one.
         """
         encoded = self.encoder(source_BS, mask_BS)
-        return PreparedDecoding(self, self.decoder.remember(encoded, shared=shared))
+        return PreparedDecoding(self, self.decoder.project_keys(encoded, shared=shared))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,10 @@ oneDNN keeps a matrix in blocks of its own: that is faster, most of all for few 
 row the same bits whatever rows stand beside it. All that is not a product is computed in fp32.
 
 Legend: R rows, I inputs, O outputs.
+
+Embedded pieces on their way into a layer: a table of products instead of products.
+
+Legend: V vocabulary, E embedding size, O outputs.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from seq2seq.model.gru import GRU
 
 Product = Callable[[Tensor], Tensor]
 
@@ -120,3 +126,68 @@ def multiplies_int8(device: torch.device) -> bool:
 
 def _has(operators: Any, *names: str) -> bool:
     return all(hasattr(operators, name) for name in names)
+
+
+_MOST = 2**25  # numbers in a table; larger ones cost more memory than they are worth
+
+
+class Lookup:
+    """The product W e + b of each piece's embedding e."""
+
+    def __init__(
+        self, embedding_VE: Tensor, weight_OE: Tensor, bias_O: Tensor, dtype: torch.dtype
+    ) -> None:
+        # Embeddings are not bounded, and a table is made only once: int8 would gain nothing.
+        exact = torch.float32 if dtype == torch.int8 else dtype
+        self.rows = embedding_VE.detach()
+        self.multiply = product(weight_OE, bias_O, exact)
+        self.is_table = len(embedding_VE) * len(weight_OE) <= _MOST
+        if self.is_table:
+            self.rows = self.multiply(self.rows)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Return [..., O] for tokens [...]; a new tensor."""
+        rows = torch.nn.functional.embedding(tokens, self.rows)
+        return rows if self.is_table else self.multiply(rows)
+
+
+class Cell:
+    """One GRU layer; its inputs have been through the input product."""
+
+    def __init__(self, gru: GRU, dtype: torch.dtype) -> None:
+        self.size = gru.hidden_size
+        self.multiply = product(gru.weight_hidden, gru.bias_hidden, dtype, bounded=True)
+        self.norm_input, self.norm_hidden = gru.norm_input, gru.norm_hidden
+
+    def step(self, gates_RG: Tensor, hidden_RD: Tensor) -> Tensor:
+        """Return the next state from projected inputs and the present state."""
+        share_RG = self.multiply(hidden_RD)
+        if self.norm_input is not None and self.norm_hidden is not None:
+            gates_RG, share_RG = self.norm_input(gates_RG), self.norm_hidden(share_RG)
+        first = 2 * self.size
+        opened = torch.add(gates_RG[:, :first], share_RG[:, :first]).sigmoid_()
+        reset_RD, update_RD = opened.chunk(2, -1)
+        new_RD = tanh_(torch.addcmul(gates_RG[:, first:], reset_RD, share_RG[:, first:]))
+        return torch.lerp(new_RD, hidden_RD, update_RD)
+
+    def run(self, gates_SRG: Tensor, mask_SR1: Tensor, *, reverse: bool) -> Tensor:
+        """Return the states [S, R, D] of a sequence from zero on; masked states are zero."""
+        steps = range(len(gates_SRG))
+        hidden_RD = gates_SRG.new_zeros(gates_SRG.shape[1], self.size)
+        states_SRD = gates_SRG.new_empty(*gates_SRG.shape[:2], self.size)
+        for s in reversed(steps) if reverse else steps:
+            hidden_RD = self.step(gates_SRG[s], hidden_RD).mul_(mask_SR1[s])
+            states_SRD[s] = hidden_RD
+        return states_SRD
+
+
+def tanh_(values: Tensor) -> Tensor:
+    """Overwrite values by their tanh; the sigmoid kernel is several times faster on CPUs."""
+    return values.mul_(2).sigmoid_().mul_(2).sub_(1)
+
+
+def bias_of(gru: GRU) -> Tensor:
+    """Return the bias of a layer's inputs; there is none where a norm follows."""
+    if gru.bias_input is None:
+        return gru.weight_input.new_zeros(len(gru.weight_input))
+    return gru.bias_input

@@ -1,0 +1,241 @@
+"""Heat maps of attention weights.
+
+Legend: T target pieces or words, S source pieces or words.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq.errors import DataError
+from seq2seq.evaluation.alignment import END, word_weights
+from seq2seq.evaluation.plots import check_picture, new_figure, plain, save
+from seq2seq.inference.text import Part
+from seq2seq.inference.translator import Translator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def heatmap(part: Part) -> str:
+    """Return the weights of one translation: source pieces across, target pieces down.
+
+    The style sheet is that of seq2seq.evaluation.pages; the darker, the heavier, 1 the darkest. A
+    model without attention has no heat map.
+    """
+    if part.weights is None:
+        return ""
+    head = "".join(f"<th><span>{_shown_piece(piece)}</span></th>" for piece in part.source_pieces)
+    rows = []
+    for piece, weights in zip(part.target_pieces, part.weights.tolist(), strict=True):
+        cells = "".join(_cell(weight) for weight in weights)
+        rows.append(f"<tr><th>{_shown_piece(piece)}</th>{cells}</tr>")
+    return (
+        '<div class="scroll"><table class="heat"><caption hidden>attention weights</caption>'
+        f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _cell(weight: float) -> str:
+    # Most cells are next to nothing; leaving their colour out keeps pages small.
+    return f"<td style=--w:{weight:.2f}>" if weight >= 0.005 else "<td>"
+
+
+def _shown_piece(piece: str) -> str:
+    if piece in (END, "<pad>"):
+        return {END: "(end)", "<pad>": "(pad)"}[piece]
+    return escape(piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}")
+
+
+MOST_MAPS = 30
+# All in inches.
+_CELL = (0.42, 0.34)
+_EDGE, _GAP = 0.45, 0.25  # captions to the left and below; between a map's labels and the next map
+_CAPTION = 3.2
+_BAR_WIDTH, _BAR_HEIGHT = 1.15, 3.5
+_CHARACTER = 0.085
+
+
+@dataclass(frozen=True)
+class _Map:
+    """One heat map: what stands beside its columns and rows, and the weights."""
+
+    source: list[str]
+    target: list[str]
+    weights_TS: npt.NDArray[np.floating]
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Return width and height in inches."""
+        return _CELL[0] * len(self.source), _CELL[1] * len(self.target)
+
+    @property
+    def labels(self) -> tuple[float, float]:
+        """Return the room of the labels, to the left and above, in inches."""
+        left = max(map(_text_width, self.target))
+        # They are turned by 60 degrees.
+        return left, 0.87 * max(map(_text_width, self.source))
+
+
+class _Grid:
+    """Where each map stands, in inches: in rows, as words stand on a page.
+
+    A cell has the same size in all of them.
+    """
+
+    def __init__(self, maps: Sequence[_Map]) -> None:
+        self.rows = _rows(maps)
+        self.tops = [max(m.labels[1] for m in row) + _GAP for row in self.rows]
+        self.heights = [max(m.size[1] for m in row) for row in self.rows]
+        self.inner = max(_CAPTION, *(sum(map(_row_width, row)) for row in self.rows))
+        self.width = _EDGE + self.inner + _BAR_WIDTH
+        self.height = sum(self.tops) + sum(self.heights) + _EDGE
+
+    def boxes(self) -> Iterator[tuple[float, float, float, float]]:
+        """Yield left, bottom, width and height of each map, row by row from above."""
+        top = self.height
+        for row, above, height in zip(self.rows, self.tops, self.heights, strict=True):
+            left, top = _EDGE, top - above
+            for heat_map in row:
+                width, own_height = heat_map.size
+                left += _row_width(heat_map)
+                yield left - width, top - own_height, width, own_height
+            top -= height
+
+    def share(
+        self, left: float, bottom: float, width: float, height: float
+    ) -> tuple[float, float, float, float]:
+        """Return a box as shares of the picture."""
+        return left / self.width, bottom / self.height, width / self.width, height / self.height
+
+
+def _rows(maps: Sequence[_Map]) -> list[list[_Map]]:
+    """Return the maps in rows, such that the picture is somewhat wider than high."""
+    area = sum(_row_width(m) * (m.size[1] + m.labels[1] + _GAP) for m in maps)
+    room = max(1.3 * math.sqrt(area), *map(_row_width, maps))
+    rows: list[list[_Map]] = [[]]
+    for heat_map in maps:
+        if sum(map(_row_width, [*rows[-1], heat_map])) > room:
+            rows.append([])
+        rows[-1].append(heat_map)
+    return rows
+
+
+def _row_width(heat_map: _Map) -> float:
+    return heat_map.labels[0] + _GAP + heat_map.size[0]
+
+
+def plot_sentences(
+    translator: Translator,
+    sentences: Sequence[str],
+    path: Path,
+    *,
+    beam: int | None = None,
+    words: bool = False,
+) -> None:
+    """Translate sentences and draw their attention; of a split sentence, the first part's.
+
+    Raises DataError as plot_attention does, and for an empty sentence.
+    """
+    check_picture(path)
+    _check_count(len(sentences))
+    options = translator.options(beam_size=beam, keep_weights=True)
+    parts = []
+    for number, [best] in enumerate(translator.translate(sentences, options), start=1):
+        if not best.parts:
+            which = "the sentence" if len(sentences) == 1 else f"sentence {number}"
+            raise DataError(f"{which} is empty; give one to translate")
+        parts.append(best.parts[0])
+    data = translator.config.data
+    languages = (data.source_language, data.target_language)
+    plot_attention(parts, path, languages=languages, words=words)
+
+
+def plot_attention(
+    parts: Sequence[Part],
+    path: Path,
+    *,
+    languages: tuple[str, str] = ("", ""),
+    words: bool = False,
+) -> None:
+    """Draw the weights of translations as heat maps, several as a grid; all share one scale.
+
+    Columns are source pieces, rows are target pieces, and each row sums to 1. With `words` both
+    are words (seq2seq.evaluation.alignment.word_weights), without the end of the sentence. The
+    suffix chooses PNG, SVG or PDF. Raises DataError for another suffix, a path that cannot be
+    written, a model without attention, and for more than 30 translations or none.
+    """
+    check_picture(path)
+    _check_count(len(parts))
+    maps = [_word_map(part) if words else _piece_map(part) for part in parts]
+    grid = _Grid(maps)
+    figure = new_figure(grid.width, grid.height, constrained=False)
+    for heat_map, box in zip(maps, grid.boxes(), strict=True):
+        image = _draw(figure.add_axes(grid.share(*box)), heat_map)
+    height = min(_BAR_HEIGHT, grid.height - _EDGE)
+    bar = grid.share(grid.width - 0.75, (grid.height - height) / 2, 0.16, height)
+    figure.colorbar(image, cax=figure.add_axes(bar), label="attention weight")
+    unit = "words" if words else "pieces"
+    rule = "" if words else " (each row sums to 1)"
+    below = f"{languages[0]} source {unit}{rule}".strip()
+    middle = (_EDGE + grid.inner / 2) / grid.width
+    figure.text(middle, 0.1 / grid.height, below, ha="center", va="bottom")
+    beside = f"{languages[1]} target {unit}".strip()
+    figure.text(0.1 / grid.width, 0.5, beside, rotation=90, ha="left", va="center")
+    save(figure, path)
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MOST_MAPS:
+        raise DataError(f"{count} sentences to draw; a picture holds 1 to {MOST_MAPS}")
+
+
+def _piece_map(part: Part) -> _Map:
+    if part.weights is None:
+        raise DataError("no attention weights to draw: the model has attention.score none")
+    source, target = map(_shown, part.source_pieces), map(_shown, part.target_pieces)
+    return _Map(list(source), list(target), part.weights.numpy())
+
+
+def _word_map(part: Part) -> _Map:
+    weights_TS = word_weights(part)
+    if not weights_TS.size:
+        raise DataError("a translation without words has no weights between words; leave --words")
+    source, target = map(plain, part.source.split()), map(plain, part.text.split())
+    return _Map(list(source), list(target), weights_TS)
+
+
+def _text_width(text: str) -> float:
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return _CHARACTER * (len(text) + wide)
+
+
+def _draw(axes: Axes, heat_map: _Map) -> Any:
+    source, target = heat_map.source, heat_map.target
+    image = axes.imshow(heat_map.weights_TS, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(len(target)), target)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.set_xticks([n - 0.5 for n in range(1, len(source))], minor=True)
+    axes.set_yticks([n - 0.5 for n in range(1, len(target))], minor=True)
+    axes.grid(which="minor", color="white", linewidth=1)
+    axes.tick_params(which="minor", length=0)
+    return image
+
+
+def _shown(piece: str) -> str:
+    """Return a piece without the mark of its word's start, or with a mark that it goes on."""
+    if piece == END:
+        return "(end)"
+    text = plain(piece.removeprefix("▁") or "▁")
+    return text if piece.startswith("▁") else f"·{text}"

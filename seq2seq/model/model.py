@@ -1,0 +1,179 @@
+"""The whole model: source and target pieces to logits, for training and for search.
+
+Legend: B sentences, R rows (B x hypotheses), S source length, T target length, V vocabulary,
+E embedding size, O features size, N real target positions.
+
+BiGRU encoder: embedded source to states.
+
+Legend: S source length, B batch, E embedding size, H memory size (both directions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.attention import Encoded, Memory
+from seq2seq.model.decoder import (
+    BahdanauDecoder,
+    Decoder,
+    DecoderState,
+    LuongDecoder,
+    PreAttentionDecoder,
+)
+from seq2seq.model.gru import Dropout, Layers
+
+
+class Encoder(nn.Module):
+    """A stack of bidirectional GRU layers; a state is both directions side by side."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        size = config.encoder_size
+        sizes = [config.embedding_size] + [2 * size] * (config.encoder_layers - 1)
+        self.forwards = Layers(sizes, size, layer_norm=config.layer_norm)
+        self.backwards = Layers(sizes, size, layer_norm=config.layer_norm)
+        self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
+
+    def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
+        """Return states [B, S, H]; those at padding are zero, and padding changes no other."""
+        layer_SBX = embedded_SBE
+        for number, (forwards, backwards) in enumerate(
+            zip(self.forwards, self.backwards, strict=True)
+        ):
+            if number:
+                layer_SBX = self.dropout(layer_SBX, time_axis=0)
+            zeros = layer_SBX.new_zeros(
+                layer_SBX.shape[1], forwards.hidden_size, dtype=forwards.weight_hidden.dtype
+            )
+            forth_SBh = forwards(forwards.project(layer_SBX), zeros, mask_SB)
+            back_SBh = backwards(backwards.project(layer_SBX), zeros, mask_SB, reverse=True)
+            layer_SBX = torch.cat([forth_SBh, back_SBh], -1)
+        last_B = mask_SB.sum(0) - 1
+        last_Bh = forth_SBh[last_B, torch.arange(len(last_B), device=last_B.device)]
+        states_BSH = self.dropout(layer_SBX.transpose(0, 1), time_axis=1)
+        return Encoded(states_BSH, mask_SB.t(), torch.cat([last_Bh, back_SBh[0]], -1))
+
+
+DECODERS: dict[str, Callable[[ModelConfig], Decoder]] = {
+    "bahdanau": BahdanauDecoder,
+    "luong": LuongDecoder,
+    "pre_attention": PreAttentionDecoder,
+}
+
+
+class TranslationModel(nn.Module):
+    """Encoder, attentive decoder, embeddings and output projection."""
+
+    def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding = nn.Embedding(source_vocab_size, config.embedding_size)
+        self.target_embedding = (
+            self.source_embedding
+            if config.joint_embeddings
+            else nn.Embedding(target_vocab_size, config.embedding_size)
+        )
+        self.encoder = Encoder(config)
+        self.decoder = DECODERS[config.style](config)
+        self.output_bias = nn.Parameter(torch.zeros(target_vocab_size))
+        self.output_weight = (
+            self.target_embedding.weight
+            if config.tie_target
+            else nn.Parameter(torch.empty(target_vocab_size, config.features_size))
+        )
+        self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw fresh weights by the global generator, as config.init says."""
+        for name, parameter in self.named_parameters():
+            if "norm_" in name:
+                continue
+            if self.config.init == "uniform":
+                parameter.uniform_(-0.1, 0.1)
+            elif parameter.dim() == 1 and not name.endswith("energy"):
+                parameter.zero_()
+            elif "embedding" in name or name in ("output_weight",) or name.endswith("energy"):
+                parameter.normal_(std=parameter.shape[-1] ** -0.5)
+            elif name.endswith("weight_hidden"):
+                for gate in parameter.chunk(3):
+                    nn.init.orthogonal_(gate)
+            else:
+                nn.init.xavier_uniform_(parameter)
+
+    @torch.no_grad()
+    def init_output_bias(self, counts_V: Tensor) -> None:
+        """Make output_bias the log frequencies of the pieces, each counted once more than it was.
+
+        A model that knows nothing of a sentence then begins with the best that it can say, and its
+        hidden layers need not learn the frequencies first.
+        """
+        counts_V = counts_V.double() + 1
+        self.output_bias.copy_((counts_V / counts_V.sum()).log())
+
+    def encode(self, source_BS: Tensor, mask_BS: Tensor) -> Memory:
+        """Return what the decoder reads of these source pieces."""
+        embedded_SBE = self.dropout(self.source_embedding(source_BS.t()), time_axis=0)
+        return self.decoder.attention.project_keys(self.encoder(embedded_SBE, mask_BS.t()))
+
+    def forward(
+        self, source_BS: Tensor, source_mask_BS: Tensor, inputs_BT: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return features [B, T, O] and weights [B, T, S] under teacher forcing.
+
+        inputs_BT are the target pieces that each step is given: BOS, y_1, ..., y_{n}.
+        """
+        memory = self.encode(source_BS, source_mask_BS)
+        embedded_TBE = self.dropout(self.target_embedding(inputs_BT.t()), time_axis=0)
+        features_TBO, weights_TBS = self.decoder.unroll(embedded_TBE, memory)
+        features_TBO = self.dropout(features_TBO, time_axis=0)
+        weights_BTS = None if weights_TBS is None else weights_TBS.transpose(0, 1)
+        return features_TBO.transpose(0, 1), weights_BTS
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Return the scores of all target pieces: [..., O] to [..., V]."""
+        return nn.functional.linear(features, self.output_weight, self.output_bias)
+
+    def decoding(self, source_BS: Tensor, mask_BS: Tensor) -> TranslationDecoding:
+        """Return this model bound to a batch of sources, as the search wants it."""
+        return TranslationDecoding(self, self.encode(source_BS, mask_BS))
+
+
+@dataclass(frozen=True)
+class TranslationDecoding:
+    """A model and the memory of a batch of sentences; see seq2seq.inference.search.Decoding."""
+
+    model: TranslationModel
+    memory: Memory
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences still in the batch."""
+        return len(self.memory.mask_BS)
+
+    @property
+    def source_lengths_B(self) -> Tensor:
+        """Source pieces of each sentence, EOS included."""
+        return self.memory.mask_BS.sum(1)
+
+    def start(self) -> DecoderState:
+        """Return the state before the first target piece, one row a sentence."""
+        return self.model.decoder.start(self.memory)
+
+    def step(
+        self, tokens_R: Tensor, state: DecoderState
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        """Return logits [R, V], weights [R, S] or none, and the state after these pieces."""
+        embedded_RE = self.model.target_embedding(tokens_R)
+        features_RO, weights_RS, state = self.model.decoder.step(embedded_RE, state, self.memory)
+        return self.model.logits(features_RO), weights_RS, state
+
+    def select(self, sentences_B: Tensor) -> TranslationDecoding:
+        """Return the same for these sentences only."""
+        return TranslationDecoding(self.model, self.memory.select(sentences_B))
