@@ -26,6 +26,16 @@ Bools = npt.NDArray[np.bool_]
 Choose = Callable[[Tensor, Ints, Ints, int], Tensor]
 
 
+def search(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
+    """Return for each sentence up to `nbest` hypotheses, best score first.
+
+    A beam of 1 is searched greedily, which finds the same with less work. Raises as the two
+    searches below do.
+    """
+    strategy = greedy if options.beam_size == 1 else beam_search
+    return strategy(decoding, options)
+
+
 @torch.inference_mode()
 def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
     """Return for each sentence the one hypothesis that takes the likeliest piece at each step.

@@ -21,7 +21,7 @@ from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.mbr import minimum_bayes_risk
 from seq2seq.inference.protocol import MOST_PIECES, Decoding, Hypothesis, SearchOptions
 from seq2seq.inference.sampling import sample
-from seq2seq.inference.search import beam_search, force, greedy
+from seq2seq.inference.search import force, search
 from seq2seq.inference.text import (
     Part,
     Sampling,
@@ -241,7 +241,6 @@ class Translator:
         found: list[list[Hypothesis]] = [[] for _ in ids]
         rows = sampling.num_samples if sampling else options.beam_size
         budget = max(1, self.config.inference.batch_tokens // max(1, rows))
-        search = greedy if options.beam_size == 1 else beam_search
         for batch in source_batches(ids, budget):
             batch = batch.to(self.device)
             decoding = self.decoding(batch.source_BS, batch.source_mask_BS, shared=rows > 1)
