@@ -45,7 +45,7 @@ def both(
     batch = tiny_batch(LENGTHS)
     plain = model.decoding(batch.source_BS, batch.mask_BS)
     prepared = PreparedModel(model, dtype).decoding(
-        batch.source_BS, batch.mask_BS, shared=hypotheses > 1
+        batch.source_BS, batch.mask_BS, is_beam=hypotheses > 1
     )
     chosen = torch.tensor(sentences)
     return [by_steps(decoding.select(chosen), hypotheses) for decoding in (plain, prepared)]

@@ -11,7 +11,7 @@ from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.search import beam_search, greedy
+from seq2seq.inference.search import search
 from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.parallel import Ranks
@@ -48,13 +48,12 @@ class Validator:
         """Return metrics, and the first few translations as samples."""
         model.eval()
         loss, tokens = 0.0, 0.0
-        search = greedy if self.options.beam_size == 1 else beam_search
         found: dict[int, str] = {}
-        prepared, shared = PreparedModel(model, self.dtype), self.options.beam_size > 1
+        prepared, is_beam = PreparedModel(model, self.dtype), self.options.beam_size > 1
         for batch in (batch.to(self.device) for batch in self.batches):
             loss += self._loss(model, batch)
             tokens += batch.num_target_tokens
-            decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, shared=shared)
+            decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, is_beam=is_beam)
             try:
                 results = search(decoding, self.options)
             except FloatingPointError as error:

@@ -220,14 +220,14 @@ class Translator:
         ]
 
     def decoding(
-        self, source_BS: Tensor, mask_BS: Tensor, *, shared: bool = False
+        self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False
     ) -> Decoding[Any]:
         """Return the models bound to a batch of sources; see PreparedModel.decoding."""
         members: list[Decoding[Any]]
         if self.plain:
             members = [model.decoding(source_BS, mask_BS) for model in self.models]
         else:
-            members = [m.decoding(source_BS, mask_BS, shared=shared) for m in self.prepared]
+            members = [m.decoding(source_BS, mask_BS, is_beam=is_beam) for m in self.prepared]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @torch.inference_mode()
@@ -243,7 +243,7 @@ class Translator:
         budget = max(1, self.config.inference.batch_tokens // max(1, rows))
         for batch in source_batches(ids, budget):
             batch = batch.to(self.device)
-            decoding = self.decoding(batch.source_BS, batch.source_mask_BS, shared=rows > 1)
+            decoding = self.decoding(batch.source_BS, batch.source_mask_BS, is_beam=rows > 1)
             try:
                 if sampling:
                     here = [keys[index] for index in batch.indices]
