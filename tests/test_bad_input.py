@@ -216,7 +216,7 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
     ("no tokenizer", lambda run: (run / "source.model").unlink(),
      "source.model: cannot be read .No such file"),
     ("garbage for a tokenizer", lambda run: (run / "target.model").write_bytes(os.urandom(9999)),
-     "target.model: tokenizer: not a SentencePiece model, or a damaged one"),
+     "target.model: tokenizer: not a SentencePiece model, or damaged"),
 ]  # fmt: skip
 
 

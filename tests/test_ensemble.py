@@ -61,7 +61,7 @@ def test_members_without_attention_do_not_count_in_the_weights() -> None:
 
 
 def test_members_must_fit() -> None:
-    with pytest.raises(ConfigError, match="needs a model"):
+    with pytest.raises(ConfigError, match="needs at least one model"):
         Ensemble([])
-    with pytest.raises(ConfigError, match=r"model 2 .* one tokenizer"):
+    with pytest.raises(ConfigError, match="model 2 .* share a tokenizer"):
         Ensemble([prefix_model(1, [3]), prefix_model(1, [4])])

@@ -33,7 +33,7 @@ def translator(trained: Path) -> Translator:
 
 
 def test_a_target_without_end_is_named(translator: Translator) -> None:
-    with pytest.raises(DataError, match=r"target 2 of 2: 1\d{4} pieces, too many"):
+    with pytest.raises(DataError, match=r"target 2 of 2: 1\d{4} pieces are too many"):
         translator.force(["gato", "pan"], ["cat", "bread " * 10_000])
 
 

@@ -24,7 +24,7 @@ from seq2seq.config import dump_config
 from seq2seq.data.batching import make_batch
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError
-from seq2seq.inference.service import WINDOW
+from seq2seq.inference.streams import WINDOW
 from seq2seq.parallel import Ranks, join
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory

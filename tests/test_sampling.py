@@ -16,7 +16,7 @@ from prefix_model import EOS, prefix_model
 from properties import examples
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.sampling import draw, sample
+from seq2seq.inference.sampling import Sampling, draw, sample
 from seq2seq.inference.search import Hypothesis, SearchOptions, greedy
 
 SHORT = SearchOptions(max_length_factor=0, max_length_offset=2)
@@ -30,7 +30,7 @@ def outputs(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
 def test_frequencies_are_the_distribution(temperature: float) -> None:
     model = prefix_model(11, [4])
     num_samples = 5000
-    [samples] = sample(model, SHORT, seed=3, num_samples=num_samples, temperature=temperature)
+    [samples] = sample(model, SHORT, Sampling(num_samples, temperature, seed=3))
     counts = Counter(tuple(h.tokens) for h in samples)
 
     def share(prefix: tuple[int, ...], piece: int) -> float:
@@ -54,7 +54,7 @@ def test_frequencies_are_the_distribution(temperature: float) -> None:
 
 def test_log_probs_are_the_models_own() -> None:
     model = prefix_model(11, [4])
-    [samples] = sample(model, SHORT, seed=3, num_samples=20, temperature=0.3, top_k=2)
+    [samples] = sample(model, SHORT, Sampling(20, temperature=0.3, top_k=2, seed=3))
     for h in samples:
         pieces = [*h.tokens, EOS]
         logits = [torch.tensor(model.logits(0, (2, *pieces[:i]))) for i in range(len(pieces))]
@@ -69,16 +69,16 @@ def test_one_candidate_is_greedy() -> None:
     model = prefix_model(12, [4, 2, 7])
     options = SearchOptions()
     for one in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-6}):
-        found = sample(model, options, seed=1, num_samples=2, **one)  # type: ignore[arg-type]
+        found = sample(model, options, Sampling(2, **one))  # type: ignore[arg-type]
         assert outputs(found) == [[h.tokens] * 2 for [h] in greedy(model, options)]
 
 
 def test_a_seed_gives_the_same_samples() -> None:
     model = prefix_model(13, [4, 2, 7])
     options = SearchOptions()
-    first = outputs(sample(model, options, seed=1, num_samples=8))
-    assert first == outputs(sample(model, options, seed=1, num_samples=8))
-    assert first != outputs(sample(model, options, seed=2, num_samples=8))
+    first = outputs(sample(model, options, Sampling(8, seed=1)))
+    assert first == outputs(sample(model, options, Sampling(8, seed=1)))
+    assert first != outputs(sample(model, options, Sampling(8, seed=2)))
     assert len({tuple(tokens) for tokens in first[0]}) > 1
 
 
@@ -86,10 +86,10 @@ def test_samples_do_not_depend_on_the_batch_or_their_number() -> None:
     model = prefix_model(13, [4, 2, 7, 1])
     options = SearchOptions(keep_weights=True, no_repeat_ngram=2, coverage_penalty=0.1)
     keys = [50, 7, 9, 3]
-    together = sample(model, options, seed=1, num_samples=6, keys=keys)
+    together = sample(model, options, Sampling(6, seed=1), keys=keys)
     for order in ([2, 0, 3], [1]):
         part = model.select(torch.tensor(order))
-        some = sample(part, options, seed=1, num_samples=3, keys=[keys[s] for s in order])
+        some = sample(part, options, Sampling(3, seed=1), keys=[keys[s] for s in order])
         for sentence, found in zip(order, some, strict=True):
             assert [h.tokens for h in found] == [h.tokens for h in together[sentence][:3]]
             for one, other in zip(found, together[sentence], strict=False):
@@ -121,7 +121,7 @@ def test_samples_are_legal_and_have_the_models_probability(
         max_length_factor=1.0, max_length_offset=2, no_repeat_ngram=2, allow_unk=allow_unk
     )
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    found = sample(model, options, seed=seed, num_samples=number, **drawing)  # type: ignore[arg-type]
+    found = sample(model, options, Sampling(number, seed=seed, **drawing))  # type: ignore[arg-type]
     for sentence, (length, samples) in enumerate(zip(lengths, found, strict=True)):
         assert len(samples) == number
         for h in samples:
@@ -138,7 +138,7 @@ def test_samples_are_legal_and_have_the_models_probability(
 
 def test_rows_and_sentences_leave_when_finished() -> None:
     model = prefix_model(13, [4, 2, 7, 1])
-    sample(model, SearchOptions(), seed=1, num_samples=6)
+    sample(model, SearchOptions(), Sampling(6, seed=1))
     assert model.log[0] == (4, 24)
     rows = [rows for _, rows in model.log]
     assert rows == sorted(rows, reverse=True)
@@ -189,11 +189,11 @@ def test_draw_never_takes_an_impossible_piece() -> None:
 )
 def test_values_out_of_range(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=f"{name}: expected .*, found {value}"):
-        sample(prefix_model(1, [1]), SHORT, seed=1, **{name: value})  # type: ignore[arg-type]
+        Sampling(**{name: value})  # type: ignore[arg-type]
 
 
 def test_logits_that_are_not_finite_are_an_error() -> None:
     model = prefix_model(5, [3, 2], sharpness=math.nan)
     for top_k in (0, 2):
         with pytest.raises(FloatingPointError, match="not finite"):
-            sample(model, SHORT, seed=1, top_k=top_k)
+            sample(model, SHORT, Sampling(top_k=top_k))

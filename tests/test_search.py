@@ -218,8 +218,8 @@ def test_logits_that_are_not_finite_are_an_error(search) -> None:  # type: ignor
     ("wrong", "message"),
     [
         ({"beam_size": 0}, "beam_size: expected 1 or more, found 0"),
-        ({"length_penalty": -0.5}, "length_penalty: expected 0 or more, found -0.5"),
-        ({"coverage_penalty": math.nan}, "coverage_penalty: expected 0 or more, found nan"),
+        ({"length_penalty": -0.5}, "length_penalty: expected 0.0 or more, found -0.5"),
+        ({"coverage_penalty": math.nan}, "coverage_penalty: expected a finite number, found NaN"),
         ({"nbest": 6}, "nbest: 6 is more than beam_size 5"),
     ],
 )

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from properties import examples
 
 from seq2seq.benchmark.decoding import CPU, native_precisions
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.inference.text import Part, Sampling, Translation, join_parts, normalize_line
+from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.text import Part, Translation, join_parts
 from seq2seq.inference.translator import Translator
 from seq2seq.pipeline import train
 

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.data.corpus import Pair
-from seq2seq.data.tokenizer import PAD
+from seq2seq.data.tokenizer import PAD, normalize_line
 from seq2seq.errors import DataError
-from seq2seq.inference.text import normalize_line
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 from seq2seq.training.loss import projection_loss

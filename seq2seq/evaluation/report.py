@@ -13,6 +13,7 @@ from typing import Any
 
 from seq2seq.data.corpus import Pair
 from seq2seq.data.grammar.tokens import words
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import WORDS, AlignmentError, align, alignment_error, gold_of
 from seq2seq.evaluation.by_length import (
@@ -39,7 +40,7 @@ from seq2seq.evaluation.pages import (
     texts,
 )
 from seq2seq.files import write_atomic
-from seq2seq.inference.text import Translation, normalize_line
+from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 
 _LINES = 3

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import make_batch
-from seq2seq.data.tokenizer import BOS, EOS, PAD
+from seq2seq.data.tokenizer import BOS, EOS, PAD, normalize_line
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.alignment import END
 from seq2seq.explaining.explanation import (
@@ -43,7 +43,7 @@ from seq2seq.explaining.formulas import output_use, query_name, residual_name, s
 from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
 from seq2seq.inference.search import beam_search, greedy
-from seq2seq.inference.text import Part, normalize_line
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel

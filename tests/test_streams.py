@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.evaluation.alignment import pharaoh
-from seq2seq.inference import service
-from seq2seq.inference.service import Request, translate_files
-from seq2seq.inference.text import Sampling, normalize_line
+from seq2seq.inference import streams
+from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
 from seq2seq.parallel import Sharing
 
@@ -41,7 +42,9 @@ def run(
     options = translator.options(
         **{"beam_size": 1, **{k: v for k, v in changes.items() if k in names}}
     )
-    request = Request(options, **{k: v for k, v in changes.items() if k not in names})
+    word_links = pharaoh if links else None
+    rest = {k: v for k, v in changes.items() if k not in names}
+    request = Request(options, word_links=word_links, **rest)
     (folder / "in").write_bytes(data)
     translate_files(
         translator,
@@ -49,7 +52,6 @@ def run(
         source=str(folder / "in"),
         output=str(folder / "out"),
         alignments=str(folder / "links") if links else None,
-        links=pharaoh,
         sharing=Sharing(workers),
     )
     found = [
@@ -110,7 +112,7 @@ def test_windows_keep_the_order(
     lines = ["gato come pan", "perro", "", "agua casa", "él ve rojo grande", "pan"]
     data = "\n".join(lines).encode()
     whole, _ = run(translator, tmp_path, data)
-    monkeypatch.setattr(service, "WINDOW", 2)
+    monkeypatch.setattr(streams, "WINDOW", 2)
     assert run(translator, tmp_path, data)[0] == whole
     assert whole[0] == "cat eats bread"
 
@@ -186,7 +188,7 @@ def test_an_output_never_overwrites_the_input(
             translate_files(translator, request, **files)
     with path.open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        with pytest.raises(DataError, match="this is standard input as well"):
+        with pytest.raises(DataError, match="is also standard input"):
             translate_files(translator, request, output=str(path))
     assert path.read_text() == "gato\n"
 
@@ -249,7 +251,7 @@ def test_workers_write_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(service, "WINDOW", 3)
+    monkeypatch.setattr(streams, "WINDOW", 3)
     data = "\n".join(LINES * 3).encode() + b"\na\xff\n"
     links = "keep_weights" in changes
     alone = run(translator, tmp_path, data, links=links, **changes)
@@ -262,7 +264,7 @@ def test_workers_write_the_same_bytes(
 def test_a_killed_worker_leaves_no_hole(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "WINDOW", 2)
+    monkeypatch.setattr(streams, "WINDOW", 2)
     lines = ["gato", "pan"] * 6
     [whole, _] = run(translator, tmp_path, "\n".join(lines).encode())
     lines[9] = "agua"
