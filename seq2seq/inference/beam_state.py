@@ -166,17 +166,24 @@ class BeamState(Generic[StateT]):
             weights=self._weights_of(row, self.source_lengths[self.sentences[position]]),
         )
 
-    def extend(self, kept_B: Ints, parents_BK: Ints, tokens_BK: Ints, log_probs_BK: Floats) -> None:
-        """Keep some sentences, and of each these rows, extended by these pieces.
+    def extend(
+        self, kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
+    ) -> tuple[Ints, Ints]:
+        """Keep sentences, by their position, and extend the rows `parents` of each by pieces.
 
-        kept_B are positions in the current batch, parents_BK rows within a sentence. A log
-        probability of -inf marks an unused row.
+        Only candidates with a finite log probability are used. Each sentence gets as many rows as
+        the one with the most of them needs. Returns the index of the candidates of each row.
         """
-        rows: Ints = (kept_B[:, None] * self.width + parents_BK).ravel()
+        unused_BN = np.isneginf(log_probs_BN[kept_B])
+        width = int((~unused_BN).sum(1).max(initial=0))
+        order_BK: Ints = unused_BN.argsort(1, kind="stable")[:, :width]
+        chosen = kept_B[:, None], order_BK
+        tokens: Ints = tokens_BN[chosen].ravel()
+        rows: Ints = (kept_B[:, None] * self.width + parents_BN[chosen]).ravel()
         if len(kept_B) < len(self.sentences):
             self.sentences = self.sentences[kept_B]
             if len(kept_B) == 0:
-                return
+                return chosen
             self.decoding = self.decoding.select(torch.from_numpy(kept_B).to(self.device))
         if not np.array_equal(rows, np.arange(self.num_rows)):
             rows_R = torch.from_numpy(rows).to(self.device)
@@ -185,9 +192,10 @@ class BeamState(Generic[StateT]):
                 self._coverage_RS = self._coverage_RS[rows_R]
         if self.options.keep_weights:
             self._origins_RT = np.column_stack((self._origins_RT[rows], rows))
-        self.tokens_RT = np.column_stack((self.tokens_RT[rows], tokens_BK.ravel()))
-        self.tokens_R = torch.from_numpy(tokens_BK.ravel()).to(self.device)
-        self.log_probs_R = torch.from_numpy(log_probs_BK.ravel()).to(self.device)
+        self.tokens_RT = np.column_stack((self.tokens_RT[rows], tokens))
+        self.tokens_R = torch.from_numpy(tokens).to(self.device)
+        self.log_probs_R = torch.from_numpy(log_probs_BN[chosen].ravel()).to(self.device)
+        return chosen
 
     def _cover(self, weights_RS: Tensor | None) -> None:
         """Add weights to the coverage; compute the penalty of hypotheses that would end here."""

@@ -83,7 +83,7 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
         log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
         bound_B = log_probs_BN.max(1) / longest_norms[ids_B]
         kept_B = np.flatnonzero(bound_B > worst_kept[ids_B])
-        _extend(beams, kept_B, log_probs_BN, parents_BN, tokens_BN)
+        beams.extend(kept_B, log_probs_BN, parents_BN, tokens_BN)
     return [_check(hypotheses) for hypotheses in found]
 
 
@@ -112,7 +112,7 @@ def decode(
             found[beams.sentences[b]][int(copies_BK[b, k])] = hypothesis
         log_probs_BK = np.where(finite_BK & ~ended_BK, log_probs_BK, -np.inf)
         kept_B = np.flatnonzero(log_probs_BK.max(1) > -np.inf)
-        copies_BK = copies_BK[_extend(beams, kept_B, log_probs_BK, parents_BK, tokens_BK)]
+        copies_BK = copies_BK[beams.extend(kept_B, log_probs_BK, parents_BK, tokens_BK)]
     return [_check([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
@@ -132,21 +132,6 @@ def _to_host(floats: Tensor, *integers: Tensor) -> Any:
     """Return tensors of one shape as NumPy in one transfer; float32 holds integers up to 2**24."""
     packed = torch.stack((floats, *(i.to(floats.dtype) for i in integers))).cpu().numpy()
     return [packed[0], *packed[1:].astype(np.int64)]
-
-
-def _extend(
-    beams: BeamState[Any], kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
-) -> tuple[Ints, Ints]:
-    """Extend by the unfinished candidates, those with a finite log probability; return them.
-
-    Each sentence has as many rows as the one with the most candidates needs.
-    """
-    unused_BN = np.isneginf(log_probs_BN[kept_B])
-    width = int((~unused_BN).sum(1).max(initial=0))
-    order_BK: Ints = unused_BN.argsort(1, kind="stable")[:, :width]
-    chosen = kept_B[:, None], order_BK
-    beams.extend(kept_B, parents_BN[chosen], tokens_BN[chosen], log_probs_BN[chosen])
-    return chosen
 
 
 def _rank(hypothesis: Hypothesis) -> float:
