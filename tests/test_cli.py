@@ -90,7 +90,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["train", "{toy}", "training.sede=1"], "training.sede: unknown key; did you mean seed?"),
         (["train", "{toy}", "--resume"], "not a run directory"),
         (["train", "{toy}", "--resume", "--overwrite"], "not allowed with"),
-        (["train", "{toy}", "--fast"], "unknown: --fast"),
+        (["train", "{toy}", "--fast"], "unrecognized arguments: --fast"),
         (["train", "{toy}", "data.train.0.path=none.tsv"], "none.tsv: no such file"),
         (["train", "{toy}", "training.device=tpu"], "device 'tpu' is none"),
         (["train", "{toy}", "run_dir=/dev/null/run"], "cannot be written"),
