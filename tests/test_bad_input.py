@@ -1,6 +1,6 @@
-"""What a user can get wrong, each with its exit code and the line that says where and how to mend.
+"""User errors, each with its exit code and a line that says where it is and how to fix it.
 
-Mistakes in the words of a command line are in test_cli.py.
+Errors in command-line arguments are in test_cli.py.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 @dataclass(frozen=True)
 class Place:
-    """A folder to spoil things in, with a recipe of the toy language and a run of its own."""
+    """A folder to break things in, with a recipe of the toy language and a run."""
 
     folder: Path
     toy: ToyCorpus
     trained: Path
 
     def train(self, *overrides: str, old: str = "run_dir", new: str = "run_dir") -> list[str]:
-        """Return the command that trains the recipe, some of its text replaced."""
+        """Return the command that trains the recipe, with some text replaced."""
         text = self.toy.recipe(self.folder / "new")
         assert old in text
         (self.folder / "toy.yaml").write_text(text.replace(old, new, 1))
@@ -46,7 +46,7 @@ class Place:
     def corpus(
         self, content: bytes | str, name: str = "bad.tsv", key: str = "train.0"
     ) -> list[str]:
-        """Return the command that trains with a corpus of this content."""
+        """Return the command that trains on a corpus with this content."""
         return self.train(f"data.{key}.path={self.write(name, content)}")
 
     def evaluate(self, content: str, *more: str) -> list[str]:
@@ -161,7 +161,7 @@ CORPORA: list[Case] = [
 
 
 @pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in RECIPES])
-def test_recipes(
+def test_invalid_recipes(
     place: Place, capfd: pytest.CaptureFixture[str], make: Callable[[Place], list[str]], words: str
 ) -> None:
     check(make(place), 2, words, capfd)
@@ -169,7 +169,7 @@ def test_recipes(
 
 
 @pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in CORPORA])
-def test_corpora(
+def test_invalid_corpora(
     place: Place, capfd: pytest.CaptureFixture[str], make: Callable[[Place], list[str]], words: str
 ) -> None:
     check(make(place), 2, words, capfd)
@@ -222,7 +222,7 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
 
 @pytest.mark.parametrize("by", ["run", "checkpoint"])
 @pytest.mark.parametrize(("spoil", "words"), [pytest.param(*c[1:], id=c[0]) for c in RUNS])
-def test_runs(
+def test_invalid_runs(
     place: Place,
     capfd: pytest.CaptureFixture[str],
     spoil: Callable[[Path], object],
@@ -239,9 +239,7 @@ def test_runs(
     check(["translate", str(named), "-i", place.write("lines", "gato\n")], 2, words, capfd)
 
 
-def test_going_on_without_a_whole_checkpoint(
-    place: Place, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_without_usable_checkpoint(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     run = copy_run(place.trained, place.folder / "run")
     os.truncate(checkpoint_of(run) / "training.safetensors", 5000)
     arguments = ["train", str(run / "config.yaml"), f"run_dir={run}", "--resume"]
@@ -280,7 +278,7 @@ OUTPUTS: list[Case] = [
 
 
 @pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in OUTPUTS])
-def test_outputs_are_looked_at_before_the_work(
+def test_outputs_are_checked_before_the_work(
     place: Place,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -292,7 +290,7 @@ def test_outputs_are_looked_at_before_the_work(
     check(make(place), 2, words, capfd)
 
 
-def test_a_run_that_cannot_be_written_is_known_before_the_corpora_are_read(
+def test_run_dir_is_checked_before_corpora_are_read(
     place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "load_pairs", lambda _: pytest.fail("read in vain"))
@@ -300,14 +298,12 @@ def test_a_run_that_cannot_be_written_is_known_before_the_corpora_are_read(
     check(arguments, 2, "run_dir: /dev/null/a/run cannot be written .Not a directory.", capfd)
 
 
-def test_a_full_disk_is_a_fault(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+def test_full_disk_is_a_fault(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     check(place.translate("-o", "/dev/full"), 1, "No space left on device", capfd)
     check(place.evaluate("gato\tcat\n", "-o", "/dev/full"), 1, "No space left on device", capfd)
 
 
-def test_an_output_that_is_no_file_is_written_to_and_stays(
-    place: Place, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_output_to_device_or_pipe_is_kept(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     pipe = place.folder / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -317,7 +313,7 @@ def test_an_output_that_is_no_file_is_written_to_and_stays(
     assert pipe.is_fifo()
 
 
-def test_no_memory_is_a_fault_and_the_program_s_own_mistakes_are_shown(
+def test_out_of_memory_is_a_fault_and_bugs_show_a_traceback(
     place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhaust(*_: object, **__: object) -> None:
@@ -336,7 +332,7 @@ def test_no_memory_is_a_fault_and_the_program_s_own_mistakes_are_shown(
         cli.main(place.translate())
 
 
-def test_what_the_system_says_of_a_path_is_a_mistake_and_all_else_a_fault() -> None:
+def test_os_errors_of_paths_are_user_errors_others_faults() -> None:
     assert verdict(FileNotFoundError(2, "No such file", "a\nb")) == (2, "a b: No such file")
     assert verdict(PermissionError(13, "Permission denied", "a")) == (2, "a: Permission denied")
     assert verdict(OSError(5, "Input/output error", "a")) == (1, "a: Input/output error")
@@ -344,6 +340,8 @@ def test_what_the_system_says_of_a_path_is_a_mistake_and_all_else_a_fault() -> N
     assert verdict(KeyError("a")) is None
 
 
-def test_a_message_cannot_steer_a_terminal(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+def test_messages_escape_control_characters(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
     arguments = place.train(new='"\\e[2J\\u202e": 1\nrun_dir')
     check(arguments, 2, r"toy.yaml: \\x1b\[2J\\u202e: unknown key", capfd)

@@ -32,7 +32,7 @@ def lines(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_public_names_are_lazy() -> None:
+def test_public_names_are_imported_lazily() -> None:
     code = (
         "import sys, seq2seq; assert 'torch' not in sys.modules and 'yaml' not in sys.modules\n"
         "assert {'Translator', 'train', 'evaluate', 'load_config'} < set(dir(seq2seq))\n"
@@ -47,7 +47,7 @@ def test_the_public_names_are_lazy() -> None:
         _ = seq2seq.nothing
 
 
-def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_matches_package(capsys: pytest.CaptureFixture[str]) -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     assert run("--version") == 0
     assert capsys.readouterr().out == f"seq2seq {project['project']['version']}\n"
@@ -150,7 +150,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["explain", "{run}", "gato", "--html", "/none/a.html"], "/none/a.html: cannot be written"),
     ],
 )
-def test_a_mistake_is_one_line_and_2(
+def test_user_errors_print_one_line_and_exit_with_2(
     toy: ToyCorpus,
     trained: Path,
     lines: Path,
@@ -185,8 +185,8 @@ def test_translate_through_pipes(trained: Path) -> None:
     assert (lines[0], lines[4:8], lines[8]) == ("cat eats", [""] * 4, "dog")
 
 
-def test_translating_imports_what_it_needs(trained: Path, lines: Path) -> None:
-    """Importing torch is most of a cold start; nothing else that is slow to import may join it."""
+def test_translate_imports_nothing_slow(trained: Path, lines: Path) -> None:
+    """A cold start is mostly the import of torch; no other slow import may be added."""
     code = (
         "import sys; from seq2seq import cli\n"
         f"code = cli.main(['translate', {str(trained)!r}, '-i', {str(lines)!r}])\n"
@@ -203,7 +203,7 @@ def test_translating_imports_what_it_needs(trained: Path, lines: Path) -> None:
     assert not slow & imported
 
 
-def test_workers_share_the_lines(
+def test_workers_do_not_change_the_output(
     toy: ToyCorpus, trained: Path, lines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out.txt"
@@ -216,7 +216,7 @@ def test_workers_share_the_lines(
     assert (output.read_text(), capsys.readouterr().out) == (shared, printed)
 
 
-def test_a_closed_pipe_is_no_fault(trained: Path, tmp_path: Path) -> None:
+def test_closed_pipe_is_not_an_error(trained: Path, tmp_path: Path) -> None:
     path = tmp_path / "many.txt"
     path.write_text("gato\n" * 5000)
     translate = f"{' '.join(SEQ2SEQ)} translate {trained} --beam 1 -i {path}"
@@ -248,7 +248,7 @@ def test_translate_to_files(trained: Path, other: Path, lines: Path, tmp_path: P
     assert len(output.read_text().split("\n")) == 4
 
 
-def test_evaluate_writes_beside_the_run(
+def test_evaluate_writes_hypotheses_into_the_run(
     toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run"

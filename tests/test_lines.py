@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 @examples(300)
 @given(line=st.text() | st.text("ab .,;!?\n\u2028\r▁", max_size=300), most=st.integers(8, 40))
-def test_parts_fit_and_lose_no_visible_text(tokenizer: Tokenizer, line: str, most: int) -> None:
+def test_parts_fit_and_keep_all_visible_text(tokenizer: Tokenizer, line: str, most: int) -> None:
     text = normalize_line(line)
     sentences = split_line(line, tokenizer, most, number=1)
     parts = [sentence.text for sentence in sentences]
@@ -52,7 +52,7 @@ def test_parts_fit_and_lose_no_visible_text(tokenizer: Tokenizer, line: str, mos
         assert start + len(part.split()) <= len(words)
 
 
-def test_cuts_are_at_sentence_ends_then_at_clauses_then_at_spaces(tokenizer: Tokenizer) -> None:
+def test_cuts_at_sentence_ends_then_clauses_then_spaces(tokenizer: Tokenizer) -> None:
     def cut(text: str, most: int = 10) -> list[str]:
         return texts(split_line(text, tokenizer, most, number=1))
 
@@ -66,7 +66,7 @@ def test_cuts_are_at_sentence_ends_then_at_clauses_then_at_spaces(tokenizer: Tok
     assert cut("") == []
 
 
-def test_a_long_line_is_refused_on_demand(tokenizer: Tokenizer) -> None:
+def test_long_line_is_refused_on_request(tokenizer: Tokenizer) -> None:
     line = "gato " * 9
     assert texts(split_line(line, tokenizer, 9, number=4, refuse=True)) == [line.strip()]
     with pytest.raises(DataError, match=r"^line 4: longer than 8 pieces .*--long split"):
@@ -74,7 +74,7 @@ def test_a_long_line_is_refused_on_demand(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("alphabet", ["a", "gatopn", "😀é中", "\u0301"])
-def test_a_huge_line_without_spaces_is_quick(tokenizer: Tokenizer, alphabet: str) -> None:
+def test_splitting_a_huge_line_without_spaces_is_fast(tokenizer: Tokenizer, alphabet: str) -> None:
     generator = random.Random(0)
     line = "".join(generator.choices(alphabet, k=100_000))
     began = time.process_time()
@@ -86,7 +86,7 @@ def test_a_huge_line_without_spaces_is_quick(tokenizer: Tokenizer, alphabet: str
     assert sum(sizes) / len(sizes) > 100
 
 
-def test_a_huge_line_with_spaces_is_quick(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_splitting_a_huge_line_with_spaces_is_fast(tokenizer: Tokenizer, tmp_path: Path) -> None:
     line = " ".join(source for source, _ in toy_pairs(8000, 1))
     began = time.process_time()
     parts = texts(split_line(line, tokenizer, 256, number=1))
