@@ -207,7 +207,9 @@ class _GRUSequence(torch.autograd.Function):
         hidden_BH, weight_GH, mask_TB1, states_TBH, kept_TB4H = ctx.saved_tensors
         (grad_TBH,) = grads
         steps, dtype = len(states_TBH), weight_GH.dtype
-        previous_TBH = _shifted(states_TBH, hidden_BH, ctx.reverse)
+        first_1BH = hidden_BH.unsqueeze(0)
+        shifted = [states_TBH[1:], first_1BH] if ctx.reverse else [first_1BH, states_TBH[:-1]]
+        previous_TBH = torch.cat(shifted)
         grad_input_TBG = states_TBH.new_empty(*states_TBH.shape[:2], len(weight_GH), dtype=dtype)
         grad_hidden_TBG = torch.empty_like(grad_input_TBG)
         carried_BH = torch.zeros_like(hidden_BH)
@@ -230,10 +232,3 @@ class _GRUSequence(torch.autograd.Function):
             None,
             None,
         )
-
-
-def _shifted(states_TBH: Tensor, first_BH: Tensor, reverse: bool) -> Tensor:
-    """Return the state before each step."""
-    if reverse:
-        return torch.cat([states_TBH[1:], first_BH.unsqueeze(0)])
-    return torch.cat([first_BH.unsqueeze(0), states_TBH[:-1]])
