@@ -42,7 +42,7 @@ from seq2seq.explaining.explanation import (
 from seq2seq.explaining.formulas import output_use, query_name, residual_name, score_formula
 from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
-from seq2seq.inference.search import beam_search, greedy
+from seq2seq.inference.search import search
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Encoded, Memory
@@ -250,7 +250,6 @@ def _source_ids(translator: Translator, text: str) -> list[int]:
 
 def _search(translator: Translator, ids: list[int], options: SearchOptions) -> Hypothesis:
     batch = make_batch([ids], None, [0]).to(translator.device)
-    search = greedy if options.beam_size == 1 else beam_search
     try:
         return search(translator.decoding(batch.source_BS, batch.source_mask_BS), options)[0][0]
     except FloatingPointError as error:
