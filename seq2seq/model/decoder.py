@@ -92,23 +92,21 @@ class Decoder(nn.Module):
         return output_BKM.flatten(0, 1), weights_RS
 
     def step_layers(
-        self, inputs_RX: Tensor, hidden: tuple[Tensor, ...], *, first: int, masks: Masks = ()
+        self, gates_RG: Tensor, hidden: tuple[Tensor, ...], *, first: int = 0, masks: Masks = ()
     ) -> tuple[Tensor, ...]:
-        """Return the next states of the layers from `first` on.
+        """Return the next states of the layers from `first` on, whose projected inputs are given.
 
-        The lowest of them reads the inputs, which are projected already if it is layer 0; each
-        other one reads the state of the layer below, times its dropout mask if there are masks.
+        Each other layer reads the state of the one below, times its dropout mask if there are any.
         """
         states: list[Tensor] = []
         for number, state in enumerate(hidden[first:], first):
             layer = self.layers[number]
             if states:
-                inputs_RX = states[-1] * masks[number - 1] if masks else states[-1]
-            gates_RG = inputs_RX if number == 0 else layer.project(inputs_RX)
+                gates_RG = layer.project(states[-1] * masks[number - 1] if masks else states[-1])
             states.append(layer.step(gates_RG, state))
         return tuple(states)
 
-    def masks(self, steps: int, state: DecoderState) -> list[Masks]:
+    def layer_masks(self, steps: int, state: DecoderState) -> list[Masks]:
         """Return the dropout masks between the layers for each step; none outside training."""
         below = [layer_RD.expand(steps, -1, -1) for layer_RD in state.hidden[:-1]]
         drawn = [self.dropout.mask(layer_TRD, time_axis=0) for layer_TRD in below]
@@ -125,7 +123,7 @@ class Decoder(nn.Module):
         """Return features [T, B, O] and weights [T, B, S] or None under teacher forcing."""
         raise NotImplementedError
 
-    def _sequence(self, number: int, inputs_TBX: Tensor, state: DecoderState) -> Tensor:
+    def _run_layer(self, number: int, inputs_TBX: Tensor, state: DecoderState) -> Tensor:
         """Return the states [T, B, D] of one layer over all time steps."""
         layer = self.layers[number]
         result: Tensor = layer(layer.project(inputs_TBX), state.hidden[number])
@@ -174,7 +172,7 @@ class BahdanauDecoder(Decoder):
         state = self.start(memory)
         gates_TBG = self.layers[0].project(embedded_TBE)
         states, outputs, weights = [], [], []
-        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
+        for gates_BG, masks in zip(gates_TBG, self.layer_masks(len(gates_TBG), state), strict=True):
             output_BM, weights_BS, state = self._step(gates_BG, state, memory, masks)
             states.append(state.hidden[-1])
             outputs.append(output_BM)
@@ -188,7 +186,7 @@ class BahdanauDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         output_RM, weights_RS = self.attend(state.hidden[-1], memory)
         gates_RG = gates_RG + self.context(output_RM)
-        hidden = self.step_layers(gates_RG, state.hidden, first=0, masks=masks)
+        hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
         return output_RM, weights_RS, DecoderState(hidden)
 
     def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
@@ -236,7 +234,7 @@ class LuongDecoder(Decoder):
         for number in range(len(self.layers)):
             if number:
                 hidden_TBX = self.dropout(hidden_TBX, time_axis=0)
-            hidden_TBX = self._sequence(number, hidden_TBX, state)
+            hidden_TBX = self._run_layer(number, hidden_TBX, state)
         output_TBM, weights_TBS = self._attend_all(hidden_TBX, memory)
         return self._attentional(output_TBM, hidden_TBX), weights_TBS
 
@@ -245,7 +243,7 @@ class LuongDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None]:
         features, weights = [], []
         gates_TBG = self.layers[0].project(embedded_TBE)
-        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
+        for gates_BG, masks in zip(gates_TBG, self.layer_masks(len(gates_TBG), state), strict=True):
             features_BO, weights_BS, state = self._step(gates_BG, state, memory, masks)
             features.append(features_BO)
             weights.append(weights_BS)
@@ -256,7 +254,7 @@ class LuongDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         if self.feed is not None:
             gates_RG = gates_RG + self.feed(state.attentional_RO)
-        hidden = self.step_layers(gates_RG, state.hidden, first=0, masks=masks)
+        hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
         output_RM, weights_RS = self.attend(hidden[-1], memory)
         features_RO = self._attentional(output_RM, hidden[-1])
         fed = None if self.feed is None else features_RO.to(hidden[-1].dtype)
@@ -287,15 +285,16 @@ class PreAttentionDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         query_RD = self.layers[0].step(self.layers[0].project(embedded_RE), state.hidden[0])
         output_RM, weights_RS = self.attend(query_RD, memory)
-        hidden = (query_RD, *self.step_layers(output_RM, state.hidden, first=1))
+        gates_RG = self.layers[1].project(output_RM)
+        hidden = (query_RD, *self.step_layers(gates_RG, state.hidden, first=1))
         return self._features(hidden[-1]), weights_RS, DecoderState(hidden)
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
-        query_TBD = self._sequence(0, embedded_TBE, state)
+        query_TBD = self._run_layer(0, embedded_TBE, state)
         hidden_TBX, weights_TBS = self._attend_all(query_TBD, memory)
         for number in range(1, len(self.layers)):
-            hidden_TBX = self._sequence(number, self.dropout(hidden_TBX, time_axis=0), state)
+            hidden_TBX = self._run_layer(number, self.dropout(hidden_TBX, time_axis=0), state)
         return self._features(hidden_TBX), weights_TBS
 
     def _features(self, state: Tensor) -> Tensor:
