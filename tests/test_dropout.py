@@ -149,9 +149,9 @@ def test_step_loop_draws_the_masks_of_one_pass(variational: bool) -> None:
     config = tiny_config(decoder_layers=3, dropout=0.5, variational_dropout=variational)
     decoder = tiny_model(config).decoder
     state = DecoderState(tuple(torch.zeros(BATCH, 6).double() for _ in range(3)))
-    assert decoder.masks(TIME, state) == [()] * TIME
+    assert decoder.layer_masks(TIME, state) == [()] * TIME
     torch.manual_seed(0)
-    steps = decoder.train().masks(TIME, state)
+    steps = decoder.train().layer_masks(TIME, state)
     assert len(steps) == TIME
     for lower, upper in steps:
         assert lower.shape == upper.shape == (BATCH, 6)
