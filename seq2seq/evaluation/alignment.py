@@ -31,10 +31,21 @@ import numpy.typing as npt
 
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.corpus import Pair, read_lines
-from seq2seq.data.grammar.tokens import words
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation, normalize_line
 from seq2seq.inference.translator import Translator
+
+_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, each punctuation mark as a word of its own.
+
+    A word is a match of `\\w+(?:'\\w+)*|[^\\w\\s]`, the definition that the gold links of
+    data/sample count by (data/README.md).
+    """
+    return _WORD.findall(text)
+
 
 Link = tuple[int, int]  # source word, target word, from 0
 Links = frozenset[Link]
