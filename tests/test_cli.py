@@ -191,8 +191,8 @@ def test_translating_imports_what_it_needs(trained: Path, lines: Path) -> None:
     imported = set(found.stderr.split())
     assert "torch" in imported
     slow = {
-        "IPython", "PIL", "datasets", "matplotlib", "pandas", "pyarrow", "sacrebleu", "scipy",
-        "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "transformers",
+        "IPython", "PIL", "datasets", "jinja2", "matplotlib", "pandas", "pyarrow", "sacrebleu",
+        "scipy", "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "transformers",
     }  # fmt: skip
     assert not slow & imported
 

@@ -11,7 +11,7 @@ from test_report import EVIL, Tags
 from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.compare import Balance, compare, contest_page, contest_text
+from seq2seq.evaluation.compare import Balance, compare, comparison_page, comparison_text
 
 PAIRS = [
     Pair("uno", "one cat sat here", ("a cat was here",)),
@@ -77,17 +77,17 @@ def test_few_differing_sentences_are_no_proof() -> None:
 
 def test_the_page_and_the_text() -> None:
     found = compare({"a": FIRST, "<b>": SECOND}, PAIRS, resamples=100)
-    tags = Tags(contest_page(found, test="t<e>st"))
+    tags = Tags(comparison_page(found, test="t<e>st"))
     assert not {tag for tag, _ in tags.seen} & {"script", "img", "b", "e"}
     text = "".join(tags.texts)
     for words in ("<b>", "t<e>st", "paired bootstrap", "6 equal", EVIL, "nrefs:var|bs:100"):
         assert words in text
-    lines = contest_text(found).splitlines()
+    lines = comparison_text(found).splitlines()
     assert lines[0].startswith("a    BLEU ")
     assert lines[1].startswith("<b>  BLEU ")
     assert "(p" in lines[1]
     assert "(p" not in lines[0]
-    Tags(contest_page(compare({"a": FIRST, "b": FIRST}, PAIRS, resamples=10), test="t"))
+    Tags(comparison_page(compare({"a": FIRST, "b": FIRST}, PAIRS, resamples=10), test="t"))
 
 
 def test_what_cannot_be_compared() -> None:

@@ -13,8 +13,9 @@ from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation import heatmaps, plots
 from seq2seq.evaluation.alignment import word_weights
-from seq2seq.evaluation.by_length import bleu_by_length
+from seq2seq.evaluation.by_length import bleu_by_length, quantile_buckets
 from seq2seq.evaluation.heatmaps import plot_attention, plot_sentences
+from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.evaluation.plots import plot_length, plot_training, run_names
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
@@ -163,7 +164,8 @@ def test_bleu_by_length_of_systems(tmp_path: Path, drawn: list[Figure]) -> None:
     worse = [sentence.replace("d", "x") for sentence in sentences]
     plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", buckets=3)
     curves = labelled(drawn[0])
-    expected = bleu_by_length(sentences, worse, sentences, buckets=3)
+    statistics = sentence_statistics(worse, sentences)
+    expected = bleu_by_length(quantile_buckets(sentences, 3), statistics)
     assert curves["worse"][1] == [bucket.bleu for bucket in expected]
     assert curves["right"][1][-1] == pytest.approx(100)
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
@@ -171,6 +173,8 @@ def test_bleu_by_length_of_systems(tmp_path: Path, drawn: list[Figure]) -> None:
     assert all(re.fullmatch(r"\d+(-\d+)?\n\d+", tick) for tick in ticks)
     with pytest.raises(DataError, match="11 systems"):
         plot_length({str(n): worse for n in range(11)}, pairs, tmp_path / "a.png")
+    with pytest.raises(DataError, match="numbers must be equal"):
+        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png")
 
 
 def test_names_of_runs_differ() -> None:

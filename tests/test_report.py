@@ -13,8 +13,7 @@ from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import evaluate
-from seq2seq.evaluation.heatmaps import heatmap
-from seq2seq.evaluation.pages import marked, page, table
+from seq2seq.evaluation.pages import environment, marked
 from seq2seq.evaluation.report import Report, make_report, report_page, write_report
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
@@ -71,7 +70,7 @@ def report(measure: Callable[[list[Pair]], Report]) -> Report:
 
 def test_the_figures_are_of_the_whole_test_set(report: Report) -> None:
     assert report.sentences == 27
-    assert sum(bucket.sentences for bucket in report.buckets) == 27
+    assert sum(len(scores.bucket.sentences) for scores in report.by_length) == 27
     assert set(report.metrics) == {"bleu", "chrf", "ter"}
     assert all(metric.interval is not None for metric in report.metrics.values())
     assert report.attention is not None
@@ -160,15 +159,23 @@ def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "interval" in found["bleu"]
 
 
+def part_of_page(name: str, *arguments: object, caller: Callable[[], str] | None = None) -> Tags:
+    """Return what a macro of the templates draws."""
+    macro = getattr(environment().get_template("parts.html").module, name)
+    return Tags(macro(*arguments) if caller is None else macro(*arguments, caller=caller))
+
+
 def test_heat_maps_are_small_and_escaped() -> None:
     weights = torch.tensor([[0.001, 0.999], [0.5, 0.5]])
-    html = heatmap(Part("", ["▁<b>", "</s>"], ["x&y", "</s>"], "", 0.0, 0.0, True, weights))
-    tags = Tags(html)
+    part = Part("", ["▁<b>", "</s>"], ["x&y", "</s>"], "", 0.0, 0.0, True, weights)
+    tags = part_of_page("heatmap", part)
     assert [attrs.get("style") for tag, attrs in tags.seen if tag == "td"] == [
         None, "--w:1.00", "--w:0.50", "--w:0.50",
     ]  # fmt: skip
-    assert tags.texts[1:] == ["<b>", "(end)", "·x&y", "(end)"]
-    assert heatmap(Part("", ["</s>"], ["</s>"], "", 0.0, 0.0, True)) == ""
+    texts = [text for text in tags.texts if text.strip()]
+    assert texts[1:] == ["<b>", "(end)", "·x&y", "(end)"]
+    plain = part_of_page("heatmap", Part("", ["</s>"], ["</s>"], "", 0.0, 0.0, True))
+    assert plain.seen == []
 
 
 def test_marked_words() -> None:
@@ -178,10 +185,11 @@ def test_marked_words() -> None:
     assert marked("", "a") == ""
 
 
-def test_tables_and_pages_escape() -> None:
-    html = page("a<b", table(["x<", "n"], [(EVIL, 3), ("y", 2.25)]))
-    tags = Tags(html)
-    assert EVIL in tags.texts
-    assert "2.2" in tags.texts
+def test_tables_escape_and_align_numbers() -> None:
+    tags = part_of_page("table", ["x<", ">n"], caller=lambda: EVIL)
+    assert "".join(tags.texts).split() == ["x<", "n", *EVIL.split()]
     assert [attrs.get("class") for tag, attrs in tags.seen if tag == "th"] == [None, "n"]
-    Tags(table(["a"], []))
+    tags = part_of_page("bar", 2.25)
+    assert [text for text in tags.texts if text.strip()] == ["2.2"]
+    assert tags.seen == [("td", {"class": "n bar", "style": "--v:2.2"})]
+    assert part_of_page("number", EVIL).texts[0] == EVIL

@@ -7,14 +7,15 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
-from seq2seq.evaluation.by_length import (
-    attention_figures,
-    by_length,
-    repetition,
-    spelled_share,
-)
 from seq2seq.evaluation.metrics import lengths, sentence_chrf
-from seq2seq.evaluation.report import WordError, word_errors
+from seq2seq.evaluation.report import scores_by_length
+from seq2seq.evaluation.statistics import (
+    WordError,
+    attention_figures,
+    repetition,
+    unknown_share,
+    word_errors,
+)
 from seq2seq.inference.text import Part
 
 
@@ -66,8 +67,8 @@ def test_repetition_by_hand() -> None:
 
 def test_spelled_pieces() -> None:
     pieces = [["▁a", "<0xF0>", "<unk>", "</s>"], ["<0x", "b", "</s>"], ["</s>"]]
-    assert spelled_share(pieces) == pytest.approx(2 / 5)
-    assert spelled_share([]) == 0
+    assert unknown_share(pieces) == pytest.approx(2 / 5)
+    assert unknown_share([]) == 0
 
 
 def test_each_sentence_is_in_the_bucket_of_its_length() -> None:
@@ -75,15 +76,15 @@ def test_each_sentence_is_in_the_bucket_of_its_length() -> None:
     sources = [" ".join("w" * size) for size in sizes]
     hypotheses = [f"a b c d e f {n}" for n in range(len(sizes))]
     references = [["a b c d e f 1", "a b c d"] for _ in sizes]
-    buckets = by_length(sources, hypotheses, references)
-    assert [(b.name, b.sentences) for b in buckets] == [
-        ("1-5", 4), ("6-10", 2), ("41 and more", 2),
+    scores = scores_by_length(sources, hypotheses, references)
+    assert [(s.bucket.label, s.bucket.sentences) for s in scores] == [
+        ("1-5", (0, 1, 4, 7)), ("6-10", (2, 3)), ("over 40", (5, 6)),
     ]  # fmt: skip
     streams = [[refs[n] for refs in references[:4]] for n in (0, 1)]
     first = [hypotheses[n] for n in (0, 1, 4, 7)]
-    assert buckets[0].bleu == BLEU().corpus_score(first, streams).score
-    assert buckets[0].chrf == CHRF().corpus_score(first, streams).score
-    assert buckets[0].length_ratio == 1
+    assert scores[0].bleu == BLEU().corpus_score(first, streams).score
+    assert scores[0].chrf == CHRF().corpus_score(first, streams).score
+    assert scores[0].length_ratio == 1
 
 
 def test_lengths_are_those_of_the_closest_references() -> None:

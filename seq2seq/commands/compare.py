@@ -54,7 +54,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         raise UserError("a comparison needs two runs or more, and then the test set")
     if len(set(arguments.runs)) < len(arguments.runs):
         raise UserError("a run is named twice; name each once")
-    from seq2seq.evaluation.compare import compare, contest_page, contest_text
+    from seq2seq.evaluation.compare import compare, comparison_page, comparison_text
     from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
     from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator
@@ -74,9 +74,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         log.info("translating with %s", run)
         options = translator.options(**search_options(arguments))
         systems[run] = [found.text for found in translate_all(translator, pairs, options)]
-    contest = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
+    comparison = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
     if arguments.html is not None:
-        write_text(Path(arguments.html), contest_page(contest, test=arguments.test_set))
-    found = json.dumps(contest.as_dict(), indent=1, ensure_ascii=False)
-    print(found if arguments.json else contest_text(contest))
+        write_text(Path(arguments.html), comparison_page(comparison, test=arguments.test_set))
+    found = json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False)
+    print(found if arguments.json else comparison_text(comparison))
     return 0

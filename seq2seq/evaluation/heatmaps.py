@@ -9,7 +9,6 @@ import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,34 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def heatmap(part: Part) -> str:
-    """Return the weights of one translation: source pieces across, target pieces down.
-
-    The style sheet is that of seq2seq.evaluation.pages; the darker, the heavier, 1 the darkest. A
-    model without attention has no heat map.
-    """
-    if part.weights is None:
-        return ""
-    head = "".join(f"<th><span>{_shown_piece(piece)}</span></th>" for piece in part.source_pieces)
-    rows = []
-    for piece, weights in zip(part.target_pieces, part.weights.tolist(), strict=True):
-        cells = "".join(_cell(weight) for weight in weights)
-        rows.append(f"<tr><th>{_shown_piece(piece)}</th>{cells}</tr>")
-    return (
-        '<div class="scroll"><table class="heat"><caption hidden>attention weights</caption>'
-        f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _cell(weight: float) -> str:
-    # Most cells are next to nothing; leaving their colour out keeps pages small.
-    return f"<td style=--w:{weight:.2f}>" if weight >= 0.005 else "<td>"
-
-
-def _shown_piece(piece: str) -> str:
+def piece_label(piece: str) -> str:
+    """Return a piece as heat maps show it: `·` begins a piece that continues a word."""
     if piece in (END, "<pad>"):
         return {END: "(end)", "<pad>": "(pad)"}[piece]
-    return escape(piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}")
+    return piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}"
 
 
 MOST_MAPS = 30
@@ -202,8 +178,11 @@ def _check_count(count: int) -> None:
 def _piece_map(part: Part) -> _Map:
     if part.weights is None:
         raise DataError("no attention weights to draw: the model has attention.score none")
-    source, target = map(_shown, part.source_pieces), map(_shown, part.target_pieces)
-    return _Map(list(source), list(target), part.weights.numpy())
+    source, target = (
+        [plain(piece_label(piece)) for piece in side]
+        for side in (part.source_pieces, part.target_pieces)
+    )
+    return _Map(source, target, part.weights.numpy())
 
 
 def _word_map(part: Part) -> _Map:
@@ -231,11 +210,3 @@ def _draw(axes: Axes, heat_map: _Map) -> Any:
     axes.grid(which="minor", color="white", linewidth=1)
     axes.tick_params(which="minor", length=0)
     return image
-
-
-def _shown(piece: str) -> str:
-    """Return a piece without the mark of its word's start, or with a mark that it goes on."""
-    if piece == END:
-        return "(end)"
-    text = plain(piece.removeprefix("▁") or "▁")
-    return text if piece.startswith("▁") else f"·{text}"

@@ -1,4 +1,7 @@
-"""BLEU, chrF and TER with signatures, intervals and paired tests; sacreBLEU computes all of it."""
+"""BLEU, chrF and TER with signatures, intervals and paired tests, all computed by sacreBLEU.
+
+Legend: N sentences, C numbers that BLEU is computed from.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from seq2seq.errors import DataError
 
+Ints = npt.NDArray[np.int64]
 Name = Literal["bleu", "chrf", "ter"]
 Test = Literal["bootstrap", "randomization"]
 References = Sequence[str | Sequence[str]]
 
 NAMES: tuple[Name, ...] = ("bleu", "chrf", "ter")
 LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+SEED = 12345  # sacreBLEU's, for resampling
+_ORDERS = 4
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,14 @@ class Comparison:
 
     metric: Metric
     p_value: float | None
+
+    @property
+    def shown(self) -> str:
+        """The score, with its p-value where there is one."""
+        if self.p_value is None:
+            return self.metric.shown
+        p = "< 0.001" if self.p_value < 0.0005 else f"= {self.p_value:.3f}"
+        return f"{self.metric.shown} (p {p})"
 
 
 def score(
@@ -101,6 +118,30 @@ def lengths(hypotheses: Sequence[str], references: References) -> Lengths:
     """Count words as BLEU does (Papineni et al. 2002, section 2.2.2)."""
     result = _scorer("bleu").corpus_score(hypotheses, _streams(hypotheses, references))
     return Lengths(int(result.sys_len), int(result.ref_len))
+
+
+def sentence_statistics(hypotheses: Sequence[str], references: References) -> Ints:
+    """Return what BLEU needs of each sentence [N, C]; the sums of rows give a corpus's BLEU.
+
+    C: matches of 1- to 4-grams, their counts, the length of the hypothesis and of the reference.
+    Raises DataError as `score` does.
+    """
+    scorer, rows = _scorer("bleu"), []
+    for hypothesis, refs in zip(hypotheses, _by_sentence(hypotheses, references), strict=True):
+        one = scorer.corpus_score([hypothesis], [[text] for text in refs])
+        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
+    return np.array(rows, dtype=np.int64)
+
+
+def corpus_bleu(sums_C: Ints) -> float:
+    """Return BLEU from sums of statistics, smoothed like sacreBLEU's corpus BLEU."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    numbers = sums_C.tolist()
+    matches, counts = numbers[:_ORDERS], numbers[_ORDERS : 2 * _ORDERS]
+    hypothesis, reference = numbers[2 * _ORDERS :]
+    result = BLEU.compute_bleu(matches, counts, hypothesis, reference, smooth_method="exp")
+    return float(result.score)
 
 
 def paired_test(

@@ -14,7 +14,8 @@ import numpy as np
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.by_length import bleu_by_length
+from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, quantile_buckets
+from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.files import check_writable
 from seq2seq.runs.directory import RunDirectory
 
@@ -220,33 +221,34 @@ def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
 
 
 MOST_SYSTEMS = 10
+RESAMPLES = 1000
 
 
 def plot_length(
     systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, *, buckets: int = 6
 ) -> None:
-    """Draw corpus BLEU by source length with bands of 95 percent (seq2seq.evaluation.by_length).
+    """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
 
-    `systems` are translations of the pairs' sources by the name of who made them. The suffix
-    chooses PNG, SVG or PDF. Raises DataError for another suffix, translations that do not fit the
-    pairs, and more than 10 systems.
+    `systems` maps names to translations of the pairs' sources; `buckets` holds about equally many
+    sentences each. The suffix chooses PNG, SVG or PDF. Raises DataError for another suffix, a
+    different number of translations, an empty test set, and more than 10 systems.
     """
     check_picture(path)
     if len(systems) > MOST_SYSTEMS:
         raise DataError(f"{len(systems)} systems; a picture holds {MOST_SYSTEMS}")
-    sources = [pair.source for pair in pairs]
     references = [(pair.target, *pair.references) for pair in pairs]
+    inside = quantile_buckets([pair.source for pair in pairs], buckets)
+    x = range(len(inside))
     figure = new_figure(7.5, 4.6)
     axes = figure.subplots()
     for number, (name, hypotheses) in enumerate(systems.items()):
-        found = bleu_by_length(sources, hypotheses, references, buckets=buckets)
-        x = range(len(found))
+        statistics_NC = sentence_statistics(hypotheses, references)
+        found = bleu_by_length(inside, statistics_NC, resamples=RESAMPLES)
         color = f"C{number}"
         axes.plot(x, [b.bleu for b in found], "o-", color=color, label=plain(name))
         low, high = [b.low for b in found], [b.high for b in found]
         axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
-    labels = [f"{_span(b.shortest, b.longest)}\n{b.sentences}" for b in found]
-    axes.set_xticks(x, labels)
+    axes.set_xticks(x, [f"{_span(bucket)}\n{len(bucket.sentences)}" for bucket in inside])
     axes.set_xlabel("source words (below: sentences)")
     axes.set_ylabel("BLEU, with 95 % of the resamples")
     axes.set_ylim(0, 100)
@@ -256,5 +258,5 @@ def plot_length(
     save(figure, path)
 
 
-def _span(shortest: int, longest: int) -> str:
-    return str(shortest) if shortest == longest else f"{shortest}-{longest}"
+def _span(bucket: LengthBucket) -> str:
+    return bucket.label if bucket.longest != bucket.shortest else str(bucket.shortest)
