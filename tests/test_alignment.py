@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import links, pharaoh, word_of_piece, word_weights, words
+from seq2seq.evaluation.alignment import links_of, pharaoh, word_weights, words, words_of_pieces
 from seq2seq.inference.text import Part, Translation, normalize_line
 
 
@@ -28,6 +28,11 @@ def part(source: list[str], target: list[str], weights: list[list[float]] | None
     return Part(text(source), source, target, text(target), 0.0, 0.0, True, found)
 
 
+def word_of_piece(pieces: list[str]) -> list[int]:
+    """Return the first word of each piece, -1 if it belongs to none."""
+    return [words[0] if words else -1 for words in words_of_pieces(pieces)]
+
+
 SPLIT = part(
     ["▁ga", "to", "▁ne", "gro", "</s>"],
     ["▁bl", "ack", "▁cat", "</s>"],
@@ -40,25 +45,25 @@ SPLIT = part(
 )
 
 
-def test_pieces_are_merged_into_words() -> None:
+def test_weights_are_merged_into_words() -> None:
     assert word_of_piece(SPLIT.source_pieces) == [0, 0, 1, 1, -1]
     np.testing.assert_allclose(word_weights(SPLIT), [[0.2, 0.7], [0.5, 0.2]], atol=1e-6)
-    assert links(word_weights(SPLIT)) == [(1, 0), (0, 1)]
+    assert links_of(SPLIT) == {(1, 0), (0, 1)}
     assert pharaoh(Translation([SPLIT])) == "0-1 1-0"
 
 
-def test_parts_count_on() -> None:
+def test_word_numbers_continue_over_parts() -> None:
     second = Part(**{**vars(SPLIT), "first_word": 2})
     assert pharaoh(Translation([SPLIT, second])) == "0-1 1-0 2-3 3-2"
     assert pharaoh(Translation()) == ""
 
 
-def test_a_part_without_words_has_no_links() -> None:
+def test_part_without_words_has_no_links() -> None:
     empty = part(["▁gato", "</s>"], ["</s>"], [[0.5, 0.5]])
     assert pharaoh(Translation([empty, SPLIT])) == "0-1 1-0"
 
 
-def test_a_model_without_attention_has_no_links() -> None:
+def test_model_without_attention_has_no_links() -> None:
     with pytest.raises(DataError, match="attention"):
         word_weights(part(["▁a", "</s>"], ["▁b", "</s>"], None))
 
@@ -85,7 +90,7 @@ def test_words_of_unusual_pieces(pieces: list[str], numbers: list[int]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text())
-def test_there_are_as_many_words_as_in_the_text(tokenizer: Tokenizer, line: str) -> None:
+def test_word_count_matches_encoded_text(tokenizer: Tokenizer, line: str) -> None:
     text = normalize_line(line)
     pieces = [*tokenizer.pieces(tokenizer.encode(text)), "</s>"]
     assert max(word_of_piece(pieces)) + 1 == len(text.split())
@@ -95,7 +100,7 @@ def test_there_are_as_many_words_as_in_the_text(tokenizer: Tokenizer, line: str)
     assert merged.shape == (shape[0], shape[0])
 
 
-def test_a_piece_of_several_words_counts_for_each() -> None:
+def test_piece_of_several_words_counts_for_each() -> None:
     found = part(
         ["▁a", "...", "</s>"], ["▁b", "?!", "</s>"], [[0.5, 0.3, 0.2], [0.1, 0.9, 0], [0] * 3]
     )
@@ -104,7 +109,7 @@ def test_a_piece_of_several_words_counts_for_each() -> None:
     np.testing.assert_allclose(word_weights(found), [[0.9]], atol=1e-6)
 
 
-def test_words_that_the_tokenizer_does_not_know_count() -> None:
+def test_unknown_words_count() -> None:
     config = TokenizerConfig(byte_fallback=False)
     texts = [source for source, _ in toy_pairs(200, 0)]
     known = train_tokenizer(texts, config=config, vocab_size=100, name="source")
@@ -114,8 +119,6 @@ def test_words_that_the_tokenizer_does_not_know_count() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(4, 280), max_size=20))
-def test_there_are_as_many_words_as_in_what_is_decoded(
-    tokenizer: Tokenizer, ids: list[int]
-) -> None:
+def test_word_count_matches_decoded_text(tokenizer: Tokenizer, ids: list[int]) -> None:
     numbers = word_of_piece([*tokenizer.pieces(ids), "</s>"])
     assert max(numbers) + 1 == len(tokenizer.decode(ids).split())

@@ -1,4 +1,4 @@
-"""BLEU by length against sacreBLEU on the sentences themselves."""
+"""BLEU by source length, against sacreBLEU."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sacre(hypotheses: list[str], references: list[list[str]]) -> float:
     return sacrebleu.BLEU().corpus_score(hypotheses, streams).score  # type: ignore[arg-type]
 
 
-def test_a_bucket_has_the_corpus_bleu_of_its_sentences() -> None:
+def test_bucket_bleu_equals_sacrebleu() -> None:
     sources, hypotheses, references = corpus(80, 1)
     buckets = quantile_buckets(sources, 4)
     found = bleu_by_length(buckets, sentence_statistics(hypotheses, references))
@@ -61,8 +61,8 @@ def test_a_bucket_has_the_corpus_bleu_of_its_sentences() -> None:
         assert np.isnan(scored.low)
 
 
-def test_the_interval_is_of_resampled_sentences() -> None:
-    """The same draws, but whole corpora are put together and scored by sacreBLEU."""
+def test_interval_equals_resampled_sacrebleu() -> None:
+    """With the same draws, each resampled corpus is scored by sacreBLEU."""
     sources, hypotheses, references = corpus(25, 2)
     [bucket] = scores((sources, hypotheses, references), 1, resamples=30)
     generator = np.random.default_rng([SEED, 0])
@@ -77,7 +77,7 @@ def test_the_interval_is_of_resampled_sentences() -> None:
     assert bucket.low < bucket.bleu < bucket.high
 
 
-def test_the_same_seed_gives_the_same_bands_and_more_sentences_narrow_ones() -> None:
+def test_bands_are_reproducible_and_narrow_with_more_sentences() -> None:
     sources, hypotheses, references = corpus(30, 3)
     once = scores(corpus(30, 3), resamples=50)
     assert scores(corpus(30, 3), resamples=50) == once
@@ -99,12 +99,12 @@ def test_every_sentence_is_in_one_bucket(lengths: list[int], buckets: int) -> No
     assert found[-1].longest == max(lengths)
 
 
-def test_sums_of_statistics_are_a_corpus() -> None:
+def test_sums_of_statistics_give_corpus_bleu() -> None:
     _, hypotheses, references = corpus(40, 4)
     statistics = sentence_statistics(hypotheses, references)
     assert statistics.shape == (40, 10)
     assert corpus_bleu(statistics.sum(0)) == pytest.approx(sacre(hypotheses, references))
-    # Without a single matching 4-gram BLEU is smoothed.
+    # Without any matching 4-gram BLEU is smoothed.
     hypotheses, references = (
         ["the cat eats bread now", "a dog"],
         [["the cat eats the bread"], ["a"]],
@@ -114,7 +114,7 @@ def test_sums_of_statistics_are_a_corpus() -> None:
     assert smoothed > 0
 
 
-def test_what_has_no_score() -> None:
+def test_unequal_counts_and_empty_test_sets_raise() -> None:
     with pytest.raises(DataError, match="numbers must be equal"):
         sentence_statistics(["a", "b"], ["a"])
     with pytest.raises(DataError, match="an empty test set"):

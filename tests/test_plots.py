@@ -35,7 +35,7 @@ def part(*target: str) -> Part:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Return the pictures that are drawn instead of written."""
+    """Return the figures, which are not written."""
     figures: list[Figure] = []
     for module in (heatmaps, plots):
         monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
@@ -43,7 +43,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 @pytest.mark.parametrize("suffix", STARTS)
-def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str) -> None:
+def test_suffix_selects_format(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"picture{suffix}"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -51,7 +51,7 @@ def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str) -> None:
     assert path.read_bytes().startswith(STARTS[suffix])
 
 
-def test_accents_are_in_the_picture(tmp_path: Path) -> None:
+def test_labels_keep_accents(tmp_path: Path) -> None:
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.fonttype": "none"}):
@@ -61,7 +61,7 @@ def test_accents_are_in_the_picture(tmp_path: Path) -> None:
         assert text in found
 
 
-def test_pictures_that_cannot_be_drawn(tmp_path: Path) -> None:
+def test_invalid_heat_maps_raise(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.xyz: a picture ends in .png, .svg, .pdf"):
         plot_attention([part("▁a")], tmp_path / "a.xyz")
     with pytest.raises(DataError, match="cannot be written"):
@@ -92,7 +92,7 @@ def test_sentences_are_translated_and_drawn(
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_maps_of_a_grid_are_apart_and_have_cells_of_one_size(
+def test_grid_maps_do_not_overlap_and_share_cell_size(
     tmp_path: Path, drawn: list[Figure], count: int
 ) -> None:
     parts = [part(*["▁where"] * (3 * n % 7 + 1)) for n in range(count)]
@@ -116,7 +116,7 @@ def test_maps_of_a_grid_are_apart_and_have_cells_of_one_size(
         assert not any(box.overlaps(other) for other in boxes[:n])
 
 
-def test_words_are_drawn_for_words(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_words_option_merges_pieces(tmp_path: Path, drawn: list[Figure]) -> None:
     plot_attention([part("▁whe", "re", "▁$1")], tmp_path / "a.png", words=True)
     axes = drawn[0].axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["where", r"\$1"]
@@ -127,7 +127,7 @@ def test_words_are_drawn_for_words(tmp_path: Path, drawn: list[Figure]) -> None:
 
 
 def labelled(figure: Figure) -> dict[str, tuple[list[float], list[float]]]:
-    """Return the curves of a picture by their labels."""
+    """Return the curves of a figure by label."""
     lines = [line for axes in figure.axes for line in axes.lines]
     return {
         str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata()))  # type: ignore[arg-type]
@@ -135,9 +135,7 @@ def labelled(figure: Figure) -> dict[str, tuple[list[float], list[float]]]:
     }
 
 
-def test_learning_curves_of_runs(
-    trained: Path, other: Path, tmp_path: Path, drawn: list[Figure]
-) -> None:
+def test_learning_curves(trained: Path, other: Path, tmp_path: Path, drawn: list[Figure]) -> None:
     plot_training([str(trained)], tmp_path / "a.svg")
     plot_training([str(trained), str(other)], tmp_path / "b.svg", unit="minutes")
     one, both = drawn
@@ -158,7 +156,7 @@ def test_learning_curves_are_written(trained: Path, tmp_path: Path) -> None:
         assert (tmp_path / f"a{suffix}").read_bytes().startswith(start)
 
 
-def test_bleu_by_length_of_systems(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     sentences = [" ".join("abcdefghij"[: n % 10 + 1]) for n in range(60)]
     pairs = [Pair(sentence, sentence) for sentence in sentences]
     worse = [sentence.replace("d", "x") for sentence in sentences]
@@ -177,6 +175,6 @@ def test_bleu_by_length_of_systems(tmp_path: Path, drawn: list[Figure]) -> None:
         plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png")
 
 
-def test_names_of_runs_differ() -> None:
+def test_run_names_are_unique() -> None:
     assert run_names(["runs/a", "runs/b/"]) == ["a", "b"]
     assert run_names(["one/a", "two/a"]) == ["one/a", "two/a"]

@@ -23,7 +23,7 @@ VOID = {"meta", "br"}
 
 
 class Tags(HTMLParser):
-    """Checks that tags close, and collects them with their texts."""
+    """Check that all tags are closed, and collect them with their texts."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def report(measure: Callable[[list[Pair]], Report]) -> Report:
                     Pair("perro", EVIL, alignment="")])  # fmt: skip
 
 
-def test_the_figures_are_of_the_whole_test_set(report: Report) -> None:
+def test_figures_cover_the_test_set(report: Report) -> None:
     assert report.sentences == 27
     assert sum(len(scores.bucket.sentences) for scores in report.by_length) == 27
     assert set(report.metrics) == {"bleu", "chrf", "ter"}
@@ -89,7 +89,7 @@ def test_the_figures_are_of_the_whole_test_set(report: Report) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(report: Report) -> None:
+def test_page_is_self_contained_and_escaped(report: Report) -> None:
     html = report_page(report, run="runs/<b>", test=EVIL)
     tags = Tags(html)
     names = {tag for tag, _ in tags.seen}
@@ -112,7 +112,7 @@ def test_the_page_is_whole_and_needs_nothing_else(report: Report) -> None:
     assert 'name="viewport"' in html
 
 
-def test_a_report_of_a_model_without_gold_and_weights(
+def test_report_without_gold_and_attention(
     translator: Translator, measure: Callable[[list[Pair]], Report]
 ) -> None:
     pairs = [Pair(*pair) for pair in toy_pairs(3, 4)]
@@ -124,14 +124,14 @@ def test_a_report_of_a_model_without_gold_and_weights(
     assert found.as_dict()["attention"] is None
 
 
-def test_gold_that_cannot_be_used_is_reported(
+def test_unusable_gold_is_logged(
     measure: Callable[[list[Pair]], Report], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert measure([Pair("gato", "cat", alignment="7-7")]).alignment is None
     assert "no alignment error in the report: pair 1: link 7-7" in caplog.text
 
 
-def test_files_are_written(report: Report, tmp_path: Path) -> None:
+def test_page_and_json_are_written(report: Report, tmp_path: Path) -> None:
     folder = tmp_path / "deep/folder"
     path = write_report(folder, report, run="r", test="t")
     assert path == folder / "report.html"
@@ -145,7 +145,7 @@ def test_files_are_written(report: Report, tmp_path: Path) -> None:
         write_report(tmp_path / "file", report, run="r", test="t")
 
 
-def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test = tmp_path / "test.tsv"
     test.write_text("".join(f"{s}\t{t}\n" for s, t in toy_pairs(9, 3)))
     output = ("-o", str(tmp_path / "h"))
@@ -178,7 +178,7 @@ def test_heat_maps_are_small_and_escaped() -> None:
     assert plain.seen == []
 
 
-def test_marked_words() -> None:
+def test_differing_words_are_marked() -> None:
     assert marked("the <cat> sat", "the dog sat") == "the <mark>&lt;cat&gt;</mark> sat"
     assert marked("a b", "a b") == "a b"
     assert marked("b a", "a b") in ("<mark>b</mark> a", "b <mark>a</mark>")
