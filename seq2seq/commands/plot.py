@@ -35,14 +35,13 @@ def _add_attention(kinds: Commands) -> None:
     )
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE")
-    parser.add_argument(
-        "-i", "--input", metavar="FILE", help="read sentences from a file, one a line"
-    )
+    parser.add_argument("-i", "--input", metavar="FILE", help="sentences, one a line")
     _add_output(parser, "attention.png")
     parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
     parser.add_argument(
         "--words", action="store_true",
-        help="merge the weights of pieces to words: sums over source pieces, means over target pieces",
+        help="merge the weights of pieces to words (sums over source pieces, means over target "
+        "pieces)",
     )  # fmt: skip
 
 
@@ -75,8 +74,8 @@ def _add_length(kinds: Commands) -> None:
     )
     parser.add_argument(
         "systems", nargs="+", metavar="RUN",
-        help="run or checkpoint, to translate the test set with, or a file of translations, such as "
-        "seq2seq evaluate writes",
+        help="run or checkpoint to translate the test set with, or a file of translations, such "
+        "as seq2seq evaluate writes",
     )  # fmt: skip
     parser.add_argument(
         "--test", required=True, metavar="TEST",

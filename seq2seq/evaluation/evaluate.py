@@ -174,8 +174,8 @@ def read_systems(
         pairs = list(read_corpus(aligned))
     else:
         raise DataError(
-            f"{test}: its columns are unknown without a run; give a run, a file in a run directory, "
-            "or the target side with --target"
+            f"{test}: its columns are unknown without a run; give a run, a file in a run "
+            "directory, or the target side with --target"
         )
     return pairs, [_translations(system, pairs, beam) for system in systems]
 
