@@ -68,8 +68,8 @@ def test_word_by_word_translations_are_linked(trained: Path, pairs: list[Pair]) 
     translator = Translator.load(trained)
     gold = gold_of(pairs, split=str.split)
     assert gold is not None
-    for method in ("argmax", "threshold"):
-        found = align(translator, pairs, method=method, threshold=0.4)  # type: ignore[arg-type]
+    for threshold in (None, 0.4):
+        found = align(translator, pairs, threshold=threshold)
         error = alignment_error(found, gold)
         assert error.rate is not None
         assert error.rate < 0.2
@@ -82,7 +82,7 @@ def test_threshold_takes_all_heavy_links() -> None:
     weights = torch.tensor([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
     part = Part("", ["▁a", "▁b", "c", "</s>"], ["▁x", "▁y", "</s>"], "", 0.0, 0.0, True, weights)
     found = {
-        threshold: links_of(part, split=str.split, method="threshold", threshold=threshold)
+        threshold: links_of(part, split=str.split, threshold=threshold)
         for threshold in (0.1, 0.5, 0.9)
     }
     assert found[0.1] == {(0, 0), (1, 0), (0, 1), (1, 1)}

@@ -91,7 +91,7 @@ def test_page_and_text() -> None:
 
 
 def test_too_few_systems_or_sentences_raise() -> None:
-    with pytest.raises(DataError, match="two systems or more"):
+    with pytest.raises(DataError, match="two or more systems"):
         compare({"a": FIRST}, PAIRS)
     with pytest.raises(DataError, match="0 hypotheses"):
         compare({"a": [], "b": []}, [])

@@ -146,7 +146,7 @@ def test_learning_curves(trained: Path, other: Path, tmp_path: Path, drawn: list
     assert len(one.axes[2].lines) == 1
     assert {"trained: validation", "other: validation", "other: BLEU"} < labelled(both).keys()
     assert both.axes[2].get_xlabel() == "minutes"
-    with pytest.raises(DataError, match="11 runs; a picture holds 10"):
+    with pytest.raises(DataError, match="11 runs; a picture holds at most 10"):
         plot_training([str(trained)] * 11, tmp_path / "a.svg")
 
 

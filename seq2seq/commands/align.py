@@ -91,19 +91,15 @@ def _align(arguments: argparse.Namespace) -> int:
     gold = gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
     if arguments.json and gold is None:
         raise UserError("--json needs gold alignments; pass --gold FILE")
-    threshold = THRESHOLD if arguments.threshold is None else arguments.threshold
+    threshold = arguments.threshold
+    if arguments.method == "threshold" and threshold is None:
+        threshold = THRESHOLD
     if arguments.reverse is None:
-        found = {
-            "forward": align(
-                translator, pairs, split=split, method=arguments.method, threshold=threshold
-            )
-        }
-        chosen = found["forward"]
+        chosen = align(translator, pairs, split=split, threshold=threshold)
+        found = {"forward": chosen}
     else:
-        found = align_both(
-            translator, Translator.load(arguments.reverse, **where), pairs,
-            split=split, method=arguments.method, threshold=threshold,
-        )  # fmt: skip
+        reverse = Translator.load(arguments.reverse, **where)
+        found = align_both(translator, reverse, pairs, split=split, threshold=threshold)
         chosen = found[arguments.symmetrize]
     lines = [format_links(links) for links in chosen]
     if arguments.output is not None:

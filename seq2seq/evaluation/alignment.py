@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +30,9 @@ Link = tuple[int, int]  # source word, target word, from 0
 Links = frozenset[Link]
 Floats = npt.NDArray[np.float64]
 Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
-Method = Literal["argmax", "threshold"]
 
 END = "</s>"
-THRESHOLD = 0.3
+THRESHOLD = 0.3  # seq2seq align --method threshold
 _WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
@@ -143,20 +141,14 @@ def _membership(pieces: Sequence[str], split: Split) -> Floats:
     return np.stack(columns, 1).astype(np.float64) if columns else np.zeros((0, 0))
 
 
-def links_of(
-    part: Part,
-    *,
-    split: Split = str.split,
-    method: Method = "argmax",
-    threshold: float = THRESHOLD,
-) -> Links:
+def links_of(part: Part, *, split: Split = str.split, threshold: float | None = None) -> Links:
     """Return the links of one translation.
 
-    argmax: each target word is linked with its heaviest source word; threshold: all links of at
-    least this weight (word_weights).
+    Each target word is linked with its heaviest source word or, given a threshold, with all source
+    words of at least this weight (word_weights).
     """
     weights_ts = word_weights(part, split)
-    if method == "threshold":
+    if threshold is not None:
         return frozenset((int(s), int(t)) for t, s in np.argwhere(weights_ts >= threshold))
     if not weights_ts.size:
         return frozenset()
@@ -186,15 +178,14 @@ def align(
     pairs: Sequence[Pair],
     *,
     split: Split = str.split,
-    method: Method = "argmax",
-    threshold: float = THRESHOLD,
+    threshold: float | None = None,
 ) -> list[Links]:
     """Return the links of each pair, by forced decoding (see links_of).
 
     Raises DataError for a model without attention.
     """
     parts = translator.force([pair.source for pair in pairs], [pair.target for pair in pairs])
-    return [links_of(part, split=split, method=method, threshold=threshold) for part in parts]
+    return [links_of(part, split=split, threshold=threshold) for part in parts]
 
 
 # --- Symmetrisation: one alignment from those of two opposite directions
@@ -257,8 +248,7 @@ def align_both(
     pairs: Sequence[Pair],
     *,
     split: Split = str.split,
-    method: Method = "argmax",
-    threshold: float = THRESHOLD,
+    threshold: float | None = None,
 ) -> dict[str, list[Links]]:
     """Return the alignments of a model, of a model of the opposite direction, and of both.
 
@@ -277,8 +267,8 @@ def align_both(
             *directions[0],
         )
     swapped = [Pair(pair.target, pair.source) for pair in pairs]
-    forward = align(translator, pairs, split=split, method=method, threshold=threshold)
-    reversed_ = align(reverse, swapped, split=split, method=method, threshold=threshold)
+    forward = align(translator, pairs, split=split, threshold=threshold)
+    reversed_ = align(reverse, swapped, split=split, threshold=threshold)
     backward = [frozenset((source, target) for target, source in links) for links in reversed_]
     both = list(zip(forward, backward, strict=True))
     joined = {name: [join(*pair) for pair in both] for name, join in SYMMETRIZATIONS.items()}

@@ -1,7 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const names = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
-const STRONG = 0.65;  // from here on the background wants the other ink
+const STRONG = 0.65;  // from here on the background needs the other text colour
 const named = piece => names[piece] ?? piece;
 const byId = id => document.getElementById(id);
 const real = data.memory.length;
@@ -32,8 +32,8 @@ function choose() {
   }
   byId("rule").textContent = view === "words"
     ? "Rows are target words, columns source words: sums over the pieces of a source word, means " +
-      "over those of a target word. What a row lacks to 1 lies on the end of the sentence."
-    : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax goes along a row: " +
+      "over those of a target word. The rest of a row, up to 1, is on the end of sentence."
+    : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax is over a row: " +
       "each sums to 1.";
   pinned = null;
   draw();
@@ -78,7 +78,7 @@ function draw() {
   light(null);
 }
 
-// What the chosen word looks at (a target word), or what looks at it (a source word).
+// Highlight what the chosen target word attends to, or what attends to the chosen source word.
 function light(place) {
   const targets = [...byId("targets").children], sources = [...byId("sources").children];
   const chosen = (side, index) => Boolean(place) && place.side === side && place.index === index;
@@ -119,8 +119,8 @@ function tell(place) {
     .sort((a, b) => b[0] - a[0]).slice(0, 4)
     .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`).join(", ");
   return fromTarget
-    ? `To write “${targetNames[place.index]}” the model looks at: ${heaviest}`
-    : `“${sourceNames[place.index]}” is looked at to write: ${heaviest || "nothing"}`;
+    ? `When writing “${targetNames[place.index]}”, the model attends to: ${heaviest}`
+    : `“${sourceNames[place.index]}” is attended to when writing: ${heaviest || "nothing"}`;
 }
 
 function vector(tensor) {
@@ -199,7 +199,7 @@ function stepDetails(step) {
           ? " c_i, the weights' sum of values"
           : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias"],
         ["residual", `${data.model.residual} `, ...rest],
-        ["output", vector(step.output), " a_i, what the decoder gets"],
+        ["output", vector(step.output), " a_i, what the decoder receives"],
         ["then", data.model.output_use],
       ]),
       table(["next piece", "probability", ""], top)));
@@ -211,11 +211,11 @@ function once() {
   const memory = data.memory;
   const rows = [
     ["H", memory.states, "encoder states"],
-    ["K", memory.keys, "keys, what a query is compared with"],
-    ["", memory.remembered, `what the score keeps of K: ${data.model.formula.remembered}`],
-    ["V", memory.values, "values, what the context sums"],
+    ["K", memory.keys, "keys, which a query is compared with"],
+    ["", memory.remembered, `projected keys: ${data.model.formula.remembered}`],
+    ["V", memory.values, "values, which the context sums"],
     ["mask", memory.mask, "true at pieces, false at padding"],
-    ["Q", data.steps[0].query, `query, one a step: ${data.model.query}`],
+    ["Q", data.steps[0].query, `query, one per step: ${data.model.query}`],
     ...Object.entries(data.model.formula.letters).map(([letter, name]) =>
       [letter, data.parameters[name], name]),
   ].map(([name, tensor, text]) => ({cells: [name, tensor.shape.join(" × "), text]}));
