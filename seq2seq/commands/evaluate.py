@@ -89,13 +89,7 @@ def _evaluate_shared(arguments: argparse.Namespace, shared: Sharing) -> int:
         make_folder(Path(arguments.report))
     options = translator.options(**search_options(arguments), keep_weights=reports)
     resamples = RESAMPLES if arguments.confidence or reports else 0
-    result = evaluate(
-        translator,
-        pairs,
-        options,
-        resamples=resamples,
-        sharing=shared,
-    )
+    result = evaluate(translator, pairs, options, resamples=resamples, sharing=shared)
     if not shared.ranks.is_first:
         return 0
     write_lines(path, result.hypotheses)

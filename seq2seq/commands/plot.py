@@ -113,13 +113,8 @@ def _plot_attention(arguments: argparse.Namespace) -> int:
     if not sentences:
         raise UserError("no sentence to draw; give sentences, or -i FILE with one a line")
     path = Path(arguments.output)
-    plot_sentences(
-        Translator.load(arguments.run),
-        sentences,
-        path,
-        beam=arguments.beam,
-        words=arguments.words,
-    )
+    translator = Translator.load(arguments.run)
+    plot_sentences(translator, sentences, path, beam=arguments.beam, words=arguments.words)
     print(path)
     return 0
 
