@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from seq2seq.errors import DataError
-from seq2seq.evaluation.metrics import paired_test, score
+from seq2seq.evaluation.metrics import lengths, paired_test, score, sentence_chrf
 
 HYPOTHESES = [
     "the cat sat on a mat.",
@@ -77,6 +77,17 @@ def test_perfect_hypotheses() -> None:
 
 def test_only_requested_metrics() -> None:
     assert list(score(HYPOTHESES, REFERENCES, metrics=("chrf",))) == ["chrf"]
+
+
+def test_lengths_use_closest_references() -> None:
+    found = lengths(["a b c.", "d"], [["x y", "x y z w v"], ["d e"]])
+    assert (found.hypotheses, found.references) == (4 + 1, 5 + 2)
+    assert found.ratio == pytest.approx(5 / 7)
+
+
+def test_sentence_chrf_uses_best_reference() -> None:
+    found = sentence_chrf(["a cat", "no"], [["a dog", "a cat"], ["a house"]])
+    assert found == [100, CHRF().sentence_score("no", ["a house"]).score]
 
 
 def test_bootstrap_intervals() -> None:

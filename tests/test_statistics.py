@@ -7,7 +7,6 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
-from seq2seq.evaluation.metrics import lengths, sentence_chrf
 from seq2seq.evaluation.report import scores_by_length
 from seq2seq.evaluation.statistics import (
     WordError,
@@ -85,17 +84,6 @@ def test_scores_by_length_equal_sacrebleu() -> None:
     assert scores[0].bleu == BLEU().corpus_score(first, streams).score
     assert scores[0].chrf == CHRF().corpus_score(first, streams).score
     assert scores[0].length_ratio == 1
-
-
-def test_lengths_use_closest_references() -> None:
-    found = lengths(["a b c.", "d"], [["x y", "x y z w v"], ["d e"]])
-    assert (found.hypotheses, found.references) == (4 + 1, 5 + 2)
-    assert found.ratio == pytest.approx(5 / 7)
-
-
-def test_sentence_chrf_uses_best_reference() -> None:
-    found = sentence_chrf(["a cat", "no"], [["a dog", "a cat"], ["a house"]])
-    assert found == [100, CHRF().sentence_score("no", ["a house"]).score]
 
 
 def test_word_errors_by_hand() -> None:

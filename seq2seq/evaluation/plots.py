@@ -15,6 +15,7 @@ import numpy as np
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, quantile_buckets
+from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.files import check_writable
 from seq2seq.runs.directory import RunDirectory
@@ -235,7 +236,7 @@ def plot_length(
     check_picture(path)
     if len(systems) > MOST_SYSTEMS:
         raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_SYSTEMS}")
-    references = [(pair.target, *pair.references) for pair in pairs]
+    references = references_of(pairs)
     inside = quantile_buckets([pair.source for pair in pairs], buckets)
     x = range(len(inside))
     figure = new_figure(7.5, 4.6)
