@@ -62,7 +62,7 @@ def test_labels_keep_accents(tmp_path: Path) -> None:
 
 
 def test_invalid_heat_maps_raise(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a.xyz: a picture ends in .png, .svg, .pdf"):
+    with pytest.raises(DataError, match=r"a.xyz: unknown picture format; use .png, .svg, .pdf"):
         plot_attention([part("▁a")], tmp_path / "a.xyz")
     with pytest.raises(DataError, match="cannot be written"):
         plot_attention([part("▁a")], tmp_path / "none/a.png")

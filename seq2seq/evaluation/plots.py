@@ -33,7 +33,7 @@ _DOTS_PER_INCH = 150
 def check_picture(path: Path) -> None:
     """Raise DataError if the suffix is not that of a picture, or the path is not writable."""
     if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path}: a picture ends in {', '.join(SUFFIXES)}; rename it")
+        raise DataError(f"{path}: unknown picture format; use {', '.join(SUFFIXES)}")
     check_writable(path)
 
 
