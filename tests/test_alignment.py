@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import TokenizerConfig
-from seq2seq.data.grammar import words
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import links, pharaoh, word_of_piece, word_weights
+from seq2seq.evaluation.alignment import links, pharaoh, word_of_piece, word_weights, words
 from seq2seq.inference.text import Part, Translation, normalize_line
 
 

@@ -8,19 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from prepare_data import main
+from sample_corpus import MAX_WORDS, MIN_WORDS, Pair, english, generate, lexicon, spanish
+from sample_corpus.tables import read_table
+from sample_corpus.tokens import Phrase, finish
 
-from seq2seq.data.grammar import (
-    MAX_WORDS,
-    MIN_WORDS,
-    Pair,
-    english,
-    generate,
-    lexicon,
-    spanish,
-    words,
-    write_sample,
-)
-from seq2seq.data.grammar.tokens import Phrase, finish
+from seq2seq.errors import DataError
+from seq2seq.evaluation.alignment import words
 
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 SPLITS = ("train", "valid", "test")
@@ -40,6 +34,31 @@ def shipped() -> dict[str, list[list[str]]]:
         ]
         for split in SPLITS
     }
+
+
+# --- The tables of the lexicon ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("es\ten\n", "t.tsv:1: wrong header; expected the columns word number"),
+        ("# a comment\nword\tnumber\nuno\t1\textra\n", "t.tsv:3: 3 columns; the header has 2"),
+        ("word\tnumber\n\nuno\tx\n", "t.tsv:3: invalid literal"),
+        ("word\tnumber\ntres\t3\n", "t.tsv:2: unknown name 'tres'"),
+    ],
+)
+def test_table_errors_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    known = {"uno": "one"}
+    (tmp_path / "t.tsv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        read_table("t", "word number", lambda es, n: (known[es], int(n)), folder=tmp_path)
+
+
+def test_table_rows_may_leave_out_empty_columns(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("# a comment\na\tb\nuno\tone\ndos\n", encoding="utf-8")
+    rows = read_table("t", "a b", lambda *fields: fields, folder=tmp_path)
+    assert rows == (("uno", "one"), ("dos", ""))
 
 
 # --- Spanish morphology ----------------------------------------------------------------------
@@ -141,16 +160,16 @@ COMMANDS = {
 @pytest.mark.parametrize("row", CONJUGATIONS)
 def test_conjugation(row: str) -> None:
     verb, tense, *forms = row.split()
-    assert list(lexicon.paradigm(verb).rows[tense]) == forms
+    assert list(spanish.paradigm(verb).rows[tense]) == forms
 
 
 def test_nonfinite_forms_and_commands() -> None:
     for verb, form in PARTICIPLES.items():
-        assert lexicon.paradigm(verb).participle == form
+        assert spanish.paradigm(verb).participle == form
     for verb, form in GERUNDS.items():
-        assert lexicon.paradigm(verb).gerund == form
+        assert spanish.paradigm(verb).gerund == form
     for verb, form in COMMANDS.items():
-        assert lexicon.paradigm(verb).imperative == form
+        assert spanish.paradigm(verb).imperative == form
 
 
 def test_spanish_plurals_and_adjectives() -> None:
@@ -378,9 +397,13 @@ def test_generation_is_deterministic() -> None:
     assert list(islice(generate(3), 50)) != list(islice(generate(4), 50))
 
 
-def test_shipped_files_are_what_write_sample_gives(tmp_path: Path) -> None:
-    summary = write_sample(tmp_path)
-    assert summary.pairs == {"test": 1_000, "valid": 1_000, "train": 48_000}
+def test_command_regenerates_the_shipped_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sample", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for split, pairs in (("test", 1_000), ("valid", 1_000), ("train", 48_000)):
+        assert f"{split}: {pairs} pairs," in printed
     for split in SPLITS:
         assert (tmp_path / f"{split}.tsv").read_bytes() == (SAMPLE / f"{split}.tsv").read_bytes()
 

@@ -31,7 +31,6 @@ import numpy.typing as npt
 
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.corpus import Pair, read_lines
-from seq2seq.data.grammar.tokens import words
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation, normalize_line
 from seq2seq.inference.translator import Translator
@@ -40,6 +39,7 @@ Link = tuple[int, int]  # source word, target word, from 0
 Links = frozenset[Link]
 
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
+_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,13 @@ def format_links(links: Iterable[Link]) -> str:
 
 
 Floats = npt.NDArray[np.float64]
+
+
+def words(text: str) -> list[str]:
+    """Split text into words and punctuation marks, as the links of the sample corpus count them."""
+    return _WORD.findall(text)
+
+
 Split = Callable[[str], list[str]]  # a text's words, in order, each as it stands in the text
 
 END = "</s>"

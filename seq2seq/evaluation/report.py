@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.data.corpus import Pair
-from seq2seq.data.grammar.tokens import words
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import WORDS, AlignmentError, align, alignment_error, gold_of
+from seq2seq.evaluation.alignment import (
+    WORDS,
+    AlignmentError,
+    align,
+    alignment_error,
+    gold_of,
+    words,
+)
 from seq2seq.evaluation.by_length import (
     AttentionFigures,
     LengthBucket,

@@ -1,4 +1,4 @@
-"""Joining clauses: subordination, coordination, relatives and infinitives.
+"""Joining clauses: subordination, coordination, relative clauses, infinitives and shared objects.
 
 Who a dropped third person is follows one rule: the subject of the clause it depends on. Where
 someone else is meant, the subject is said. After y a shared subject is not repeated in English.
@@ -6,6 +6,7 @@ someone else is meant, the subject is said. After y a shared subject is not repe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from . import english, spanish
@@ -20,15 +21,14 @@ from .actions import (
     Request,
     action,
     infinitive,
+    verbs_of,
 )
-from .clauses import Clause
-from .lexicon import VERBS, Verb, paradigm, tagged
-from .noun_phrase import NounPhrase, dropped, elided
-from .people import person_subject
-from .phrases import noun_phrase
+from .clauses import Clause, verb_group
+from .lexicon import VERBS, Entry, Verb, entries, tagged
+from .noun_phrases import NounPhrase, dropped, elided, noun_phrase, person_subject
+from .spanish import paradigm
 from .states import state
 from .tokens import Draw, Phrase, Weighted
-from .verb_groups import verb_group
 
 NOW = Weighted.parse("pres 1")
 THEN = Weighted.parse("imp 1")
@@ -170,23 +170,14 @@ class Reporting(NamedTuple):
     en: english.Verb
 
 
-def _reporting(*verbs: tuple[str, str]) -> tuple[Reporting, ...]:
+def _reporting(*verbs: Entry) -> tuple[Reporting, ...]:
     return tuple(Reporting(paradigm(es), english.verb(en)) for es, en in verbs)
 
 
-_SAYING = _reporting(
-    ("decir", "say"),
-    ("decir", "say"),
-    ("pensar", "think"),
-    ("creer", "believe"),
-    ("saber", "know"),
-    ("recordar", "project_keys"),
-    ("entender", "understand"),
-)
-_SAID = _reporting(("decir", "say"), ("explicar", "explain"))
-ASKING = _reporting(("preguntar", "ask"))[0]
-_WISHING = _reporting(("querer", "want"), ("querer", "want"), ("necesitar", "need"),
-                      ("esperar", "hope"))  # fmt: skip
+_SAYING = _reporting(*entries("saying"))
+_SAID = _reporting(*entries("said"))
+ASKING = _reporting(Entry("preguntar", "ask"))[0]
+_WISHING = _reporting(*entries("wishing"))
 
 
 def reported(d: Draw, extras: float = 0.5) -> Phrase:
@@ -251,3 +242,127 @@ def with_infinitive(d: Draw, extras: float = 0.2) -> Phrase:
     verbs = _WITH_GOAL if es == "para" else VERBS
     main = action(d, Request(tenses, subject, extras, 0.06, verbs=verbs))
     return main.statement() + d.word(es, en) + infinitive(d, main.subject, gerund)
+
+
+def relative(d: Draw, head: NounPhrase, avoid: Verb | None = None) -> Phrase:
+    """Return a relative clause about a noun phrase, with another verb than `avoid`."""
+    tenses = d.pick((HABIT, PAST, PAST))
+    if d.chance(0.5) and not head.human:
+        inner = _object_relative(d, head, tenses, avoid)
+        if inner is not None:
+            return inner
+    verbs = tuple(v for v in verbs_of(head) if v is not avoid)
+    if not verbs or (head.human and d.chance(0.25)):
+        tenses = NOW
+    who = d.link()
+    gap = replace(
+        head,
+        es=[("que", who)],
+        en=[("who" if head.human else "that", who)],
+        link=who,
+        relative=True,
+    )
+    share = 1.0 if not verbs else 0.45 if tenses is NOW else 0.0
+    return clause(d, Request(tenses, gap, 0.35, 0.06, verbs=verbs), share).statement()
+
+
+def _taking() -> dict[str, tuple[Verb, ...]]:
+    """Return, for each noun by its Spanish singular, the verbs that take it as an object."""
+    index: dict[str, list[Verb]] = {}
+    for verb in VERBS:
+        if "noclit" in verb.tags or verb.stative or verb.recipient or verb.where:
+            continue
+        for target in verb.objects:
+            if not isinstance(target, Entry) and not target.mass:
+                index.setdefault(target.es[0], []).append(verb)
+    return {noun: tuple(verbs) for noun, verbs in index.items()}
+
+
+TAKING = _taking()
+
+
+def _object_relative(
+    d: Draw, head: NounPhrase, tenses: Weighted, avoid: Verb | None
+) -> Phrase | None:
+    taking = TAKING.get(head.noun.es[0], ()) if head.noun is not None else ()
+    verbs = [v for v in taking if v is not avoid]
+    if not verbs:
+        return None
+    subject = person_subject(d)
+    if subject.person == spanish.NOSOTROS and tenses is PAST:
+        return None
+    inner = action(d, Request(tenses, subject, 0.2, negation=0.0, gap=True, verbs=(d.pick(verbs),)))
+    that = d.link()
+    es = inner.inverted() if len(inner.es_subject) < 3 else inner.statement().es
+    return Phrase([("que", that), *es], [("that", that), *inner.statement().en])
+
+
+def with_relative(d: Draw, extras: float = 0.5) -> Phrase:
+    """Build a clause whose subject has a relative clause."""
+    tag = d.pick(("job", "job", "person", "animal", "vehicle", "read"))
+    head = noun_phrase(d, d.pick(tagged(tag)), "definite", modify=0.1)
+    tenses = d.pick((MAIN, HABIT, PAST))
+    if not verbs_of(head) or d.chance(0.4):
+        main = state(d, Request(NOW, head, extras, 0.08))
+    else:
+        main = action(d, Request(tenses, head, extras, 0.08))
+    modifier = relative(d, head, main.verb)
+    main.es_subject = main.es_subject + modifier.es
+    main.subject = replace(head, en=head.en + modifier.en)
+    return main.statement()
+
+
+def with_object_relative(d: Draw) -> Phrase:
+    """Build a clause whose object has a relative clause."""
+    while True:
+        main = action(d, Request(d.pick((MAIN, PAST)), extras=0.0, negation=0.05))
+        thing = main.object
+        if thing is None or thing.noun is None or thing.noun.mass or thing.owned:
+            continue
+        if main.es_after[-len(thing.es) :] == thing.es:
+            return main.statement() + relative(d, thing, main.verb)
+
+
+def with_clitic(d: Draw) -> Phrase:
+    """Do two things to one object, the second time as a clitic."""
+    tenses = d.pick((PAST, PAST, FUTURE, HABIT))
+    while True:
+        first = action(d, Request(tenses, extras=0.2, negation=0.0))
+        thing = first.object
+        verbs = TAKING.get(thing.noun.es[0], ()) if thing and thing.noun else ()
+        if thing is None or not verbs or first.subject.person == spanish.NOSOTROS:
+            continue
+        verb = d.pick(verbs)
+        if verb is first.verb:
+            continue
+        second = action(
+            d,
+            Request(tenses, elided(first.subject), 0.4, negation=0.0, gap=True, verbs=(verb,)),
+        )
+        link = d.link()
+        clitic = ("la" if thing.feminine else "lo") + ("s" if thing.plural else "")
+        second.es_before.append((clitic, link))
+        second.en_after.insert(0, (thing.object_pronoun(), link))
+        return first.statement() + d.word("y", "and") + second.statement()
+
+
+def fronted_object(d: Draw) -> Phrase:
+    """Put the object first, doubled by a clitic: "este libro lo escribió mi padre"."""
+    while True:
+        noun = d.pick(tagged("read", "cloth", "food", "thing", "device"))
+        verbs = TAKING.get(noun.es[0], ())
+        if not verbs:
+            continue
+        thing = noun_phrase(d, noun, kind="dem", modify=0.15)
+        subject = person_subject(d)
+        if not subject.es:
+            continue
+        inner = action(
+            d, Request(PAST, subject, 0.15, negation=0.0, gap=True, verbs=(d.pick(verbs),))
+        )
+        if inner.subject.person == spanish.NOSOTROS or inner.en_adverb:
+            continue
+        clitic = ("la" if thing.feminine else "lo") + ("s" if thing.plural else "")
+        inner.es_before.append((clitic, thing.link))
+        inner.en_after[:0] = thing.en
+        return Phrase(thing.es + inner.inverted(), inner.statement().en)

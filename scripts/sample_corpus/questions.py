@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 from . import english, spanish
 from .actions import FUTURE, HABIT, MAIN, PAST, Request, action
-from .clauses import Clause
-from .lexicon import VERBS, Noun, Verb, paradigm, tagged
+from .clauses import BE, ESTAR, SER, Clause, verb_group
+from .lexicon import VERBS, Noun, Verb, tagged
 from .linking import ASKING, clause
-from .noun_phrase import NounPhrase
-from .people import person_subject, pronoun
-from .phrases import noun_phrase
+from .noun_phrases import NounPhrase, noun_phrase, person_subject, pronoun
+from .spanish import paradigm
 from .tokens import Draw, Phrase, Tokens, Weighted
-from .verb_groups import BE, ESTAR, SER, verb_group
 
 _ASKED = Weighted.parse("pres 50 pret 30 fut 10 perf 10")
 _KINDS = Weighted.parse(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+
+from .tables import read_table
 
 YO, TU, EL, NOSOTROS, VOSOTROS, ELLOS = range(6)
 
@@ -75,6 +78,16 @@ def conjugate(lemma: str, marks: str = "") -> Paradigm:
         imperative=given.get("tú") or rows["pres"][EL],
         rows=rows,
     )
+
+
+@cache
+def _irregular() -> dict[str, str]:
+    return dict(read_table("spanish_irregular", "infinitive marks", lambda *fields: fields))
+
+
+def paradigm(lemma: str) -> Paradigm:
+    """Conjugate a verb, with what the table says is irregular about it."""
+    return conjugate(lemma, _irregular().get(lemma, ""))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ differently the two languages order their words.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -18,7 +17,6 @@ Token = tuple[str, int]
 Tokens = list[Token]
 Item = TypeVar("Item")
 
-_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 _CLOSING = frozenset(",.;:?!")
 _OPENING = frozenset("¿¡")
 _ARTICLE_FUSIONS = {"de": "del", "De": "Del", "a": "al", "A": "Al"}
@@ -59,13 +57,13 @@ class Draw:
         self._next_link = 1
 
     def link(self) -> int:
-        """Return a mask no token carries yet."""
+        """Return a mask that no token carries yet."""
         link = self._next_link
         self._next_link = link << 1
         return link
 
     def restart(self) -> None:
-        """Forget the links handed out, before a new sentence."""
+        """Start counting links again, for a new sentence."""
         self._next_link = 1
 
     def chance(self, probability: float) -> bool:
@@ -77,9 +75,9 @@ class Draw:
         return items[int(self.random() * len(items))]
 
     def word(self, es: str, en: str) -> Phrase:
-        """Return a phrase of fixed words, split at spaces, and their links.
+        """Return a phrase of fixed words, split at spaces and linked.
 
-        Words are all linked to each other, unless numbers divide them: `la^1 semana^2 pasada^1`
+        All words are linked to each other, unless numbers say which are: `la^1 semana^2 pasada^1`
         and `last^1 week^2`.
         """
         if "^" in es:
@@ -106,7 +104,7 @@ class Weighted(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Weighted:
-        """Read "name weight name weight ..."."""
+        """Parse "name weight name weight ..."."""
         fields = text.split()
         names = tuple(fields[::2])
         weights = [float(w) for w in fields[1::2]]
@@ -115,7 +113,7 @@ class Weighted(NamedTuple):
         return cls(names, bounds)
 
     def draw(self, d: Draw) -> str:
-        """Return a name, as often as its weight says."""
+        """Draw a name with the probability of its weight."""
         at = d.random()
         for name, bound in zip(self.names, self.bounds, strict=True):
             if at < bound:
@@ -123,13 +121,8 @@ class Weighted(NamedTuple):
         return self.names[-1]
 
 
-def words(text: str) -> list[str]:
-    """Split text into the words and punctuation marks that alignments count."""
-    return _WORD.findall(text)
-
-
 def finish(phrase: Phrase) -> Pair:
-    """Turn a phrase into sentences, applying the spelling rules that look at neighbours."""
+    """Return the sentences of a phrase, with contractions, capitals and spaces."""
     source = _capitalise(_spell_spanish(phrase.es))
     target = _capitalise(_spell_english(phrase.en))
     links = tuple(

@@ -1,4 +1,4 @@
-"""Sampling the grammar and writing a split sample of it."""
+"""Sampling sentence pairs from the grammar, and writing the split sample corpus."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seq2seq.evaluation.alignment import words
 from seq2seq.files import publish_files
 
 from .sentences import sentence
-from .tokens import Draw, Pair, finish, words
+from .tokens import Draw, Pair, finish
 
 MIN_WORDS = 3
 MAX_WORDS = 50
@@ -54,9 +55,7 @@ def format_pair(pair: Pair) -> str:
     return f"{pair.source}\t{pair.target}\t{links}\n"
 
 
-def write_sample(
-    directory: Path, *, seed: int = 1, train: int = 48_000, valid: int = 1_000, test: int = 1_000
-) -> SampleSummary:
+def write_sample(directory: Path, *, seed: int, train: int, valid: int, test: int) -> SampleSummary:
     """Write train.tsv, valid.tsv and test.tsv, no sentence of either language twice.
 
     The held-out files are filled first, from the same stream, so their sentences are as short
@@ -80,7 +79,7 @@ def write_sample(
 
 
 def _unseen(stream: Iterator[Pair], size: int, seen: tuple[set[str], set[str]]) -> Iterator[Pair]:
-    """Yield pairs whose source and target are both new, and project_keys them."""
+    """Yield pairs whose source and target are both new, and remember them."""
     sources, targets = seen
     found = 0
     while found < size:

@@ -1,35 +1,23 @@
-"""Clauses about how things are: copulas, possession idioms, liking, hurting and existence."""
+"""Clauses about how things are: copulas, feelings, liking, pain, prices, names and looks."""
 
 from __future__ import annotations
 
-from . import comparisons, copulas, english, spanish
+from . import copulas, english, spanish
 from .actions import Request, action, infinitive
-from .clauses import Clause
-from .lexicon import ADJECTIVES, NUMBERS, paradigm, tagged
-from .noun_phrase import NounPhrase
-from .people import pronoun
-from .phrases import name, noun_phrase
+from .clauses import BE, Clause, verb_group
+from .lexicon import ADJECTIVES, FEELINGS, NUMBERS, entries, tagged
+from .noun_phrases import NounPhrase, name, noun_phrase, pronoun
+from .spanish import paradigm
 from .tokens import Draw, Phrase, Tokens, Weighted
-from .verb_groups import BE, verb_group
 
 _TENSES = {"pret": "imp", "prog": "pres", "modal": "pres", "perf": "pres", "pprog": "imp",
            "plup": "imp", "was": "imp"}  # fmt: skip
 _TENER = paradigm("tener")
-_FEELINGS = (
-    ("hambre", "hungry", True), ("sed", "thirsty", True), ("frío", "cold", False),
-    ("calor", "hot", False), ("sueño", "sleepy", False), ("miedo", "afraid", False),
-    ("razón", "right", None), ("prisa", "in a hurry", None), ("suerte", "lucky", True),
-)  # fmt: skip
 _AGES = tuple(n for n in NUMBERS if n.es not in ("dos", "tres", "cien"))
 _AMOUNTS = NUMBERS[11:]
 _PRICES = ("5", "10", "12", "15", "20", "25", "30", "50", "100")
 _BODY = tagged("body")
-_LIKING = (
-    (paradigm("gustar"), english.verb("like")),
-    (paradigm("gustar"), english.verb("like")),
-    (paradigm("encantar"), english.verb("love")),
-    (paradigm("interesar"), english.verb("be interested in")),
-)
+_LIKING = tuple((paradigm(es), english.verb(en)) for es, en in entries("liking"))
 _DOLER = (paradigm("doler"), english.verb("hurt"))
 _COSTAR = (paradigm("costar"), english.verb("cost"))
 _LLAMAR = (paradigm("llamar"), english.verb("be called"))
@@ -77,9 +65,9 @@ def _feeling(d: Draw, request: Request, tense: str) -> Clause:
         clause.es_after.append(("años", link))
         clause.en_after += [("years", link), ("old", link)]
         return copulas.maybe_negate(d, clause, request)
-    word, en, feminine = d.pick(_FEELINGS)
-    if feminine is not None and d.chance(0.25):
-        clause.add(d.word("mucha" if feminine else "mucho", "very"))
+    (word, en), very = d.pick(FEELINGS)
+    if very and d.chance(0.25):
+        clause.add(d.word(very, "very"))
         clause.add(d.word(word, en))
         return clause
     clause.add(d.word(word, en))
@@ -239,8 +227,8 @@ _BUILDERS = {
     "adjective": copulas.adjective,
     "job": copulas.job,
     "location": copulas.location,
-    "comparison": comparisons.comparison,
-    "superlative": comparisons.superlative,
+    "comparison": copulas.comparison,
+    "superlative": copulas.superlative,
     "feeling": _feeling,
     "liking": _liking,
     "pain": _pain,

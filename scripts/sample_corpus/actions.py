@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from . import adverbials, spanish
-from .clauses import Clause
-from .lexicon import (
-    NOUNS,
-    PERIPHRASES,
-    PERIPHRASIS_WEIGHTS,
-    VERBS,
-    Periphrasis,
-    Verb,
-    tagged,
-)
-from .noun_phrase import NounPhrase
-from .objects import add_clitics, add_object
-from .people import person_subject, someone
-from .phrases import noun_phrase
+from . import complements, spanish
+from .clauses import Clause, VerbGroup, led_group, verb_group
+from .complements import add_clitics, add_object
+from .lexicon import NOUNS, PERIPHRASES, PERIPHRASIS_WEIGHTS, VERBS, Periphrasis, Verb, tagged
+from .noun_phrases import NounPhrase, noun_phrase, person_subject, someone
 from .tokens import Draw, Phrase, Weighted
-from .verb_groups import VerbGroup, led_group, verb_group
 
 MAIN = Weighted.parse("pres 36 pret 26 modal 14 fut 7 perf 7 prog 5 imp 4 pprog 1")
 PAST = Weighted.parse("pret 1")
@@ -163,7 +152,7 @@ def _add_frequency(d: Draw, clause: Clause, verb: Verb, key: str) -> None:
     elif key in ("pres", "imp") and d.chance(0.25) and not clause.es_after:
         adverb = d.word("nunca", "never")
     else:
-        adverb = adverbials.frequency(d, key)
+        adverb = complements.frequency(d, key)
     if adverb is not None:
         clause.es_before[:0] = adverb.es
         clause.en_adverb += adverb.en
@@ -172,15 +161,15 @@ def _add_frequency(d: Draw, clause: Clause, verb: Verb, key: str) -> None:
 def _add_adverbials(d: Draw, clause: Clause, verb: Verb, request: Request, key: str) -> None:
     subject = clause.subject
     if verb.places and d.chance(0.35 * request.extras):
-        clause.add(adverbials.place(d, d.pick(verb.places), subject))
+        clause.add(complements.place(d, d.pick(verb.places), subject))
     needs_past = (
         clause.tense == "pret" and subject.person == spanish.NOSOTROS and verb.past_like_present
     )
     when: Phrase | None = None
     if needs_past:
-        when = adverbials.past_time(d)
+        when = complements.past_time(d)
     elif not (verb.stative and key in ("pres", "imp")) and d.chance(0.3 * request.extras):
-        when = adverbials.time(d, key)
+        when = complements.time(d, key)
     if when is None or (clause.en_adverb and key in ("pres", "imp", "modal")):
         return
     if request.front and subject.es and d.chance(0.35):
@@ -202,17 +191,17 @@ def _complete(d: Draw, clause: Clause, verb: Verb, request: Request, negated: bo
         spot = noun_phrase(d, d.pick(_PLACES_TO_PUT), "place", owner=subject, modify=0.1)
         inside = spot.noun is not None and "inside" in spot.noun.tags
         clause.add(d.word("en", "in" if inside else "on") + spot.phrase())
-    how = adverbials.manner(d, verb) if d.chance(0.3 * request.extras) else None
+    how = complements.manner(d, verb) if d.chance(0.3 * request.extras) else None
     c = verb.complement
     if c is not None and c.optional and d.chance(0.45):
         c = None
     if c is not None and how is not None and c.is_object:
-        clause.add(adverbials.complement(d, c, subject, someone(d, subject, c.kin)) + how)
+        clause.add(complements.complement(d, c, subject, someone(d, subject, c.kin)) + how)
         return
     if how is not None:
         clause.add(how)
     if c is not None:
-        clause.add(adverbials.complement(d, c, subject, someone(d, subject, c.kin)))
+        clause.add(complements.complement(d, c, subject, someone(d, subject, c.kin)))
 
 
 _INFINITIVE_VERBS = tuple(

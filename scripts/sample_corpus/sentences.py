@@ -4,14 +4,127 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import impersonal, linking, questions, relatives
-from .actions import MAIN, Request, action
-from .lexicon import VERBS, Entry, tagged
+from . import linking, questions
+from .actions import MAIN, Request, action, infinitive
+from .clauses import SER
+from .lexicon import NUMBERS, VERBS, WEEKDAYS, Entry, Noun, entries, tagged
 from .linking import clause, comma
-from .people import pronoun
-from .phrases import ATTRIBUTIVE, noun_phrase
+from .noun_phrases import ATTRIBUTIVE, NounPhrase, noun_phrase, pronoun
 from .tokens import Draw, Phrase, Weighted
-from .verb_groups import SER
+
+_WEATHER_TIMES = entries("weather time")
+
+
+def weather(d: Draw) -> Phrase:
+    """Say what the weather is like, without a full stop."""
+    choice = d.random()
+    link = d.link()
+    if choice < 0.3:
+        es, en = d.pick((("llueve", "rains"), ("nieva", "snows")))
+        found = Phrase([(es, link)], [("it", link), (en, link)])
+    elif choice < 0.5:
+        es, en = d.pick((("lloviendo", "raining"), ("nevando", "snowing")))
+        other = d.link()
+        found = Phrase([("está", other), (es, link)], [("it", other), ("is", other), (en, link)])
+    else:
+        noun, en = d.pick(entries("weather"))
+        other = d.link()
+        es_words = [("hace", other)]
+        en_words = [("it", other), ("is", other)]
+        if d.chance(0.35):
+            very = d.link()
+            es_words.append(("mucho", very))
+            en_words.append(("very", very))
+        found = Phrase([*es_words, (noun, link)], [*en_words, (en, link)])
+    if d.chance(0.55):
+        found += d.word(*d.pick(_WEATHER_TIMES))
+    return found
+
+
+def calendar(d: Draw) -> Phrase:
+    """Say what day or what time it is, without a full stop."""
+    a, b, c = d.link(), d.link(), d.link()
+    if d.chance(0.4):
+        es, en = d.pick((("hoy", "today"), ("mañana", "tomorrow")))
+        day = d.pick(WEEKDAYS)
+        return Phrase([(es, a), ("es", b), (day.es, c)], [(en, a), ("is", b), (day.en, c)])
+    hour = d.pick(NUMBERS[:11])
+    es_tokens = [("son", a), ("las", b), (hour.es, c)]
+    en_tokens = [("it", a), ("is", a)]
+    part = d.link()
+    if d.chance(0.4):
+        en_tokens += [(hour.en, c), ("o'clock", b)]
+    else:
+        es_tokens += [("y", part), ("media", part)]
+        en_tokens += [("half", part), ("past", part | b), (hour.en, c)]
+    return Phrase(es_tokens, en_tokens)
+
+
+_FOUND = tagged("thing", "cloth", "food", "drink", "animal", "read")
+_SPOTS = tagged("surface", "inside")
+_LARDER = tagged("larder")
+_OUTDOORS = tagged("outdoor")
+_PLACES = tagged("building", "room", "outdoor")
+
+
+def existence(d: Draw, asked: bool = False) -> Phrase:
+    """Say what there is somewhere, without a full stop."""
+    negated = not asked and d.chance(0.2)
+    people = d.chance(0.25)
+    noun = d.pick(tagged("job", "person") if people else _FOUND)
+    kind = "bare" if noun.mass or noun.plural_only else d.pick(("indef", "num", "many", "bare"))
+    if negated:
+        kind = "bare"
+    thing = noun_phrase(d, noun, kind=kind, modify=0.2)
+    past = d.chance(0.2)
+    link = d.link()
+    one = not thing.plural
+    be = ("was" if past else "is") if one else ("were" if past else "are")
+    verb = "había" if past else "hay"
+    at = _spot(d, noun)
+    if asked:
+        some = [("any", thing.link)] if kind == "bare" else []
+        return Phrase(
+            [(verb, link), *thing.es, *at.es],
+            [(be, link), ("there", link), *some, *thing.en, *at.en],
+        )
+    no = d.link()
+    return Phrase(
+        [*([("no", no)] if negated else []), (verb, link), *thing.es, *at.es],
+        [("there", link), (be, link), *([("no", no)] if negated else []), *thing.en, *at.en],
+    )
+
+
+def _spot(d: Draw, noun: Noun) -> Phrase:
+    """Return where something may be found."""
+    if noun.letter in "FD":
+        spot = d.pick(_LARDER)
+        preposition = "in" if "inside" in spot.tags else "on"
+        return d.word("en", preposition) + noun_phrase(d, spot, "place", modify=0).phrase()
+    wild = "animal" in noun.tags and "pet" not in noun.tags
+    if noun.human or wild or d.chance(0.3):
+        spot = d.pick(_OUTDOORS if wild else _PLACES)
+        preposition = spot.preposition
+    else:
+        spot = d.pick(_SPOTS)
+        preposition = "in" if "inside" in spot.tags else "on"
+    return d.word("en", preposition) + noun_phrase(d, spot, "place", modify=0.1).phrase()
+
+
+def judged(d: Draw) -> Phrase:
+    """Say "es importante comer fruta" / "it is important to eat fruit"."""
+    verb, no, to = d.link(), d.link(), d.link()
+    adjective = d.word(*d.pick(entries("opinion")))
+    negated = d.chance(0.25)
+    someone = NounPhrase([("ellos", to)], [("they", to)], 5, 5, False, to, vague=True)
+    rest = infinitive(d, someone)
+    first = rest.es[0]
+    return Phrase(
+        [*([("no", no)] if negated else []), ("es", verb), *adjective.es, *rest.es],
+        [("it", verb), ("is", verb), *([("not", no)] if negated else []), *adjective.en,
+         ("to", first[1]), *rest.en],
+    )  # fmt: skip
+
 
 _COMMANDS = tuple(v for v in VERBS if "cmd" in v.tags)
 _FORBIDDEN_VERBS = tuple(v for v in linking.SUBJUNCTIVE_VERBS if not v.stative)
@@ -93,8 +206,8 @@ def _exclamation(d: Draw) -> Phrase:
 
 def _existence(d: Draw) -> Phrase:
     if d.chance(0.25):
-        return _enclose(d, impersonal.existence(d, asked=True), "¿", "?")
-    return _close(d, impersonal.existence(d))
+        return _enclose(d, existence(d, asked=True), "¿", "?")
+    return _close(d, existence(d))
 
 
 def _asked_embedded(d: Draw) -> Phrase:
@@ -114,17 +227,12 @@ _LINKS: dict[str, Callable[[Draw], Phrase]] = {
     "reported": linking.reported,
     "wished": linking.wished,
     "infinitive": linking.with_infinitive,
-    "relative": relatives.with_relative,
-    "object_relative": relatives.with_object_relative,
+    "relative": linking.with_relative,
+    "object_relative": linking.with_object_relative,
 }
 _CHAIN = Weighted.parse("complex 30 coordination 22 reported 18 wished 5 infinitive 10 relative 10")
 _CHAIN_LENGTHS = Weighted.parse("2 62 3 25 4 9 5 4")
-_CHAIN_JOINTS = (
-    Entry("y", "and"),
-    Entry("pero", "but"),
-    Entry("así que", "so"),
-    Entry("mientras que", "whereas"),
-)
+_CHAIN_JOINTS = entries("chain")
 
 
 def _chain(d: Draw) -> Phrase:
@@ -152,10 +260,10 @@ _KINDS: dict[str, Callable[[Draw], Phrase]] = {
     "wh": _wh,
     "command": _command,
     "exclamation": _exclamation,
-    "weather": _closed(impersonal.weather),
-    "calendar": _closed(impersonal.calendar),
+    "weather": _closed(weather),
+    "calendar": _closed(calendar),
     "existence": _existence,
-    "judged": _closed(impersonal.judged),
+    "judged": _closed(judged),
     "embedded": _closed(questions.embedded),
     "asked_embedded": _asked_embedded,
     "complex": _closed(linking.complex_clause),
@@ -163,10 +271,10 @@ _KINDS: dict[str, Callable[[Draw], Phrase]] = {
     "reported": _closed(linking.reported),
     "wished": _closed(linking.wished),
     "infinitive": _closed(linking.with_infinitive),
-    "relative": _closed(relatives.with_relative),
-    "object_relative": _closed(relatives.with_object_relative),
-    "clitic": _closed(relatives.with_clitic),
-    "fronted": _closed(relatives.fronted_object),
+    "relative": _closed(linking.with_relative),
+    "object_relative": _closed(linking.with_object_relative),
+    "clitic": _closed(linking.with_clitic),
+    "fronted": _closed(linking.fronted_object),
     "chain": _chain,
 }
 _WEIGHTS = Weighted.parse(

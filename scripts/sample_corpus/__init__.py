@@ -1,7 +1,7 @@
-"""A synchronous Spanish-English grammar: sentence pairs with gold word alignments."""
+"""The generator of data/sample: a synchronous Spanish-English grammar with gold word alignments."""
 
 from .generate import MAX_WORDS, MIN_WORDS, SampleSummary, format_pair, generate, write_sample
-from .tokens import Pair, words
+from .tokens import Pair
 
 __all__ = [
     "MAX_WORDS",
@@ -10,6 +10,5 @@ __all__ = [
     "SampleSummary",
     "format_pair",
     "generate",
-    "words",
     "write_sample",
 ]
