@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.benchmark.decoding import CPU, decoding_speed, native_precisions
+from benchmarks.decoding import CPU, decoding_speed, native_precisions
 from seq2seq.errors import CheckpointError
 
 

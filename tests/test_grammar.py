@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+
 from prepare_data import main
 from sample_corpus import MAX_WORDS, MIN_WORDS, Pair, english, generate, lexicon, spanish
 from sample_corpus.tables import read_table
 from sample_corpus.tokens import Phrase, finish
-
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import words
 

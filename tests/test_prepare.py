@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import sample_corpus
 from prepare_data import main
-
 from seq2seq.config import CorpusConfig
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import read_corpus

@@ -1,9 +1,9 @@
-"""Training speed: target tokens a second at the reference shape, and how its cost grows.
+"""Training speed: target tokens per second at the reference shape, and how the cost grows.
 
-The reference shape: embeddings 256, BiGRU of 256 a direction, GRU of 512, attention 512, features
-512, vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens; tied, the features have the size
-of the embeddings, whose weights are those of the output. Counted are target tokens that are not
-padding, of whole updates: forward, backward, clipping, optimizer.
+The reference shape: embeddings 256, BiGRU of 256 per direction, GRU of 512, attention 512, features
+512, vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens; with tied weights, the features
+have the size of the embeddings. Speeds count target tokens without padding over full updates:
+forward, backward, clipping, optimizer.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq.benchmark.machine import timed
-from seq2seq.benchmark.records import Record
+from benchmarks.measuring import Record, timed
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.model import TranslationModel
 from seq2seq.training.loss import Objective
 from seq2seq.training.state import make_optimizer
 
-FIRST_PIECE = 4  # those before are padding, unknown, begin and end
+FIRST_PIECE = 4  # after padding, unknown, begin and end of sentence
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the cost of training depends on, the reference shape unless said otherwise."""
+    """What the cost of training depends on; the defaults are the reference shape."""
 
     style: str = "bahdanau"
     score: str = "additive"
@@ -40,7 +39,7 @@ class Shape:
     length: int = 12
 
     def model(self) -> ModelConfig:
-        """Return the model of this shape."""
+        """Return the configuration of a model of this shape."""
         return ModelConfig.model_validate(
             {
                 "style": self.style,
@@ -54,7 +53,7 @@ class Shape:
         )
 
     def batches(self, count: int = 4) -> list[Batch]:
-        """Return batches of random pieces with lengths near the shape's."""
+        """Return batches of random pieces, in sentences of the shape's length."""
         generator = np.random.default_rng(0)
         found = []
         for _ in range(count):
@@ -71,7 +70,7 @@ class Shape:
 
 
 class Update:
-    """Whole updates of a fresh model, one after the other."""
+    """Full updates of a new model, one after the other."""
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         torch.manual_seed(1)
@@ -88,8 +87,8 @@ class Update:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def operations_a_token(self, batches: Sequence[Batch]) -> float:
-        """Return the floating-point operations of matrix products for each target token."""
+    def operations_per_token(self, batches: Sequence[Batch]) -> float:
+        """Return the floating-point operations of matrix products per target token."""
         with FlopCounterMode(display=False) as counter:
             for batch in batches:
                 self(batch)
@@ -107,21 +106,21 @@ def training_speed(
     seconds: float = 12.0,
     ceiling: float | None = None,
 ) -> Record:
-    """Return target tokens a second, in several windows of whole updates.
+    """Return target tokens per second, in several windows of full updates.
 
-    With `ceiling`, the GFLOP/s of matrix products, the note says how far that is from the roof: the
-    speed at which the products of a step alone, at that rate, would take all of the time.
+    With `ceiling`, the GFLOP/s of matrix products, the note compares them with the roof: the speed
+    of an update that consists of its matrix products alone, at that rate.
     """
     chosen = [batch.to(device) for batch in batches or shape.batches()]
     update = Update(shape, device, dtype)
-    operations = update.operations_a_token(chosen[:2])
+    operations = update.operations_per_token(chosen[:2])
     values = windows(
         [lambda batch=batch: update(batch) for batch in chosen],  # type: ignore[misc]
         [batch.num_target_tokens for batch in chosen],
         device,
         seconds=seconds,
     )
-    note = f"{operations / 1e6:.1f} MFLOP a token"
+    note = f"{operations / 1e6:.1f} MFLOP per token"
     record = Record(name, "tokens/s", values, note)
     if ceiling is None:
         return record
@@ -139,9 +138,9 @@ def windows(
     seconds: float,
     count: int = 5,
 ) -> tuple[float, ...]:
-    """Return amounts a second in `count` windows that take about `seconds` in all.
+    """Return amounts per second in `count` windows that take about `seconds` in all.
 
-    Each window goes round the calls in whole rounds, so that all windows do the same work.
+    Each window makes all calls equally often, so that all windows do the same work.
     """
 
     def one_round() -> None:
@@ -160,7 +159,7 @@ def windows(
 
 
 def growth(device: torch.device, dtype: torch.dtype, *, seconds: float = 3.0) -> Iterator[Record]:
-    """Yield microseconds a target token by sentence length, vocabulary, batch and hidden size."""
+    """Yield microseconds per target token by sentence length, vocabulary, batch and hidden size."""
     axes: dict[str, list[Shape]] = {
         "length": [Shape(length=n) for n in (5, 10, 20, 50, 100)],
         "vocabulary": [Shape(vocabulary=n) for n in (2000, 8000, 32000)],

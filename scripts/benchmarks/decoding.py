@@ -1,4 +1,4 @@
-"""Decoding speed of a run: many sentences at once, one at a time, and from a cold start."""
+"""Decoding speed of a run: all sentences at once, one at a time, and from a cold start."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import torch
 
-from seq2seq.benchmark.records import Record
+from benchmarks.measuring import Record
 from seq2seq.device import multiplies_bf16
 from seq2seq.inference.translator import Translator
 from seq2seq.model.prepared.product import multiplies_int8
 
 CPU = torch.device("cpu")
-ALONE = 100  # sentences that are translated one at a time
+ALONE = 100  # how many sentences are translated one at a time
 CLOCKS = {"": time.perf_counter, ", CPU time": time.process_time}
 
 
@@ -35,12 +35,11 @@ def decoding_speed(
 ) -> list[Record]:
     """Return how fast a run translates, greedily and with a beam, in each precision.
 
-    By default that is each that the device has instructions for. `all at once`: sentences a second,
-    where one call translates them all. `one at a time`: milliseconds, where each sentence is a
-    call. `cold start`: seconds of `seq2seq translate` for one sentence with the beam, from the
-    start of the process to its end. All but that is warm. CPU time stands beside the time that
-    passed: it says more where other programs run. The precisions and searches take turns, so that
-    a disturbance meets all.
+    The default precisions are those the device has instructions for. `all at once`: sentences per
+    second, translated by one call. `one at a time`: milliseconds per sentence, each translated by a
+    call of its own. `cold start`: seconds that `seq2seq translate` takes for one sentence with the
+    beam, including the start of the process. CPU time is given beside wall time, since other
+    programs affect it less. Precisions and searches take turns, so that a disturbance hits all.
     """
     torch.set_num_threads(threads)
     precisions = precisions or native_precisions(device)
@@ -54,7 +53,7 @@ def decoding_speed(
     for repeat in range(repeats + 1):
         for kind, (translator, options) in kinds.items():
             times = _times(translator.translate, sentences, options)
-            if repeat:  # the first warms up
+            if repeat:  # the first round only warms up
                 for clock, seconds in times.items():
                     speed = len(sentences) / seconds
                     found[f"{kind}, all at once{clock}", "sentences/s"].append(speed)
@@ -70,13 +69,13 @@ def decoding_speed(
 
 
 def native_precisions(device: torch.device) -> list[str]:
-    """Return the precisions for which the device has instructions."""
+    """Return the precisions that the device has instructions for."""
     kinds = {"fp32": True, "bf16": multiplies_bf16(device), "int8": multiplies_int8(device)}
     return [name for name, native in kinds.items() if native]
 
 
 def _times(work: Callable[..., object], *arguments: object) -> dict[str, float]:
-    """Return the seconds of a call by each clock."""
+    """Return the seconds that a call takes by each clock."""
     before = {name: clock() for name, clock in CLOCKS.items()}
     work(*arguments)
     return {name: clock() - before[name] for name, clock in CLOCKS.items()}
