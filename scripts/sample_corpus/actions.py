@@ -23,7 +23,6 @@ _STATIVE_TENSE = {
     "prog": "pres", "pret": "imp", "pprog": "imp", "perf": "pres", "plup": "imp",
     "modal": "pres", "was": "imp",
 }  # fmt: skip
-_REFLEXIVE = ("me", "te", "se", "nos", "os", "se")
 _PLACES_TO_PUT = tagged("surface", "inside")
 
 
@@ -183,7 +182,7 @@ def _complete(d: Draw, clause: Clause, verb: Verb, request: Request, negated: bo
     """Add the reflexive, the objects and the complement."""
     subject = clause.subject
     if verb.reflexive:
-        add_clitics(d, clause, [(_REFLEXIVE[subject.person], clause.group.es[-1][1])])
+        add_clitics(d, clause, [(spanish.REFLEXIVES[subject.person], clause.group.es[-1][1])])
     has_object = bool(verb.objects or verb.human) and not request.gap
     if has_object and not (verb.object_optional and d.chance(0.4)):
         add_object(d, clause, verb, negated)

@@ -11,6 +11,12 @@ FIRST, SECOND, THIRD, FIRST_PLURAL, SECOND_PLURAL, THIRD_PLURAL = range(6)
 BE_PRESENT = ("am", "are", "is", "are", "are", "are")
 BE_PAST = ("was", "were", "was", "were", "were", "were")
 
+# By person; then he and she.
+_PRONOUNS = {
+    "subject": ("I", "you", "it", "we", "you", "they", "he", "she"),
+    "object": ("me", "you", "it", "us", "you", "them", "him", "her"),
+    "possessive": ("my", "your", "its", "our", "your", "their", "his", "her"),
+}
 _VOWELS = "aeiou"
 
 
@@ -42,6 +48,12 @@ def verb(text: str) -> Verb:
     base, *particle = text.split()
     past, participle = _IRREGULAR["verb"].get(base) or (_past(base),) * 2
     return Verb(base, _third(base), past, participle, _gerund(base), tuple(particle))
+
+
+def pronoun(case: str, person: int, *, human: bool = False, feminine: bool = False) -> str:
+    """Return a pronoun: its subject, object or possessive form."""
+    row = _PRONOUNS[case]
+    return row[6 + feminine] if person == THIRD and human else row[person]
 
 
 def _doubles(word: str) -> bool:

@@ -216,8 +216,8 @@ def wished(d: Draw) -> Phrase:
         en = [*wish.statement().en, ("that", que), *inner.statement().en]
         return Phrase(es, en)
     object_words = other.en
-    if len(other.en) == 1 and other.noun is None and other.en[0][0] == other.subject_pronoun():
-        object_words = [(other.object_pronoun(), other.en[0][1])]
+    if len(other.en) == 1 and other.noun is None and other.en[0][0] == other.pronoun("subject"):
+        object_words = [(other.pronoun("object"), other.en[0][1])]
     _, *rest = inner.group.marked
     to = [("to", que)]
     en = [*wish.statement().en, *object_words, *to, *inner.en_adverb, *rest, *inner.en_after]
@@ -342,7 +342,7 @@ def with_clitic(d: Draw) -> Phrase:
         link = d.link()
         clitic = ("la" if thing.feminine else "lo") + ("s" if thing.plural else "")
         second.es_before.append((clitic, link))
-        second.en_after.insert(0, (thing.object_pronoun(), link))
+        second.en_after.insert(0, (thing.pronoun("object"), link))
         return first.statement() + d.word("y", "and") + second.statement()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from . import english, spanish
 from .lexicon import (
@@ -19,19 +19,15 @@ from .lexicon import (
     entries,
     tagged,
 )
-from .tokens import NOTHING, Draw, Phrase, Tokens, Weighted
-
-_SUBJECT_PRONOUNS = ("I", "you", "", "we", "you", "they")
-_OBJECT_PRONOUNS = ("me", "you", "", "us", "you", "them")
-POSSESSIVES = ("my", "your", "", "our", "your", "their")
+from .tokens import NOTHING, Draw, Phrase, Tokens, Weighted, linked
 
 
 @dataclass(slots=True)
 class NounPhrase:
-    """A noun phrase with the features verbs, adjectives and pronouns agree with.
+    """A noun phrase with the features that verbs, adjectives and pronouns agree with.
 
     `person` is the Spanish person, 0 to 5; `en_person` the English one, which differs for
-    usted. `drop` is the link of an English pronoun that only the Spanish verb ending stands for.
+    usted. `drop` is the link of an English pronoun whose Spanish counterpart is dropped.
     """
 
     es: Tokens
@@ -49,31 +45,15 @@ class NounPhrase:
 
     @property
     def plural(self) -> bool:
-        """Say whether an adjective describing the phrase is plural."""
+        """Return whether an adjective that describes the phrase is plural."""
         return self.person >= spanish.NOSOTROS
 
-    def pronoun(self, table: tuple[str, ...], he: str, she: str, it: str) -> str:
-        """Return the English pronoun for the phrase."""
-        if self.en_person != english.THIRD:
-            return table[self.en_person]
-        if not self.human:
-            return it
-        return she if self.feminine else he
-
-    def subject_pronoun(self) -> str:
-        """Return I, you, he, ..."""
-        return self.pronoun(_SUBJECT_PRONOUNS, "he", "she", "it")
-
-    def object_pronoun(self) -> str:
-        """Return me, you, him, ..."""
-        return self.pronoun(_OBJECT_PRONOUNS, "him", "her", "it")
-
-    def possessive(self) -> str:
-        """Return my, your, his, ..."""
-        return self.pronoun(POSSESSIVES, "his", "her", "its")
+    def pronoun(self, case: str) -> str:
+        """Return the English pronoun: its subject, object or possessive form."""
+        return english.pronoun(case, self.en_person, human=self.human, feminine=self.feminine)
 
     def say_yo(self) -> None:
-        """Say a dropped yo, for verb forms that could as well be those of él."""
+        """Restore a dropped yo, before a verb form that él has too."""
         if self.drop and self.person == spanish.YO:
             self.es, self.drop = [("yo", self.link)], 0
 
@@ -83,16 +63,16 @@ class NounPhrase:
 
 
 def dropped(d: Draw, antecedent: NounPhrase) -> NounPhrase:
-    """Refer back to a subject: nothing in Spanish, a pronoun in English."""
+    """Return a subject that refers back: nothing in Spanish, a pronoun in English."""
     link = d.link()
     return NounPhrase(
-        [], [(antecedent.subject_pronoun(), link)], antecedent.person, antecedent.en_person,
+        [], [(antecedent.pronoun("subject"), link)], antecedent.person, antecedent.en_person,
         antecedent.feminine, link, antecedent.noun, antecedent.human, drop=link,
     )  # fmt: skip
 
 
 def elided(antecedent: NounPhrase) -> NounPhrase:
-    """Share a subject with the clause before: nothing on either side."""
+    """Return a subject shared with the clause before: nothing in either language."""
     return NounPhrase(
         [], [], antecedent.person, antecedent.en_person, antecedent.feminine, 0,
         antecedent.noun, antecedent.human,
@@ -116,7 +96,7 @@ _DETERMINERS = {
 _COUNT = NUMBERS[:11]
 
 
-def determiner_kind(d: Draw, noun: Noun, use: str) -> str:
+def _determiner_kind(d: Draw, noun: Noun, use: str) -> str:
     """Choose the kind of determiner of a noun that is a subject, an object or a place."""
     if noun.mass:
         key = "mass object" if use == "object" else "mass"
@@ -135,15 +115,15 @@ def determiner_kind(d: Draw, noun: Noun, use: str) -> str:
     return "def" if wild and kind == "poss" else kind
 
 
-def determiner(
+def _determiner(
     d: Draw, noun: Noun, kind: str, plural: bool, owner: NounPhrase | None, elide: bool
 ) -> Phrase:
-    """Return the determiner of a kind; `elide` where the noun comes right after it."""
+    """Return a determiner of a kind; `elide` if the noun follows it directly."""
     at = noun.feminine + 2 * plural
     if kind == "bare":
         return NOTHING
     if kind == "poss":
-        return possessive(d, noun, plural, owner)
+        return _possessive(d, noun, plural, owner)
     if kind == "num":
         return d.word(*d.pick(_COUNT))
     if kind == "dem":
@@ -153,11 +133,11 @@ def determiner(
     es, en = DETERMINERS[kind]
     takes_el = kind in ("def", "indef") and elide and "el" in noun.tags and not plural
     found = d.word(es[0 if takes_el else at], en[plural])
-    return found + d.word(DETERMINERS["def"].es[at], "the") if kind == "all" else found
+    return found + d.word(article(noun.feminine, plural), "the") if kind == "all" else found
 
 
-def possessive(d: Draw, noun: Noun, plural: bool, owner: NounPhrase | None) -> Phrase:
-    """Return mi, tu, nuestro or, where its owner is known, su."""
+def _possessive(d: Draw, noun: Noun, plural: bool, owner: NounPhrase | None) -> Phrase:
+    """Return mi, tu, nuestro or, if its owner is known, su."""
     if owner is not None and not owner.vague and d.chance(0.65):
         person = owner.person
     else:
@@ -165,12 +145,11 @@ def possessive(d: Draw, noun: Noun, plural: bool, owner: NounPhrase | None) -> P
         if person == spanish.TU and owner is not None and owner.en_person == english.SECOND:
             person = owner.person  # usted does not go with tu
     if person in (spanish.EL, spanish.ELLOS) and owner is not None:
-        return d.word("sus" if plural else "su", owner.possessive())
+        return d.word("sus" if plural else "su", owner.pronoun("possessive"))
+    form = ("mi", "tu", "", "nuestr", "vuestr")[person]
     if person >= spanish.NOSOTROS:
-        stem = "nuestr" if person == spanish.NOSOTROS else "vuestr"
-        form = stem + ("a" if noun.feminine else "o") + ("s" if plural else "")
-        return d.word(form, POSSESSIVES[person])
-    return d.word(("mi", "tu")[person] + ("s" if plural else ""), POSSESSIVES[person])
+        form += "a" if noun.feminine else "o"
+    return d.word(form + ("s" if plural else ""), english.pronoun("possessive", person))
 
 
 _ORDINALS = entries("ordinal")
@@ -194,22 +173,15 @@ def proper(d: Draw, entry: Entry) -> NounPhrase:
     return NounPhrase(phrase.es, phrase.en, 2, 2, False, phrase.es[0][1], human=False)
 
 
-def _short(adjective: Adjective, noun: Noun, plural: bool) -> str:
-    """Return the form of an adjective that stands before its noun."""
-    if adjective.short and not noun.feminine and not plural:
-        return adjective.short
-    return adjective.agree(noun.feminine, plural)
+def article(feminine: bool, plural: bool) -> str:
+    """Return el, la, los or las."""
+    return DETERMINERS["def"].es[feminine + 2 * plural]
 
 
-def _attributive() -> dict[str, tuple[Adjective, ...]]:
-    letters = sorted({letter for adjective in ADJECTIVES for letter in adjective.letters})
-    return {
-        letter: tuple(a for a in ADJECTIVES if letter in a.letters and not a.predicative)
-        for letter in letters
-    }
-
-
-ATTRIBUTIVE = _attributive()
+ATTRIBUTIVE = {
+    letter: tuple(a for a in ADJECTIVES if letter in a.letters and not a.predicative)
+    for letter in "ABCDEFLOPRVX"
+}
 _PRENOMINAL = {
     letter: tuple(a for a in found if a.prenominal) for letter, found in ATTRIBUTIVE.items()
 }
@@ -219,25 +191,28 @@ _POSTNOMINAL = {
 }
 
 
+@dataclass(slots=True)
 class _Modifiers:
     """The adjectives and complements around a noun."""
 
-    __slots__ = ("en_before", "es_after", "es_before")
+    es_before: Tokens = field(default_factory=list)
+    es_after: Tokens = field(default_factory=list)
+    en_before: Tokens = field(default_factory=list)
 
-    def __init__(self) -> None:
-        self.es_before: Tokens = []
-        self.es_after: Tokens = []
-        self.en_before: Tokens = []
+    def add(self, d: Draw, es: str, en: str, *, before: bool) -> None:
+        """Add a modifier; `before`: in Spanish too, it precedes the noun."""
+        link = d.link()
+        (self.es_before if before else self.es_after).extend(linked(es, link))
+        self.en_before.append((en, link))
 
     def add_adjective(
-        self, d: Draw, adjective: Adjective, noun: Noun, plural: bool, before: bool
+        self, d: Draw, adjective: Adjective, noun: Noun, plural: bool, *, before: bool
     ) -> None:
-        link = d.link()
-        if before:
-            self.es_before.append((_short(adjective, noun, plural), link))
-        else:
-            self.es_after.append((adjective.agree(noun.feminine, plural), link))
-        self.en_before.append((adjective.en, link))
+        """Add an adjective in the form that agrees with the noun."""
+        form = adjective.agree(noun.feminine, plural)
+        if before and not noun.feminine and not plural:
+            form = adjective.short
+        self.add(d, form, adjective.en, before=before)
 
 
 def _modify(d: Draw, noun: Noun, kind: str, plural: bool, amount: float) -> _Modifiers:
@@ -247,21 +222,21 @@ def _modify(d: Draw, noun: Noun, kind: str, plural: bool, amount: float) -> _Mod
         return found
     letter = noun.letter
     if noun.es[0] in MADE_OF and d.chance(0.5):
-        _add_complement(d, found, d.pick(MADE_OF[noun.es[0]]))
+        material = d.pick(MADE_OF[noun.es[0]])
+        found.add(d, f"de {material.es}", material.en, before=False)
     elif noun in _TAUGHT and d.chance(0.6):
-        _add_complement(d, found, d.pick(_SCHOOL_SUBJECTS))
+        subject = d.pick(_SCHOOL_SUBJECTS)
+        found.add(d, f"de {subject.es[0]}", subject.en[0], before=False)
     elif letter in "RXE" and not plural and kind in _WITH_ORDINAL and d.chance(0.45):
         ordinal = d.pick(_ORDINALS)
-        link = d.link()
-        found.es_before.append((_ordinal_form(ordinal.es, noun.feminine), link))
-        found.en_before.append((ordinal.en, link))
+        found.add(d, _ordinal_form(ordinal.es, noun.feminine), ordinal.en, before=True)
     elif _PRENOMINAL.get(letter) and _POSTNOMINAL.get(letter) and d.chance(0.12):
         found.add_adjective(d, d.pick(_PRENOMINAL[letter]), noun, plural, before=True)
         found.add_adjective(d, d.pick(_POSTNOMINAL[letter]), noun, plural, before=False)
     else:
         adjective = d.pick(ATTRIBUTIVE[letter])
         before = adjective.prenominal and (adjective.only_prenominal or d.chance(0.5))
-        found.add_adjective(d, adjective, noun, plural, before)
+        found.add_adjective(d, adjective, noun, plural, before=before)
     return found
 
 
@@ -271,17 +246,11 @@ def _ordinal_form(word: str, feminine: bool) -> str:
     return word[:-1] if word in ("primero", "tercero") else word
 
 
-def _add_complement(d: Draw, found: _Modifiers, entry: Entry) -> None:
-    link = d.link()
-    found.es_after += [("de", link), (entry.es, link)]
-    found.en_before.append((entry.en, link))
-
-
 _TAUGHT = frozenset(
     n for n in tagged("thing", "event", "job")
     if n.es[0] in ("libro", "clase", "examen", "profesor", "profesora", "estudiante")
 )  # fmt: skip
-_SCHOOL_SUBJECTS = tuple(Entry(n.es[0], n.en[0]) for n in tagged("subject", "language"))
+_SCHOOL_SUBJECTS = tagged("subject", "language")
 
 
 def noun_phrase(
@@ -299,7 +268,7 @@ def noun_phrase(
     `use` is subject, object, place or definite; `owner` the third person "su" refers to;
     `kind` a determiner kind that overrides the choice.
     """
-    kind = kind or determiner_kind(d, noun, use)
+    kind = kind or _determiner_kind(d, noun, use)
     if negated and kind in ("indef", "num", "many", "several", "few", "other"):
         kind = "bare" if noun.mass else "none"
     plural = not noun.mass and (
@@ -309,10 +278,10 @@ def noun_phrase(
     es_plural = plural and kind != "none"
     if kind == "none":
         mods = _Modifiers()
-    det = determiner(d, noun, kind, plural, owner, elide=not mods.es_before)
+    det = _determiner(d, noun, kind, plural, owner, elide=not mods.es_before)
     link = d.link()
     es = [*det.es, *mods.es_before, (noun.es[es_plural], link), *mods.es_after]
-    en = [*det.en, *mods.en_before, *((w, link) for w in noun.en[plural].split())]
+    en = [*det.en, *mods.en_before, *linked(noun.en[plural], link)]
     if kind == "name":
         es, en = _possessed(d, es, en)
     person = spanish.ELLOS if plural else spanish.EL
@@ -328,7 +297,7 @@ def _plural_chance(noun: Noun, use: str, kind: str) -> float:
 
 
 def _possessed(d: Draw, es: Tokens, en: Tokens) -> tuple[Tokens, Tokens]:
-    """Turn "the ... " into "Ana's ...", which Spanish says with de."""
+    """Turn "the ..." into "Ana's ...", which is "... de Ana" in Spanish."""
     of = name(d)
     word, link = of.es[0]
     article = en[0][1] if en else 0
@@ -391,7 +360,7 @@ def _vague(d: Draw) -> NounPhrase:
 
 
 def person_subject(d: Draw, *, vosotros: bool = False, vague: bool = False) -> NounPhrase:
-    """Return someone who does something."""
+    """Return a person as the subject of a clause."""
     if vosotros and d.chance(0.04):
         return pronoun(d, "vosotros", overt=False)
     kind = (_SIMPLE_SUBJECTS if vague else _SUBJECTS).draw(d)
@@ -417,9 +386,8 @@ def someone(d: Draw, owner: NounPhrase | None = None, kin: bool = True) -> NounP
         if kin and d.chance(0.5):
             return noun_phrase(d, d.pick(_KIN), kind="poss", owner=owner, modify=0.15)
         return noun_phrase(d, d.pick(_STRANGERS), "definite", owner=owner, modify=0.15)
+    third = PRONOUNS["él"]
     feminine = d.chance(0.5)
     link = d.link()
-    return NounPhrase(
-        [("ella" if feminine else "él", link)], [("her" if feminine else "him", link)],
-        2, 2, feminine, link,
-    )  # fmt: skip
+    en = english.pronoun("object", english.THIRD, human=True, feminine=feminine)
+    return NounPhrase([(third.es[feminine], link)], [(en, link)], 2, 2, feminine, link)

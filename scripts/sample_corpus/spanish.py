@@ -8,6 +8,8 @@ from functools import cache
 from .tables import read_table
 
 YO, TU, EL, NOSOTROS, VOSOTROS, ELLOS = range(6)
+DATIVES = ("me", "te", "le", "nos", "os", "les")
+REFLEXIVES = ("me", "te", "se", "nos", "os", "se")
 
 _PRESENT = {
     "ar": ("o", "as", "a", "amos", "áis", "an"),
@@ -204,6 +206,11 @@ def enclitic(infinitive: str, clitics: tuple[str, ...]) -> str:
         return infinitive + "".join(clitics)
     accented = infinitive[-2].translate(str.maketrans("aei", "áéí"))
     return infinitive[:-2] + accented + infinitive[-1] + "".join(clitics)
+
+
+def direct_clitic(feminine: bool, many: bool) -> str:
+    """Return lo, la, los or las."""
+    return ("la" if feminine else "lo") + ("s" if many else "")
 
 
 def plural(word: str) -> str:

@@ -6,7 +6,7 @@ from . import copulas, english, spanish
 from .actions import Request, action, infinitive
 from .clauses import BE, Clause, verb_group
 from .lexicon import ADJECTIVES, FEELINGS, NUMBERS, entries, tagged
-from .noun_phrases import NounPhrase, name, noun_phrase, pronoun
+from .noun_phrases import NounPhrase, article, name, noun_phrase, pronoun
 from .spanish import paradigm
 from .tokens import Draw, Phrase, Tokens, Weighted
 
@@ -25,7 +25,6 @@ _LIKED = tagged(
     "food", "drink", "animal", "read", "cloth", "vehicle", "event", "subject", "language",
     "sport", "instrument", "device",
 )  # fmt: skip
-_DATIVES = ("me", "te", "le", "nos", "os", "les")
 _INTEREST = tagged("subject", "language", "read", "sport", "event")
 _KINDS = Weighted.parse(
     "adjective 34 job 6 location 12 comparison 11 superlative 5 feeling 13 liking 21 pain 14"
@@ -80,7 +79,7 @@ def _feeling(d: Draw, request: Request, tense: str) -> Clause:
 def _dative(person: NounPhrase, verb_link: int) -> tuple[Tokens, Tokens]:
     """Return "a María" (or nothing) and the clitic of the one who likes or feels."""
     if person.drop:
-        return [], [(_DATIVES[person.person], person.drop)]
+        return [], [(spanish.DATIVES[person.person], person.drop)]
     if person.es and person.es[0][0] in ("yo", "tú"):
         word = {"yo": "mí", "tú": "ti"}[person.es[0][0]]
         es = [("a", person.link), (word, person.link)]
@@ -91,7 +90,7 @@ def _dative(person: NounPhrase, verb_link: int) -> tuple[Tokens, Tokens]:
         es = [("a", person.link), *person.es]
     else:
         es = []
-    return es, [(_DATIVES[person.person], person.link or verb_link)]
+    return es, [(spanish.DATIVES[person.person], person.link or verb_link)]
 
 
 def _liking(d: Draw, request: Request, tense: str) -> Clause:
@@ -132,9 +131,8 @@ def _pain(d: Draw, request: Request, tense: str) -> Clause:
     part = d.pick(_BODY)
     plural = part.en[0] in ("foot", "tooth", "eye", "leg", "arm", "knee") and d.chance(0.6)
     link, owner = d.link(), d.link()
-    article = (("el", "la"), ("los", "las"))[plural][part.feminine]
     named = bool(person.es) and person.es[0][0][0].isupper()
-    owner_en = person.en[0][0] + "'s" if named else person.possessive()
+    owner_en = person.en[0][0] + "'s" if named else person.pronoun("possessive")
     subject = NounPhrase(
         [], [(owner_en, owner | person.link), (part.en[plural], link)], 5 if plural else 2,
         5 if plural else 2, part.feminine, human=False, vague=True,
@@ -143,7 +141,7 @@ def _pain(d: Draw, request: Request, tense: str) -> Clause:
     es_person, clitic = _dative(person, group.es[0][1])
     clause = Clause(subject, es_person, group, tense, experiencer=True)
     clause.es_before += clitic
-    clause.es_after += [(article, owner), (part.es[plural], link)]
+    clause.es_after += [(article(part.feminine, plural), owner), (part.es[plural], link)]
     return copulas.maybe_negate(d, clause, request)
 
 
@@ -180,7 +178,6 @@ _ON_BODY = (
     ("lavar", "brush", tagged("brushed"), ("pres", "pret", "fut", "perf", "prog")),
     ("romper", "break", tagged("limb"), ("pret", "perf")),
 )
-_SELF = ("me", "te", "se", "nos", "os", "se")
 
 
 def _body(d: Draw, request: Request, tense: str) -> Clause:
@@ -195,10 +192,9 @@ def _body(d: Draw, request: Request, tense: str) -> Clause:
     group = verb_group(d, paradigm(es), english.verb(en), tense, subject, stative=False)
     clause = Clause(subject, subject.es, group, tense)
     link, owner = d.link(), d.link()
-    clause.es_before.append((_SELF[subject.person], group.es[-1][1]))
-    article = (("el", "la"), ("los", "las"))[plural][part.feminine]
-    clause.es_after += [(article, owner), (part.es[plural], link)]
-    clause.en_after += [(subject.possessive(), owner), (part.en[plural], link)]
+    clause.es_before.append((spanish.REFLEXIVES[subject.person], group.es[-1][1]))
+    clause.es_after += [(article(part.feminine, plural), owner), (part.es[plural], link)]
+    clause.en_after += [(subject.pronoun("possessive"), owner), (part.en[plural], link)]
     return copulas.maybe_negate(d, clause, request)
 
 
@@ -216,9 +212,8 @@ def _looks(d: Draw, request: Request, tense: str) -> Clause:
     group = verb_group(d, _TENER, english.verb("have"), tense, subject, stative=True)
     clause = Clause(subject, subject.es, group, tense, compact=True)
     part, link = d.link(), d.link()
-    article = "las" if noun.feminine else "los"
     form = quality.agree(noun.feminine, True)
-    clause.es_after += [(article, part), (noun.es[1], part), (form, link)]
+    clause.es_after += [(article(noun.feminine, True), part), (noun.es[1], part), (form, link)]
     clause.en_after += [(quality.en, link), (noun.en[1], part)]
     return copulas.maybe_negate(d, clause, request)
 

@@ -46,6 +46,11 @@ class Phrase(NamedTuple):
 NOTHING = Phrase([], [])
 
 
+def linked(text: str, link: int) -> Tokens:
+    """Return the words of a text, all with the same link."""
+    return [(word, link) for word in text.split()]
+
+
 class Draw:
     """The random choices and the fresh links of one sentence.
 
@@ -84,7 +89,7 @@ class Draw:
             links: dict[str, int] = {}
             return Phrase(self._numbered(es, links), self._numbered(en, links))
         link = self.link()
-        return Phrase([(w, link) for w in es.split()], [(w, link) for w in en.split()])
+        return Phrase(linked(es, link), linked(en, link))
 
     def _numbered(self, text: str, links: dict[str, int]) -> Tokens:
         tokens: Tokens = []
