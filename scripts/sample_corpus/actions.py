@@ -187,9 +187,7 @@ def _complete(d: Draw, clause: Clause, verb: Verb, request: Request, negated: bo
     if has_object and not (verb.object_optional and d.chance(0.4)):
         add_object(d, clause, verb, negated)
     if verb.where:
-        spot = noun_phrase(d, d.pick(_PLACES_TO_PUT), "place", owner=subject, modify=0.1)
-        inside = spot.noun is not None and "inside" in spot.noun.tags
-        clause.add(d.word("en", "in" if inside else "on") + spot.phrase())
+        clause.add(complements.in_or_on(d, d.pick(_PLACES_TO_PUT), subject, modify=0.1))
     how = complements.manner(d, verb) if d.chance(0.3 * request.extras) else None
     c = verb.complement
     if c is not None and c.optional and d.chance(0.45):

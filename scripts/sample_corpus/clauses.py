@@ -13,23 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from . import english, spanish
-from .lexicon import Periphrasis, Verb
+from .lexicon import Periphrasis, Verb, VerbPair
 from .noun_phrases import NounPhrase
-from .spanish import paradigm
 from .tokens import NOTHING, Draw, Phrase, Token, Tokens
 
-SER = paradigm("ser")
-ESTAR = paradigm("estar")
-HABER = paradigm("haber")
-BE = english.verb("be")
+SER = VerbPair.of("ser", "be")
+ESTAR = VerbPair.of("estar", "be")
+_HABER = spanish.paradigm("haber")
 
 # Tenses whose "yo" and "él" forms are the same: their "yo" is never dropped.
-AMBIGUOUS = frozenset({"imp", "was", "pprog", "plup", "subj", "cond"})
+_AMBIGUOUS = frozenset({"imp", "was", "pprog", "plup", "subj", "cond"})
 _HELPERS = {
-    "perf": (HABER, "pres"),
-    "plup": (HABER, "imp"),
-    "prog": (ESTAR, "pres"),
-    "pprog": (ESTAR, "imp"),
+    "perf": (_HABER, "pres"),
+    "plup": (_HABER, "imp"),
+    "prog": (ESTAR.es, "pres"),
+    "pprog": (ESTAR.es, "imp"),
 }
 
 
@@ -85,7 +83,7 @@ def verb_group(
     d: Draw, es: spanish.Paradigm, en: english.Verb, tense: str, subject: NounPhrase, stative: bool
 ) -> VerbGroup:
     """Conjugate a verb for its subject."""
-    if tense in AMBIGUOUS:
+    if tense in _AMBIGUOUS:
         subject.say_yo()
     link = d.link()
     plain, marked = _english(en, tense, subject.en_person, stative)
@@ -93,7 +91,7 @@ def verb_group(
     if tense in _HELPERS:
         helper, row = _HELPERS[tense]
         first = d.link()
-        form = es.participle if helper is HABER else es.gerund
+        form = es.participle if helper is _HABER else es.gerund
         tokens = [(helper.form(row, subject.person), first | subject.drop), (form, link)]
         english_tokens = [(plain[0], first), (plain[1], link), *particle]
         return VerbGroup(tokens, english_tokens, english_tokens, True)
@@ -128,7 +126,7 @@ def _leading(p: Periphrasis, tense: str, person: int) -> tuple[list[str], list[s
 
 def led_group(d: Draw, p: Periphrasis, verb: Verb, tense: str, subject: NounPhrase) -> VerbGroup:
     """Conjugate a leading verb and add the verb it leads."""
-    if tense in AMBIGUOUS:
+    if tense in _AMBIGUOUS:
         subject.say_yo()
     first, link = d.link(), d.link()
     plain, marked, auxiliary = _leading(p, tense, subject.en_person)
@@ -225,3 +223,11 @@ class Clause:
         else:
             es = self.inverted()
         return Phrase(es, self.asked())
+
+
+def stative_clause(
+    d: Draw, verb: VerbPair, tense: str, subject: NounPhrase, *, compact: bool = False
+) -> Clause:
+    """Return a clause with a stative verb, for its complements to be added."""
+    group = verb_group(d, *verb, tense, subject, stative=True)
+    return Clause(subject, subject.es, group, tense, compact=compact)

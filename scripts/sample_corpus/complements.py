@@ -18,10 +18,7 @@ from .lexicon import (
     entries,
 )
 from .noun_phrases import NounPhrase, noun_phrase, proper, someone
-from .tokens import Draw, Phrase, Token, Tokens
-
-_CLITICS = ("me", "te", "", "nos")
-_CLITIC_ENGLISH = ("me", "you", "", "us")
+from .tokens import Draw, Phrase, Token, Tokens, linked
 
 
 def add_clitics(d: Draw, clause: Clause, clitics: Tokens) -> None:
@@ -93,7 +90,7 @@ def _add_person(d: Draw, clause: Clause, choice: float) -> None:
     if choice < 0.3 and bare_clitic:
         feminine, many = d.chance(0.5), d.chance(0.4)
         link = d.link()
-        es = ("la" if feminine else "lo") + ("s" if many else "")
+        es = spanish.direct_clitic(feminine, many)
         en = "them" if many else "her" if feminine else "him"
         add_clitics(d, clause, [(es, link)])
         clause.en_after.append((en, link))
@@ -104,7 +101,7 @@ def _add_person(d: Draw, clause: Clause, choice: float) -> None:
     noun_part = someone(d, subject)
     if noun_part.es[0][0] in ("él", "ella"):
         link = noun_part.link
-        add_clitics(d, clause, [("la" if noun_part.feminine else "lo", link)])
+        add_clitics(d, clause, [(spanish.direct_clitic(noun_part.feminine, False), link)])
     clause.es_after += [("a", noun_part.link), *noun_part.es]
     clause.en_after += noun_part.en
 
@@ -112,23 +109,18 @@ def _add_person(d: Draw, clause: Clause, choice: float) -> None:
 def _speaker(d: Draw, subject: NounPhrase) -> Phrase | None:
     """Return me, te or nos, if the subject does not include them."""
     person = d.pick((0, 0, 1, 3))
-    group = {
-        english.FIRST: "us",
-        english.FIRST_PLURAL: "us",
-        english.SECOND: "you",
-        english.SECOND_PLURAL: "you",
-    }
-    mine = "you" if person == 1 else "us"
-    if group.get(subject.en_person) == mine:
+    second = person == spanish.TU
+    if subject.en_person in (
+        (english.SECOND, english.SECOND_PLURAL) if second else (english.FIRST, english.FIRST_PLURAL)
+    ):
         return None
-    link = d.link()
-    return Phrase([(_CLITICS[person], link)], [(_CLITIC_ENGLISH[person], link)])
+    return d.word(spanish.DATIVES[person], english.pronoun("object", person))
 
 
 def _add_thing_clitic(d: Draw, clause: Clause, with_recipient: bool, verb: Verb) -> None:
     feminine, many = d.chance(0.5), d.chance(0.35)
     link = d.link()
-    it: Token = (("la" if feminine else "lo") + ("s" if many else ""), link)
+    it: Token = (spanish.direct_clitic(feminine, many), link)
     en: Token = ("them" if many else "it", link)
     if not with_recipient:
         add_clitics(d, clause, [it])
@@ -298,6 +290,12 @@ def place(d: Draw, noun: Noun, owner: NounPhrase | None = None) -> Phrase:
     )
 
 
+def in_or_on(d: Draw, noun: Noun, owner: NounPhrase | None = None, modify: float = 0.0) -> Phrase:
+    """Return "en" and a piece of furniture or a container."""
+    preposition = d.word("en", "in" if "inside" in noun.tags else "on")
+    return preposition + noun_phrase(d, noun, "place", owner=owner, modify=modify).phrase()
+
+
 def manner(d: Draw, verb: Verb) -> Phrase | None:
     """Return how; None for a verb that takes no manner."""
     return d.word(*d.pick(verb.manners)) if verb.manners else None
@@ -329,4 +327,4 @@ def complement(d: Draw, c: Complement, owner: NounPhrase | None, person: NounPhr
         # The English verb takes a direct object: link the preposition to its first word.
         first = noun_part.en[0][1]
         return Phrase([(c.es, first), *noun_part.es], noun_part.en)
-    return Phrase([(c.es, link), *noun_part.es], [*((w, link) for w in en.split()), *noun_part.en])
+    return Phrase([(c.es, link), *noun_part.es], [*linked(en, link), *noun_part.en])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .actions import Request
-from .clauses import BE, ESTAR, SER, Clause, verb_group
+from .clauses import ESTAR, SER, Clause, stative_clause
 from .lexicon import (
     ADJECTIVES,
     CITIES,
@@ -17,7 +17,7 @@ from .lexicon import (
     tagged,
 )
 from .noun_phrases import NounPhrase, name, noun_phrase, person_subject
-from .tokens import Draw, Phrase, Tokens
+from .tokens import Draw, Phrase, Tokens, linked
 
 _DEGREES = entries("degree")
 DESCRIBED = tuple(n for n in NOUNS if n.letter and "instrument" not in n.tags)
@@ -95,8 +95,7 @@ def _described(d: Draw, request: Request, tense: str) -> NounPhrase:
 def copula(d: Draw, subject: NounPhrase, tense: str, adjective: Adjective | None) -> Clause:
     """Return a clause with ser, or with estar where the adjective asks for it."""
     verb = SER if adjective is None or adjective.ser else ESTAR
-    group = verb_group(d, verb, BE, tense, subject, stative=True)
-    return Clause(subject, subject.es, group, tense)
+    return stative_clause(d, verb, tense, subject)
 
 
 def job(d: Draw, request: Request, tense: str) -> Clause:
@@ -107,11 +106,11 @@ def job(d: Draw, request: Request, tense: str) -> Clause:
     if subject.plural:
         link = d.link()
         clause.es_after.append((noun.es[1], link))
-        clause.en_after += [(w, link) for w in noun.en[1].split()]
+        clause.en_after += linked(noun.en[1], link)
     elif d.chance(0.7):
         link = d.link()
         clause.es_after.append((noun.es[0], link))
-        clause.en_after += [("a", link), *((w, link) for w in noun.en[0].split())]
+        clause.en_after += linked(f"a {noun.en[0]}", link)
     else:
         clause.add(noun_phrase(d, noun, kind="indef", modify=1.0).phrase())
     return maybe_negate(d, clause, request)
@@ -125,8 +124,7 @@ def location(d: Draw, request: Request, tense: str) -> Clause:
     else:
         subject = noun_phrase(d, d.pick(_THINGS), "definite", modify=0.2)
         preposition, target = _near_thing(d)
-    group = verb_group(d, ESTAR, BE, tense, subject, stative=True)
-    clause = Clause(subject, subject.es, group, tense)
+    clause = stative_clause(d, ESTAR, tense, subject)
     clause.add(d.word(*preposition))
     clause.add(noun_phrase(d, target, "place", owner=subject, modify=0.15).phrase())
     return maybe_negate(d, clause, request)
@@ -246,7 +244,7 @@ def _ranked(d: Draw, noun: Noun, adjective: Adjective) -> Phrase:
         en = [("the", article), (adjective.grades[1], first | link)]
     else:
         en = [("the", article), ("most", first), (adjective.en, link)]
-    en += [(w, head) for w in noun.en[0].split()]
+    en += linked(noun.en[0], head)
     setting = d.pick(SETTINGS[noun.letter])
     links = d.link(), d.link(), d.link()
     return Phrase(

@@ -118,6 +118,18 @@ class Verb:
         return rows["pres"][spanish.NOSOTROS] == rows["pret"][spanish.NOSOTROS]
 
 
+class VerbPair(NamedTuple):
+    """A verb in both languages, of which only the forms are needed."""
+
+    es: spanish.Paradigm
+    en: english.Verb
+
+    @classmethod
+    def of(cls, es: str, en: str) -> VerbPair:
+        """Return the forms of two infinitives."""
+        return cls(spanish.paradigm(es), english.verb(en))
+
+
 class Periphrasis(NamedTuple):
     """A verb that leads another one, as "tener que" does."""
 

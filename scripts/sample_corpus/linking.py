@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from . import english, spanish
+from . import spanish
 from .actions import (
     BACKGROUND,
     EARLIER,
@@ -23,10 +23,9 @@ from .actions import (
     infinitive,
     verbs_of,
 )
-from .clauses import Clause, verb_group
-from .lexicon import VERBS, Entry, Verb, entries, tagged
+from .clauses import Clause, stative_clause
+from .lexicon import VERBS, Entry, Verb, VerbPair, entries, tagged
 from .noun_phrases import NounPhrase, dropped, elided, noun_phrase, person_subject
-from .spanish import paradigm
 from .states import state
 from .tokens import Draw, Phrase, Weighted
 
@@ -163,21 +162,9 @@ def shared_or_new(d: Draw, before: NounPhrase) -> NounPhrase:
     return elided(before)
 
 
-class Reporting(NamedTuple):
-    """A verb that takes a clause with que."""
-
-    es: spanish.Paradigm
-    en: english.Verb
-
-
-def _reporting(*verbs: Entry) -> tuple[Reporting, ...]:
-    return tuple(Reporting(paradigm(es), english.verb(en)) for es, en in verbs)
-
-
-_SAYING = _reporting(*entries("saying"))
-_SAID = _reporting(*entries("said"))
-ASKING = _reporting(Entry("preguntar", "ask"))[0]
-_WISHING = _reporting(*entries("wishing"))
+_SAYING = tuple(VerbPair.of(*verb) for verb in entries("saying"))
+_SAID = tuple(VerbPair.of(*verb) for verb in entries("said"))
+_WISHING = tuple(VerbPair.of(*verb) for verb in entries("wishing"))
 
 
 def reported(d: Draw, extras: float = 0.5) -> Phrase:
@@ -187,8 +174,7 @@ def reported(d: Draw, extras: float = 0.5) -> Phrase:
     if past and subject.person == spanish.NOSOTROS:
         past = False
     verb = d.pick(_SAID if past else _SAYING)
-    group = verb_group(d, *verb, "pret" if past else "pres", subject, stative=True)
-    told = Clause(subject, subject.es, group, "pret" if past else "pres")
+    told = stative_clause(d, verb, "pret" if past else "pres", subject)
     if d.chance(0.1) and not past:
         told.negate(d)
     tenses = d.pick((THEN, EARLIER)) if past else _TOLD_NOW
@@ -202,8 +188,7 @@ def wished(d: Draw) -> Phrase:
     """Say what someone wants another to do: que + subjunctive, an English infinitive."""
     subject = person_subject(d)
     verb = d.pick(_WISHING)
-    group = verb_group(d, *verb, "pres", subject, stative=True)
-    wish = Clause(subject, subject.es, group, "pres")
+    wish = stative_clause(d, verb, "pres", subject)
     if d.chance(0.15) and verb.en.base != "hope":
         wish.negate(d)
     other = person_subject(d)
@@ -340,7 +325,7 @@ def with_clitic(d: Draw) -> Phrase:
             Request(tenses, elided(first.subject), 0.4, negation=0.0, gap=True, verbs=(verb,)),
         )
         link = d.link()
-        clitic = ("la" if thing.feminine else "lo") + ("s" if thing.plural else "")
+        clitic = spanish.direct_clitic(thing.feminine, thing.plural)
         second.es_before.append((clitic, link))
         second.en_after.insert(0, (thing.pronoun("object"), link))
         return first.statement() + d.word("y", "and") + second.statement()
@@ -362,7 +347,7 @@ def fronted_object(d: Draw) -> Phrase:
         )
         if inner.subject.person == spanish.NOSOTROS or inner.en_adverb:
             continue
-        clitic = ("la" if thing.feminine else "lo") + ("s" if thing.plural else "")
+        clitic = spanish.direct_clitic(thing.feminine, thing.plural)
         inner.es_before.append((clitic, thing.link))
         inner.en_after[:0] = thing.en
         return Phrase(thing.es + inner.inverted(), inner.statement().en)

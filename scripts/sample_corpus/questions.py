@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 from . import english, spanish
 from .actions import FUTURE, HABIT, MAIN, PAST, Request, action
-from .clauses import BE, ESTAR, SER, Clause, verb_group
-from .lexicon import VERBS, Noun, Verb, tagged
-from .linking import ASKING, clause
+from .clauses import ESTAR, SER, Clause, stative_clause
+from .complements import in_or_on
+from .lexicon import VERBS, Noun, Verb, VerbPair, tagged
+from .linking import clause
 from .noun_phrases import NounPhrase, noun_phrase, person_subject, pronoun
-from .spanish import paradigm
 from .tokens import Draw, Phrase, Tokens, Weighted
 
+_BE_OLD = VerbPair.of("tener", "be")
+_KNOW = VerbPair.of("saber", "know")
+_ASK = VerbPair.of("preguntar", "ask")
 _ASKED = Weighted.parse("pres 50 pret 30 fut 10 perf 10")
 _KINDS = Weighted.parse(
     "what 18 whom 9 who 14 where 14 when 11 why 13 which 8 many 9 owner 3 place 8 color 2 age 3"
@@ -83,8 +86,7 @@ def _place(d: Draw, third: bool) -> Question:
     subject = noun_phrase(d, noun, "definite", kind="def" if noun.letter == "L" else "",
                           modify=0.15)  # fmt: skip
     tense = "imp" if d.chance(0.15) else "pres"
-    group = verb_group(d, ESTAR, BE, tense, subject, stative=True)
-    return Question(d.word("dónde", "where"), Clause(subject, subject.es, group, tense))
+    return Question(d.word("dónde", "where"), stative_clause(d, ESTAR, tense, subject))
 
 
 _ASKABLE = {"what": _what, "where": _where, "when": _when, "why": _why, "place": _place}
@@ -147,9 +149,7 @@ def _many(d: Draw) -> Phrase:
     word = d.word("cuántas" if noun.feminine else "cuántos", "how many")
     if d.chance(0.3):
         there = d.link()
-        spot = noun_phrase(d, d.pick(tagged("surface", "inside")), "place", modify=0)
-        inside = spot.noun is not None and "inside" in spot.noun.tags
-        at = d.word("en", "in" if inside else "on") + spot.phrase()
+        at = in_or_on(d, d.pick(tagged("surface", "inside")))
         return Phrase(
             [*word.es, (noun.es[1], link), ("hay", there), *at.es],
             [*word.en, (noun.en[1], link), ("are", there), ("there", there), *at.en],
@@ -170,7 +170,7 @@ def _owner(d: Draw) -> Phrase:
     """Ask "¿De quién es este coche?", "Whose car is this?"."""
     thing = _this_thing(d)
     whose, link = d.link(), d.link()
-    form = SER.form("pres", thing.person)
+    form = SER.es.form("pres", thing.person)
     determiner, *rest = thing.en
     return Phrase(
         [("de", whose), ("quién", whose), (form, link), *thing.es],
@@ -183,7 +183,7 @@ def _color(d: Draw) -> Phrase:
                         modify=0)  # fmt: skip
     what, link, of = d.link(), d.link(), d.link()
     return Phrase(
-        [("de", what), ("qué", what), ("color", link), (SER.form("pres", thing.person), of),
+        [("de", what), ("qué", what), ("color", link), (SER.es.form("pres", thing.person), of),
          *thing.es],
         [("what", what), ("color", link), ("are" if thing.plural else "is", of), *thing.en],
     )  # fmt: skip
@@ -192,15 +192,11 @@ def _color(d: Draw) -> Phrase:
 def _age(d: Draw) -> Phrase:
     subject = _asked_subject(d, False)
     how, years = d.link(), d.link()
-    group = verb_group(d, _TENER, BE, "pres", subject, stative=True)
-    asked = Clause(subject, subject.es, group, "pres")
+    asked = stative_clause(d, _BE_OLD, "pres", subject)
     return Phrase(
         [("cuántos", how), ("años", years), *asked.inverted()],
         [("how", how), ("old", years), *asked.asked()],
     )
-
-
-_TENER = paradigm("tener")
 
 
 def _cost(d: Draw) -> Phrase:
@@ -227,8 +223,7 @@ def embedded(d: Draw) -> Phrase:
 def embedded_in_question(d: Draw) -> Phrase:
     """Return a question inside another: "sabes dónde vive Ana"."""
     subject = pronoun(d, d.pick(("tú", "usted")), overt=False)
-    group = verb_group(d, _SABER, _KNOW, "pres", subject, stative=True)
-    return Clause(subject, subject.es, group, "pres").question() + _embedded_question(d)
+    return stative_clause(d, _KNOW, "pres", subject).question() + _embedded_question(d)
 
 
 def _embedded_question(d: Draw) -> Phrase:
@@ -242,10 +237,6 @@ def _embedded_question(d: Draw) -> Phrase:
     return Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.statement().en])
 
 
-_SABER = paradigm("saber")
-_KNOW = english.verb("know")
-
-
 def _frame(d: Draw) -> Phrase:
     """Return "no sé", "me pregunto", "Ana me preguntó" and their translations."""
     choice = d.random()
@@ -254,16 +245,14 @@ def _frame(d: Draw) -> Phrase:
         return Phrase([("me", link), ("pregunto", link)], [("I", link), ("wonder", link)])
     if choice < 0.6:
         subject = person_subject(d)
-        group = verb_group(d, _SABER, _KNOW, "pres", subject, stative=True)
-        known = Clause(subject, subject.es, group, "pres")
+        known = stative_clause(d, _KNOW, "pres", subject)
         if d.chance(0.75):
             known.negate(d)
         return known.statement()
     subject = person_subject(d)
     while subject.en_person in (0, 3):
         subject = person_subject(d)
-    group = verb_group(d, *ASKING, "pret", subject, stative=True)
-    asking = Clause(subject, subject.es, group, "pret")
+    asking = stative_clause(d, _ASK, "pret", subject)
     link = d.link()
     asking.es_before.append(("me", link))
     asking.en_after.append(("me", link))

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from . import linking, questions
 from .actions import MAIN, Request, action, infinitive
 from .clauses import SER
+from .complements import in_or_on
 from .lexicon import NUMBERS, VERBS, WEEKDAYS, Entry, Noun, entries, tagged
 from .linking import clause, comma
 from .noun_phrases import ATTRIBUTIVE, NounPhrase, noun_phrase, pronoun
-from .tokens import Draw, Phrase, Weighted
+from .tokens import Draw, Phrase, Weighted, linked
 
 _WEATHER_TIMES = entries("weather time")
 
@@ -98,17 +99,13 @@ def existence(d: Draw, asked: bool = False) -> Phrase:
 def _spot(d: Draw, noun: Noun) -> Phrase:
     """Return where something may be found."""
     if noun.letter in "FD":
-        spot = d.pick(_LARDER)
-        preposition = "in" if "inside" in spot.tags else "on"
-        return d.word("en", preposition) + noun_phrase(d, spot, "place", modify=0).phrase()
+        return in_or_on(d, d.pick(_LARDER))
     wild = "animal" in noun.tags and "pet" not in noun.tags
     if noun.human or wild or d.chance(0.3):
-        spot = d.pick(_OUTDOORS if wild else _PLACES)
-        preposition = spot.preposition
-    else:
-        spot = d.pick(_SPOTS)
-        preposition = "in" if "inside" in spot.tags else "on"
-    return d.word("en", preposition) + noun_phrase(d, spot, "place", modify=0.1).phrase()
+        place = d.pick(_OUTDOORS if wild else _PLACES)
+        found = noun_phrase(d, place, "place", modify=0.1)
+        return d.word("en", place.preposition) + found.phrase()
+    return in_or_on(d, d.pick(_SPOTS), modify=0.1)
 
 
 def judged(d: Draw) -> Phrase:
@@ -192,7 +189,7 @@ def _exclamation(d: Draw) -> Phrase:
         thing = noun_phrase(d, noun, "definite", modify=0)
         verb = d.link()
         form = adjective.agree(thing.feminine, thing.plural)
-        es = [("qué", what), (form, link), (SER.form("pres", thing.person), verb), *thing.es]
+        es = [("qué", what), (form, link), (SER.es.form("pres", thing.person), verb), *thing.es]
         en = [("how", what), (adjective.en, link), *thing.en,
               ("are" if thing.plural else "is", verb)]  # fmt: skip
         return _enclose(d, Phrase(es, en), "¡", "!")
@@ -200,7 +197,7 @@ def _exclamation(d: Draw) -> Phrase:
     es = [("qué", what), (noun.es[0], head), ("tan", such), (adjective.agree(noun.feminine, False),
           link)]  # fmt: skip
     en = [("what", what), ("a", what | such), (adjective.en, link),
-          *((w, head) for w in noun.en[0].split())]  # fmt: skip
+          *linked(noun.en[0], head)]  # fmt: skip
     return _enclose(d, Phrase(es, en), "¡", "!")
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from . import copulas, english, spanish
+from . import copulas, spanish
 from .actions import Request, action, infinitive
-from .clauses import BE, Clause, verb_group
-from .lexicon import ADJECTIVES, FEELINGS, NUMBERS, entries, tagged
+from .clauses import Clause, stative_clause, verb_group
+from .lexicon import ADJECTIVES, FEELINGS, NUMBERS, VerbPair, entries, tagged
 from .noun_phrases import NounPhrase, article, name, noun_phrase, pronoun
-from .spanish import paradigm
 from .tokens import Draw, Phrase, Tokens, Weighted
 
 _TENSES = {"pret": "imp", "prog": "pres", "modal": "pres", "perf": "pres", "pprog": "imp",
            "plup": "imp", "was": "imp"}  # fmt: skip
-_TENER = paradigm("tener")
+_BE = VerbPair.of("tener", "be")
+_HAVE = VerbPair.of("tener", "have")
 _AGES = tuple(n for n in NUMBERS if n.es not in ("dos", "tres", "cien"))
 _AMOUNTS = NUMBERS[11:]
 _PRICES = ("5", "10", "12", "15", "20", "25", "30", "50", "100")
 _BODY = tagged("body")
-_LIKING = tuple((paradigm(es), english.verb(en)) for es, en in entries("liking"))
-_DOLER = (paradigm("doler"), english.verb("hurt"))
-_COSTAR = (paradigm("costar"), english.verb("cost"))
-_LLAMAR = (paradigm("llamar"), english.verb("be called"))
+_LIKING = tuple(VerbPair.of(*verb) for verb in entries("liking"))
+_HURT = VerbPair.of("doler", "hurt")
+_COST = VerbPair.of("costar", "cost")
+_BE_CALLED = VerbPair.of("llamar", "be called")
 _LIKED = tagged(
     "food", "drink", "animal", "read", "cloth", "vehicle", "event", "subject", "language",
     "sport", "instrument", "device",
@@ -55,8 +55,7 @@ def state(d: Draw, request: Request) -> Clause:
 
 def _feeling(d: Draw, request: Request, tense: str) -> Clause:
     subject = copulas.person_of(d, request)
-    group = verb_group(d, _TENER, BE, tense, subject, stative=True)
-    clause = Clause(subject, subject.es, group, tense, compact=True)
+    clause = stative_clause(d, _BE, tense, subject, compact=True)
     if not request.passing and d.chance(0.4):
         number = d.pick(_AGES)
         clause.add(d.word(*number))
@@ -137,7 +136,7 @@ def _pain(d: Draw, request: Request, tense: str) -> Clause:
         [], [(owner_en, owner | person.link), (part.en[plural], link)], 5 if plural else 2,
         5 if plural else 2, part.feminine, human=False, vague=True,
     )  # fmt: skip
-    group = verb_group(d, *_DOLER, tense, subject, stative=True)
+    group = verb_group(d, *_HURT, tense, subject, stative=True)
     es_person, clitic = _dative(person, group.es[0][1])
     clause = Clause(subject, es_person, group, tense, experiencer=True)
     clause.es_before += clitic
@@ -148,8 +147,7 @@ def _pain(d: Draw, request: Request, tense: str) -> Clause:
 def _cost(d: Draw, request: Request, tense: str) -> Clause:
     noun = d.pick(tagged("thing", "cloth", "furniture", "vehicle"))
     subject = noun_phrase(d, noun, "definite", modify=0.25)
-    group = verb_group(d, *_COSTAR, tense if tense != "subj" else "pres", subject, stative=True)
-    clause = Clause(subject, subject.es, group, tense)
+    clause = stative_clause(d, _COST, tense if tense != "subj" else "pres", subject)
     if d.chance(0.6):
         clause.add(d.word(*d.pick(_AMOUNTS)))
     else:
@@ -165,31 +163,30 @@ def _called(d: Draw, request: Request, tense: str) -> Clause:
     if subject.plural:
         return copulas.adjective(d, request, tense)
     tense = tense if tense in ("pres", "imp") else "pres"
-    group = verb_group(d, *_LLAMAR, tense, subject, stative=True)
-    clause = Clause(subject, subject.es, group, tense)
-    clause.es_before.append(("se", group.es[0][1]))
+    clause = stative_clause(d, _BE_CALLED, tense, subject)
+    clause.es_before.append(("se", clause.group.es[0][1]))
     clause.add(name(d, noun.feminine).phrase())
     return clause
 
 
 # Reflexive verbs done to a part of one's own body, with the parts and the tenses.
 _ON_BODY = (
-    ("lavar", "wash", tagged("washed"), ("pres", "pret", "fut", "perf", "prog")),
-    ("lavar", "brush", tagged("brushed"), ("pres", "pret", "fut", "perf", "prog")),
-    ("romper", "break", tagged("limb"), ("pret", "perf")),
+    (VerbPair.of("lavar", "wash"), tagged("washed"), ("pres", "pret", "fut", "perf", "prog")),
+    (VerbPair.of("lavar", "brush"), tagged("brushed"), ("pres", "pret", "fut", "perf", "prog")),
+    (VerbPair.of("romper", "break"), tagged("limb"), ("pret", "perf")),
 )
 
 
 def _body(d: Draw, request: Request, tense: str) -> Clause:
     """Say "Ana se lava las manos" / "Ana washes her hands"."""
-    es, en, parts, tenses = d.pick(_ON_BODY)
+    verb, parts, tenses = d.pick(_ON_BODY)
     subject = copulas.person_of(d, request)
     part = d.pick(parts)
-    plural = en != "break" and part.en[0] != "head"
+    plural = verb.en.base != "break" and part.en[0] != "head"
     tense = d.pick(tenses)
     if subject.person == spanish.NOSOTROS and tense == "pret":
         tense = "perf"
-    group = verb_group(d, paradigm(es), english.verb(en), tense, subject, stative=False)
+    group = verb_group(d, *verb, tense, subject, stative=False)
     clause = Clause(subject, subject.es, group, tense)
     link, owner = d.link(), d.link()
     clause.es_before.append((spanish.REFLEXIVES[subject.person], group.es[-1][1]))
@@ -209,8 +206,7 @@ def _looks(d: Draw, request: Request, tense: str) -> Clause:
     of_eyes = noun.en[0] == "eye" and d.chance(0.7)
     quality = d.pick(_EYE_COLORS if of_eyes else copulas.BY_LETTER["B"])
     tense = tense if tense in ("pres", "imp") else "pres"
-    group = verb_group(d, _TENER, english.verb("have"), tense, subject, stative=True)
-    clause = Clause(subject, subject.es, group, tense, compact=True)
+    clause = stative_clause(d, _HAVE, tense, subject, compact=True)
     part, link = d.link(), d.link()
     form = quality.agree(noun.feminine, True)
     clause.es_after += [(article(noun.feminine, True), part), (noun.es[1], part), (form, link)]
