@@ -164,70 +164,55 @@ _UNITS = entries("unit")
 
 
 def _hour(d: Draw) -> Phrase:
-    at = d.word("a", "at")
-    article = d.link()
+    """Return "a las dos y media" / "at half past two" and the like."""
     if d.chance(0.08):
-        hour, one = d.link(), "one"
-        es, en = [("la", article), ("una", hour)], [(one, hour)]
+        es, en = "a^1 la^2 una^3", "one^3"
     else:
         number = d.pick(_HOURS)
-        hour = d.link()
-        es, en = [("las", article), (number.es, hour)], [(number.en, hour)]
+        es, en = f"a^1 las^2 {number.es}^3", f"{number.en}^3"
     choice = d.random()
-    part = d.link()
     if choice < 0.5:
-        return at + Phrase(es, [*en, ("o'clock", article)])
+        return d.word(es, f"at^1 {en} o'clock^2")
     if choice < 0.7:
-        return at + Phrase(
-            [*es, ("y", part), ("media", part)], [("half", part), ("past", part | article), *en]
-        )
+        return d.word(f"{es} y^4 media^4", f"at^1 half^4 past^42 {en}")
     if choice < 0.85:
-        sign, preposition, quarter = "y", "past", d.link()
-    else:
-        sign, preposition, quarter = "menos", "to", d.link()
-    return at + Phrase(
-        [*es, (sign, part), ("cuarto", quarter)],
-        [("a", quarter), ("quarter", quarter), (preposition, part | article), *en],
-    )
+        return d.word(f"{es} y^4 cuarto^5", f"at^1 a^5 quarter^5 past^42 {en}")
+    return d.word(f"{es} menos^4 cuarto^5", f"at^1 a^5 quarter^5 to^42 {en}")
 
 
 def _weekday(d: Draw, kind: str) -> Phrase:
-    day = d.pick(WEEKDAYS)
-    link, other = d.link(), d.link()
+    """Return on which day: "on", "habit" (on each), "last" or "next"."""
+    es, en = d.pick(WEEKDAYS)
     if kind == "on":
-        return Phrase([("el", other), (day.es, link)], [("on", other), (day.en, link)])
+        return d.word(f"el^1 {es}^2", f"on^1 {en}^2")
     if kind == "habit":
-        return Phrase(
-            [("los", other), (spanish.plural(day.es), link)], [("on", other), (day.en + "s", link)]
-        )
-    word, en = ("pasado", "last") if kind == "last" else ("próximo", "next")
-    es = [(day.es, link), (word, other)] if kind == "last" else [(word, other), (day.es, link)]
-    return Phrase([("el", other), *es], [(en, other), (day.en, link)])
+        return d.word(f"los^1 {spanish.plural(es)}^2", f"on^1 {en}s^2")
+    if kind == "last":
+        return d.word(f"el^1 {es}^2 pasado^1", f"last^1 {en}^2")
+    return d.word(f"el^1 próximo^1 {es}^2", f"next^1 {en}^2")
 
 
 def _date(d: Draw) -> Phrase:
     month = d.pick(MONTHS)
     day = d.pick(_DAYS)
-    on, number, link = d.link(), d.link(), d.link()
-    return Phrase(
-        [("el", on), (day, number), ("de", link), (month.es, link)],
-        [("on", on), (month.en, link), (day, number)],
+    return d.word(f"el^1 {day}^2 de^3 {month.es}^3", f"on^1 {month.en}^3 {day}^2")
+
+
+def _counted(d: Draw, es: str, en: str) -> Phrase:
+    """Return a count of days, weeks ... in two patterns, with # for the count and its unit."""
+    number = d.pick(_FEW)
+    unit = d.pick(_UNITS)
+    return d.word(
+        es.replace("#", f"{number.es}^2 {unit.es}^3"), en.replace("#", f"{number.en}^2 {unit.en}^3")
     )
 
 
-def _counted(d: Draw, es: str, en: str, es_first: bool) -> Phrase:
-    """Return "hace dos años" / "two years ago" and its like."""
-    number = d.pick(_FEW)
-    unit = d.pick(_UNITS)
-    a, b, c = d.link(), d.link(), d.link()
-    words = [(w, a) for w in es.split()]
-    es_tokens = [*words, (number.es, b), (unit.es, c)]
-    count = [(number.en, b), (unit.en, c)]
-    return Phrase(es_tokens, [*count, (en, a)] if es_first else [(en, a), *count])
+def _ago(d: Draw) -> Phrase:
+    return _counted(d, "hace^1 #", "# ago^1")
 
 
 def _special_time(d: Draw, key: str) -> Phrase:
-    """Return an adverbial of time that is composed, not listed."""
+    """Return an adverbial of time that is not listed but composed."""
     choice = d.random()
     if choice < 0.22:
         return _hour(d)
@@ -245,14 +230,14 @@ def _special_time(d: Draw, key: str) -> Phrase:
         return _date(d)
     if key == "pret":
         if choice < 0.88:
-            return _counted(d, "hace", "ago", es_first=True)
+            return _ago(d)
         year = d.pick(_YEARS)
         return d.word("en", "in") + d.word(year, year)
-    return _counted(d, "dentro de", "in", es_first=False)
+    return _counted(d, "dentro^1 de^1 #", "in^1 #")
 
 
 def time(d: Draw, key: str) -> Phrase | None:
-    """Return when, for a tense; None for a tense that takes no time."""
+    """Return an adverbial of time for a tense; None for a tense that takes none."""
     if ("time", key) not in ADVERBS:
         return None
     if key in ("pres", "imp", "pret", "fut", "modal") and d.chance(0.62):
@@ -261,9 +246,9 @@ def time(d: Draw, key: str) -> Phrase | None:
 
 
 def past_time(d: Draw) -> Phrase:
-    """Return a time that only a past can have."""
+    """Return an adverbial of time that only a past tense takes."""
     if d.chance(0.2):
-        return _counted(d, "hace", "ago", es_first=True)
+        return _ago(d)
     if d.chance(0.2):
         return _weekday(d, "last")
     return d.word(*d.pick(ADVERBS["time", "pret"]))
@@ -297,7 +282,7 @@ def in_or_on(d: Draw, noun: Noun, owner: NounPhrase | None = None, modify: float
 
 
 def manner(d: Draw, verb: Verb) -> Phrase | None:
-    """Return how; None for a verb that takes no manner."""
+    """Return an adverb of manner; None for a verb that takes none."""
     return d.word(*d.pick(verb.manners)) if verb.manners else None
 
 

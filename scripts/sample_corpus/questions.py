@@ -97,7 +97,7 @@ def wh(d: Draw) -> Phrase:
     kind = _KINDS.draw(d)
     if kind in _ASKABLE:
         word, asked = _ASKABLE[kind](d, False)
-        return Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.asked()])
+        return word + Phrase(_verb_first(asked), asked.asked())
     return _OTHER_KINDS[kind](d)
 
 
@@ -112,11 +112,8 @@ def _who(d: Draw) -> Phrase:
 
 
 def _whom(d: Draw) -> Phrase:
-    link = d.link()
     asked = _about(d, _WITH_PEOPLE, gap=True)
-    return Phrase(
-        [("a", link), ("quién", link), *_verb_first(asked)], [("who", link), *asked.asked()]
-    )
+    return d.word("a quién", "who") + Phrase(_verb_first(asked), asked.asked())
 
 
 def _countable(verb: Verb) -> tuple[Noun, ...]:
@@ -133,32 +130,21 @@ _COUNTING_VERBS = tuple(_COUNTED_OBJECTS)
 def _which(d: Draw) -> Phrase:
     verb = d.pick(_COUNTING_VERBS)
     noun = d.pick(_COUNTED_OBJECTS[verb])
-    link = d.link()
-    word = d.word("qué", "which")
     asked = _about(d, (verb,), gap=True)
-    return Phrase(
-        [*word.es, (noun.es[0], link), *_verb_first(asked)],
-        [*word.en, (noun.en[0], link), *asked.asked()],
-    )
+    word = d.word("qué", "which") + d.word(noun.es[0], noun.en[0])
+    return word + Phrase(_verb_first(asked), asked.asked())
 
 
 def _many(d: Draw) -> Phrase:
     verb = d.pick(_COUNTING_VERBS)
     noun = d.pick(_COUNTED_OBJECTS[verb])
-    link = d.link()
     word = d.word("cuántas" if noun.feminine else "cuántos", "how many")
+    word += d.word(noun.es[1], noun.en[1])
     if d.chance(0.3):
-        there = d.link()
         at = in_or_on(d, d.pick(tagged("surface", "inside")))
-        return Phrase(
-            [*word.es, (noun.es[1], link), ("hay", there), *at.es],
-            [*word.en, (noun.en[1], link), ("are", there), ("there", there), *at.en],
-        )
+        return word + d.word("hay", "are there") + at
     asked = _about(d, (verb,), gap=True)
-    return Phrase(
-        [*word.es, (noun.es[1], link), *_verb_first(asked)],
-        [*word.en, (noun.en[1], link), *asked.asked()],
-    )
+    return word + Phrase(_verb_first(asked), asked.asked())
 
 
 def _this_thing(d: Draw) -> NounPhrase:
@@ -179,24 +165,17 @@ def _owner(d: Draw) -> Phrase:
 
 
 def _color(d: Draw) -> Phrase:
-    thing = noun_phrase(d, d.pick(tagged("thing", "cloth", "vehicle", "furniture")), "definite",
-                        modify=0)  # fmt: skip
-    what, link, of = d.link(), d.link(), d.link()
-    return Phrase(
-        [("de", what), ("qué", what), ("color", link), (SER.es.form("pres", thing.person), of),
-         *thing.es],
-        [("what", what), ("color", link), ("are" if thing.plural else "is", of), *thing.en],
-    )  # fmt: skip
+    noun = d.pick(tagged("thing", "cloth", "vehicle", "furniture"))
+    thing = noun_phrase(d, noun, "definite", modify=0)
+    be = SER.es.form("pres", thing.person), "are" if thing.plural else "is"
+    return d.word(f"de^1 qué^1 color^2 {be[0]}^3", f"what^1 color^2 {be[1]}^3") + thing.phrase()
 
 
 def _age(d: Draw) -> Phrase:
     subject = _asked_subject(d, False)
-    how, years = d.link(), d.link()
     asked = stative_clause(d, _BE_OLD, "pres", subject)
-    return Phrase(
-        [("cuántos", how), ("años", years), *asked.inverted()],
-        [("how", how), ("old", years), *asked.asked()],
-    )
+    how = d.word("cuántos^1 años^2", "how^1 old^2")
+    return how + Phrase(asked.inverted(), asked.asked())
 
 
 def _cost(d: Draw) -> Phrase:
@@ -234,15 +213,14 @@ def _embedded_question(d: Draw) -> Phrase:
         asked = clause(d, Request(_ASKED, _asked_subject(d, True), 0.3, negation=0.0), 0.3)
         return word + asked.statement()
     word, asked = _ASKABLE[kind](d, True)
-    return Phrase([*word.es, *_verb_first(asked)], [*word.en, *asked.statement().en])
+    return word + Phrase(_verb_first(asked), asked.statement().en)
 
 
 def _frame(d: Draw) -> Phrase:
     """Return "no sé", "me pregunto", "Ana me preguntó" and their translations."""
     choice = d.random()
     if choice < 0.2:
-        link = d.link()
-        return Phrase([("me", link), ("pregunto", link)], [("I", link), ("wonder", link)])
+        return d.word("me pregunto", "I wonder")
     if choice < 0.6:
         subject = person_subject(d)
         known = stative_clause(d, _KNOW, "pres", subject)

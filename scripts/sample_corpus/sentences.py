@@ -4,61 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import linking, questions
+from . import english, linking, questions, spanish
 from .actions import MAIN, Request, action, infinitive
 from .clauses import SER
 from .complements import in_or_on
 from .lexicon import NUMBERS, VERBS, WEEKDAYS, Entry, Noun, entries, tagged
 from .linking import clause, comma
 from .noun_phrases import ATTRIBUTIVE, NounPhrase, noun_phrase, pronoun
-from .tokens import Draw, Phrase, Weighted, linked
-
-_WEATHER_TIMES = entries("weather time")
+from .tokens import NOTHING, Draw, Phrase, Weighted, linked
 
 
 def weather(d: Draw) -> Phrase:
     """Say what the weather is like, without a full stop."""
     choice = d.random()
-    link = d.link()
     if choice < 0.3:
-        es, en = d.pick((("llueve", "rains"), ("nieva", "snows")))
-        found = Phrase([(es, link)], [("it", link), (en, link)])
+        found = d.word(*d.pick(entries("rain")))
     elif choice < 0.5:
-        es, en = d.pick((("lloviendo", "raining"), ("nevando", "snowing")))
-        other = d.link()
-        found = Phrase([("está", other), (es, link)], [("it", other), ("is", other), (en, link)])
+        found = d.word(*d.pick(entries("raining")))
     else:
-        noun, en = d.pick(entries("weather"))
-        other = d.link()
-        es_words = [("hace", other)]
-        en_words = [("it", other), ("is", other)]
-        if d.chance(0.35):
-            very = d.link()
-            es_words.append(("mucho", very))
-            en_words.append(("very", very))
-        found = Phrase([*es_words, (noun, link)], [*en_words, (en, link)])
+        es, en = d.pick(entries("weather"))
+        very = ("mucho^3 ", "very^3 ") if d.chance(0.35) else ("", "")
+        found = d.word(f"hace^1 {very[0]}{es}^2", f"it^1 is^1 {very[1]}{en}^2")
     if d.chance(0.55):
-        found += d.word(*d.pick(_WEATHER_TIMES))
+        found += d.word(*d.pick(entries("weather time")))
     return found
 
 
 def calendar(d: Draw) -> Phrase:
     """Say what day or what time it is, without a full stop."""
-    a, b, c = d.link(), d.link(), d.link()
     if d.chance(0.4):
         es, en = d.pick((("hoy", "today"), ("mañana", "tomorrow")))
         day = d.pick(WEEKDAYS)
-        return Phrase([(es, a), ("es", b), (day.es, c)], [(en, a), ("is", b), (day.en, c)])
+        return d.word(f"{es}^1 es^2 {day.es}^3", f"{en}^1 is^2 {day.en}^3")
     hour = d.pick(NUMBERS[:11])
-    es_tokens = [("son", a), ("las", b), (hour.es, c)]
-    en_tokens = [("it", a), ("is", a)]
-    part = d.link()
     if d.chance(0.4):
-        en_tokens += [(hour.en, c), ("o'clock", b)]
-    else:
-        es_tokens += [("y", part), ("media", part)]
-        en_tokens += [("half", part), ("past", part | b), (hour.en, c)]
-    return Phrase(es_tokens, en_tokens)
+        return d.word(f"son^1 las^2 {hour.es}^3", f"it^1 is^1 {hour.en}^3 o'clock^2")
+    return d.word(f"son^1 las^2 {hour.es}^3 y^4 media^4", f"it^1 is^1 half^4 past^42 {hour.en}^3")
 
 
 _FOUND = tagged("thing", "cloth", "food", "drink", "animal", "read")
@@ -89,10 +70,10 @@ def existence(d: Draw, asked: bool = False) -> Phrase:
             [(verb, link), *thing.es, *at.es],
             [(be, link), ("there", link), *some, *thing.en, *at.en],
         )
-    no = d.link()
+    no = d.word("no", "no") if negated else NOTHING
     return Phrase(
-        [*([("no", no)] if negated else []), (verb, link), *thing.es, *at.es],
-        [("there", link), (be, link), *([("no", no)] if negated else []), *thing.en, *at.en],
+        [*no.es, (verb, link), *thing.es, *at.es],
+        [("there", link), (be, link), *no.en, *thing.en, *at.en],
     )
 
 
@@ -108,19 +89,13 @@ def _spot(d: Draw, noun: Noun) -> Phrase:
     return in_or_on(d, d.pick(_SPOTS), modify=0.1)
 
 
-def judged(d: Draw) -> Phrase:
+def opinion(d: Draw) -> Phrase:
     """Say "es importante comer fruta" / "it is important to eat fruit"."""
-    verb, no, to = d.link(), d.link(), d.link()
     adjective = d.word(*d.pick(entries("opinion")))
-    negated = d.chance(0.25)
-    someone = NounPhrase([("ellos", to)], [("they", to)], 5, 5, False, to, vague=True)
+    be = d.word("no^2 es^1", "it^1 is^1 not^2") if d.chance(0.25) else d.word("es", "it is")
+    someone = NounPhrase([], [], spanish.ELLOS, english.THIRD_PLURAL, False, vague=True)
     rest = infinitive(d, someone)
-    first = rest.es[0]
-    return Phrase(
-        [*([("no", no)] if negated else []), ("es", verb), *adjective.es, *rest.es],
-        [("it", verb), ("is", verb), *([("not", no)] if negated else []), *adjective.en,
-         ("to", first[1]), *rest.en],
-    )  # fmt: skip
+    return be + adjective + Phrase(rest.es, [("to", rest.es[0][1]), *rest.en])
 
 
 _COMMANDS = tuple(v for v in VERBS if "cmd" in v.tags)
@@ -140,15 +115,7 @@ def _enclose(d: Draw, phrase: Phrase, opening: str, closing: str) -> Phrase:
 
 
 def _simple(d: Draw) -> Phrase:
-    return _close(d, clause(d, Request(MAIN, vague=True, front=True), 0.27).statement())
-
-
-def _yes_no(d: Draw) -> Phrase:
-    return _enclose(d, questions.yes_no(d), "¿", "?")
-
-
-def _wh(d: Draw) -> Phrase:
-    return _enclose(d, questions.wh(d), "¿", "?")
+    return clause(d, Request(MAIN, vague=True, front=True), 0.27).statement()
 
 
 def _command(d: Draw) -> Phrase:
@@ -207,18 +174,13 @@ def _existence(d: Draw) -> Phrase:
     return _close(d, existence(d))
 
 
-def _asked_embedded(d: Draw) -> Phrase:
-    return _enclose(d, questions.embedded_in_question(d), "¿", "?")
-
-
-def _closed(build: Callable[[Draw], Phrase]) -> Callable[[Draw], Phrase]:
-    def closed(d: Draw) -> Phrase:
-        return _close(d, build(d))
-
-    return closed
-
-
-_LINKS: dict[str, Callable[[Draw], Phrase]] = {
+# Without their punctuation.
+_STATEMENTS: dict[str, Callable[[Draw], Phrase]] = {
+    "simple": _simple,
+    "weather": weather,
+    "calendar": calendar,
+    "opinion": opinion,
+    "embedded": questions.embedded,
     "complex": linking.complex_clause,
     "coordination": linking.coordination,
     "reported": linking.reported,
@@ -226,6 +188,13 @@ _LINKS: dict[str, Callable[[Draw], Phrase]] = {
     "infinitive": linking.with_infinitive,
     "relative": linking.with_relative,
     "object_relative": linking.with_object_relative,
+    "clitic": linking.with_clitic,
+    "fronted": linking.fronted_object,
+}
+_QUESTIONS: dict[str, Callable[[Draw], Phrase]] = {
+    "yes/no": questions.yes_no,
+    "wh": questions.wh,
+    "asked_embedded": questions.embedded_in_question,
 }
 _CHAIN = Weighted.parse("complex 30 coordination 22 reported 18 wished 5 infinitive 10 relative 10")
 _CHAIN_LENGTHS = Weighted.parse("2 62 3 25 4 9 5 4")
@@ -234,7 +203,7 @@ _CHAIN_JOINTS = entries("chain")
 
 def _chain(d: Draw) -> Phrase:
     """Join several complex clauses into one long sentence."""
-    found = _LINKS[_CHAIN.draw(d)](d)
+    found = _STATEMENTS[_CHAIN.draw(d)](d)
     before: Entry | None = None
     for _ in range(int(_CHAIN_LENGTHS.draw(d)) - 1):
         joint = d.pick([j for j in _CHAIN_JOINTS if j is not before])
@@ -246,41 +215,29 @@ def _chain(d: Draw) -> Phrase:
 def _independent(d: Draw) -> Phrase:
     """Return a complex clause that opens with a subject of its own."""
     while True:
-        phrase = _LINKS[_CHAIN.draw(d)](d)
+        phrase = _STATEMENTS[_CHAIN.draw(d)](d)
         if phrase.en[0][0] not in ("you", "they", "we", "I", "he", "she", "it"):
             return phrase
 
 
-_KINDS: dict[str, Callable[[Draw], Phrase]] = {
-    "simple": _simple,
-    "yes/no": _yes_no,
-    "wh": _wh,
+_SENTENCES: dict[str, Callable[[Draw], Phrase]] = {
     "command": _command,
     "exclamation": _exclamation,
-    "weather": _closed(weather),
-    "calendar": _closed(calendar),
     "existence": _existence,
-    "judged": _closed(judged),
-    "embedded": _closed(questions.embedded),
-    "asked_embedded": _asked_embedded,
-    "complex": _closed(linking.complex_clause),
-    "coordination": _closed(linking.coordination),
-    "reported": _closed(linking.reported),
-    "wished": _closed(linking.wished),
-    "infinitive": _closed(linking.with_infinitive),
-    "relative": _closed(linking.with_relative),
-    "object_relative": _closed(linking.with_object_relative),
-    "clitic": _closed(linking.with_clitic),
-    "fronted": _closed(linking.fronted_object),
     "chain": _chain,
 }
 _WEIGHTS = Weighted.parse(
     "simple 46 yes/no 6 wh 8 command 4 exclamation 1.5 weather 0.4 calendar 0.2 existence 2.5"
-    " judged 1.5 embedded 2.4 asked_embedded 0.8 complex 8 coordination 4 reported 4 wished 2"
+    " opinion 1.5 embedded 2.4 asked_embedded 0.8 complex 8 coordination 4 reported 4 wished 2"
     " infinitive 3 relative 3 object_relative 1.5 clitic 1.5 fronted 1.2 chain 7"
 )
 
 
 def sentence(d: Draw) -> Phrase:
     """Build one sentence of any kind."""
-    return _KINDS[_WEIGHTS.draw(d)](d)
+    kind = _WEIGHTS.draw(d)
+    if kind in _STATEMENTS:
+        return _close(d, _STATEMENTS[kind](d))
+    if kind in _QUESTIONS:
+        return _enclose(d, _QUESTIONS[kind](d), "¿", "?")
+    return _SENTENCES[kind](d)

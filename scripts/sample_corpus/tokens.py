@@ -82,22 +82,22 @@ class Draw:
     def word(self, es: str, en: str) -> Phrase:
         """Return a phrase of fixed words, split at spaces and linked.
 
-        All words are linked to each other, unless numbers say which are: `la^1 semana^2 pasada^1`
-        and `last^1 week^2`.
+        All words are linked to each other, unless digits say which are: `la^1 semana^2 pasada^1`
+        and `last^1 week^2`. `past^12` is linked to the words of both.
         """
-        if "^" in es:
-            links: dict[str, int] = {}
-            return Phrase(self._numbered(es, links), self._numbered(en, links))
-        link = self.link()
-        return Phrase(linked(es, link), linked(en, link))
+        links: dict[str, int] = {}
+        return Phrase(self._numbered(es, links), self._numbered(en, links))
 
     def _numbered(self, text: str, links: dict[str, int]) -> Tokens:
         tokens: Tokens = []
         for item in text.split():
-            word, _, number = item.partition("^")
-            if number not in links:
-                links[number] = self.link()
-            tokens.append((word, links[number]))
+            word, _, digits = item.partition("^")
+            mask = 0
+            for digit in digits or "0":
+                if digit not in links:
+                    links[digit] = self.link()
+                mask |= links[digit]
+            tokens.append((word, mask))
         return tokens
 
 
