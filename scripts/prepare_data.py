@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sample(options: argparse.Namespace) -> None:
-    from sample_corpus import generate, write_sample  # reads its lexicon: not for tatoeba
+    from sample_corpus import generate, write_sample  # imported here: tatoeba needs none of it
+    from seq2seq.evaluation.alignment import format_links
 
     if options.show is None:
         check_output(options.out, force=options.force)
@@ -61,7 +62,7 @@ def _sample(options: argparse.Namespace) -> None:
     for pair in islice(generate(options.seed), options.show):
         print(f"{pair.source}\n    {pair.target}")
         if options.links:
-            print("    " + " ".join(f"{i}-{j}" for i, j in pair.alignment))
+            print(f"    {format_links(pair.alignment)}")
 
 
 if __name__ == "__main__":

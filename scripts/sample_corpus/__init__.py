@@ -1,13 +1,12 @@
 """The generator of data/sample: a synchronous Spanish-English grammar with gold word alignments."""
 
-from .generate import MAX_WORDS, MIN_WORDS, SampleSummary, format_pair, generate, write_sample
+from .generate import MAX_WORDS, MIN_WORDS, format_pair, generate, write_sample
 from .tokens import Pair
 
 __all__ = [
     "MAX_WORDS",
     "MIN_WORDS",
     "Pair",
-    "SampleSummary",
     "format_pair",
     "generate",
     "write_sample",

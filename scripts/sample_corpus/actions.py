@@ -41,7 +41,7 @@ _VERBS_OF = {
 
 @dataclass(frozen=True)
 class Request:
-    """What a clause has to be.
+    """What a clause should contain.
 
     `extras` scales how many adverbials it gets; `gap` leaves its direct object out (for a
     question or a relative clause); `front` allows an adverbial before the subject; `passing` asks
@@ -71,7 +71,7 @@ def _tense(d: Draw, request: Request, verb: Verb) -> str:
 
 
 def _choose_periphrasis(d: Draw, to_come: bool) -> tuple[Periphrasis, str]:
-    """Choose a leading verb and its tense; `to_come` asks for one that is about the future."""
+    """Choose a leading verb and its tense; with `to_come`, one that is about the future."""
     while True:
         periphrasis = PERIPHRASES[int(PERIPHRASIS_WEIGHTS.draw(d))]
         tense = d.pick(periphrasis.tenses)

@@ -181,7 +181,7 @@ class Clause:
         self.en_after += phrase.en
 
     def negate(self, d: Draw) -> None:
-        """Put no before the verb and its clitics."""
+        """Negate the clause: no before the verb and its clitics."""
         link = d.link()
         self.es_before.insert(0, ("no", link))
         self.en_not = link

@@ -35,7 +35,7 @@ def add_clitics(d: Draw, clause: Clause, clitics: Tokens) -> None:
 
 
 def add_object(d: Draw, clause: Clause, verb: Verb, negated: bool) -> None:
-    """Add the direct object of a verb and the one who receives it."""
+    """Add the direct object of a verb and its recipient."""
     choice = d.random()
     with_recipient = bool(verb.recipient) and not (verb.recipient_optional and d.chance(0.5))
     person = verb.human and (not verb.objects or d.chance(0.5))

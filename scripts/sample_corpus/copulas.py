@@ -47,7 +47,7 @@ _AROUND = _LOCATIONS[3:7]
 
 
 def maybe_negate(d: Draw, clause: Clause, request: Request) -> Clause:
-    """Negate a clause as often as the request says."""
+    """Negate a clause with the probability in the request."""
     if d.chance(request.negation) and not clause.subject.vague:
         clause.negate(d)
     return clause
@@ -61,7 +61,7 @@ def person_of(d: Draw, request: Request) -> NounPhrase:
 
 
 def adjective(d: Draw, request: Request, tense: str) -> Clause:
-    """Say what someone or something is like."""
+    """Build a clause about a quality: "la casa es muy bonita"."""
     subject = request.subject or _described(d, request, tense)
     noun = subject.noun
     letter = noun.letter if noun is not None and not subject.human else "P"
@@ -99,7 +99,7 @@ def copula(d: Draw, subject: NounPhrase, tense: str, adjective: Adjective | None
 
 
 def job(d: Draw, request: Request, tense: str) -> Clause:
-    """Say what someone does for a living."""
+    """Build a clause about a profession: "Ana es médica"."""
     subject = person_of(d, request)
     clause = copula(d, subject, tense, None)
     noun = d.pick(_JOBS[subject.feminine])
@@ -117,7 +117,7 @@ def job(d: Draw, request: Request, tense: str) -> Clause:
 
 
 def location(d: Draw, request: Request, tense: str) -> Clause:
-    """Say where someone or something is."""
+    """Build a clause about a location: "el libro está en la mesa"."""
     if request.subject is not None or d.chance(0.35):
         subject = person_of(d, request)
         preposition, target = _near_person(d)
@@ -153,7 +153,7 @@ _HOMES = COUNTRIES + COUNTRIES + CITIES
 
 
 def origin(d: Draw, request: Request, tense: str) -> Clause:
-    """Say where someone comes from."""
+    """Build a clause about an origin: "Ana es de Perú"."""
     subject = person_of(d, request)
     clause = copula(d, subject, "imp" if tense == "imp" else "pres", None)
     clause.add(d.word("de", "from"))
@@ -167,7 +167,7 @@ _COMPARABLE = {
 
 
 def comparison(d: Draw, request: Request, tense: str) -> Clause:
-    """Compare two people or two things."""
+    """Build a clause that compares two people or two things."""
     subject = request.subject
     if subject is None and d.chance(0.5):
         noun = d.pick(DESCRIBED)
@@ -261,7 +261,7 @@ _SUPERLATIVE_NOUNS = {
 
 
 def superlative(d: Draw, request: Request, tense: str) -> Clause:
-    """Say who or what is the most of a group."""
+    """Build a clause with a superlative: "Ana es la chica más alta de la clase"."""
     if request.subject is None and d.chance(0.55):
         letter = d.pick(tuple(SETTINGS)[1:])
         noun = d.pick(_SUPERLATIVE_NOUNS[letter])

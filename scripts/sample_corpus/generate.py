@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from seq2seq.evaluation.alignment import words
+from seq2seq.evaluation.alignment import format_links, words
 from seq2seq.files import publish_files
 
 from .sentences import sentence
@@ -17,24 +16,8 @@ MIN_WORDS = 3
 MAX_WORDS = 50
 
 
-@dataclass(frozen=True)
-class SampleSummary:
-    """How many pairs and words `write_sample` put into each split."""
-
-    pairs: dict[str, int]
-    source_words: dict[str, int]
-    target_words: dict[str, int]
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{split}: {count} pairs, {self.source_words[split]} Spanish and"
-            f" {self.target_words[split]} English words"
-            for split, count in self.pairs.items()
-        )
-
-
 def generate(seed: int) -> Iterator[Pair]:
-    """Yield sentence pairs without end, the same ones for the same seed."""
+    """Yield sentence pairs endlessly; a seed always gives the same pairs."""
     draw = Draw(random.Random(seed))
     while True:
         draw.restart()
@@ -45,41 +28,38 @@ def generate(seed: int) -> Iterator[Pair]:
 
 
 def fold(text: str) -> str:
-    """Return a sentence without its case and punctuation, to compare sentences by."""
+    """Return a sentence without case and punctuation, for comparison."""
     return " ".join(word for word in words(text.casefold()) if word[0].isalnum())
 
 
 def format_pair(pair: Pair) -> str:
     """Return a pair as a line of the sample files."""
-    links = " ".join(f"{i}-{j}" for i, j in pair.alignment)
-    return f"{pair.source}\t{pair.target}\t{links}\n"
+    return f"{pair.source}\t{pair.target}\t{format_links(pair.alignment)}\n"
 
 
-def write_sample(directory: Path, *, seed: int, train: int, valid: int, test: int) -> SampleSummary:
-    """Write train.tsv, valid.tsv and test.tsv, no sentence of either language twice.
+def write_sample(directory: Path, *, seed: int, train: int, valid: int, test: int) -> str:
+    """Write train.tsv, valid.tsv and test.tsv, with no sentence of either language twice.
 
-    The held-out files are filled first, from the same stream, so their sentences are as short
-    and as common as any; what remains of the stream is for training.
+    Test and validation pairs are drawn first, from the same stream as the training pairs, so
+    that short and common sentences are not left to training alone. Returns the counts of pairs
+    and words, a line per file.
     """
-    sizes = {"test": test, "valid": valid, "train": train}
     stream = generate(seed)
     seen: tuple[set[str], set[str]] = (set(), set())
-    pairs: dict[str, int] = {}
-    source_words: dict[str, int] = {}
-    target_words: dict[str, int] = {}
+    counts = []
     with publish_files(directory) as aside:
-        for split, size in sizes.items():
-            chosen = list(_unseen(stream, size, seen))
-            text = "".join(format_pair(pair) for pair in chosen)
+        for split, size in {"test": test, "valid": valid, "train": train}.items():
+            pairs = list(_unseen(stream, size, seen))
+            text = "".join(format_pair(pair) for pair in pairs)
             (aside / f"{split}.tsv").write_bytes(text.encode())
-            pairs[split] = len(chosen)
-            source_words[split] = sum(len(words(pair.source)) for pair in chosen)
-            target_words[split] = sum(len(words(pair.target)) for pair in chosen)
-    return SampleSummary(pairs, source_words, target_words)
+            spanish = sum(len(words(pair.source)) for pair in pairs)
+            english = sum(len(words(pair.target)) for pair in pairs)
+            counts.append(f"{split}: {size} pairs, {spanish} Spanish and {english} English words")
+    return "\n".join(counts)
 
 
 def _unseen(stream: Iterator[Pair], size: int, seen: tuple[set[str], set[str]]) -> Iterator[Pair]:
-    """Yield pairs whose source and target are both new, and remember them."""
+    """Yield `size` pairs whose source and target are both new, and add them to `seen`."""
     sources, targets = seen
     found = 0
     while found < size:

@@ -72,7 +72,7 @@ def next_subject(
 
 
 class Connection(NamedTuple):
-    """A conjunction, the tenses it joins and how often its own clause is a state."""
+    """A conjunction, the tenses it joins and how often the dependent clause is a state."""
 
     es: str
     en: str
@@ -168,7 +168,7 @@ _WISHING = tuple(VerbPair.of(*verb) for verb in entries("wishing"))
 
 
 def reported(d: Draw, extras: float = 0.5) -> Phrase:
-    """Say what someone says, thinks or knows."""
+    """Build a clause with que: what someone says, thinks or knows."""
     past = d.chance(0.3)
     subject = person_subject(d)
     if past and subject.person == spanish.NOSOTROS:
@@ -185,7 +185,7 @@ def reported(d: Draw, extras: float = 0.5) -> Phrase:
 
 
 def wished(d: Draw) -> Phrase:
-    """Say what someone wants another to do: que + subjunctive, an English infinitive."""
+    """Build a wish about someone else: que + subjunctive, an English infinitive."""
     subject = person_subject(d)
     verb = d.pick(_WISHING)
     wish = stative_clause(d, verb, "pres", subject)
@@ -220,7 +220,7 @@ _WITH_GOAL = tuple(v for v in VERBS if "goal" in v.tags)
 
 
 def with_infinitive(d: Draw, extras: float = 0.2) -> Phrase:
-    """Add a purpose or an infinitive of time to an action."""
+    """Build a clause with para, antes de, después de or sin and an infinitive."""
     tenses = d.pick((MAIN, PAST, HABIT))
     es, en, gerund = d.pick(_WITH_INFINITIVE)
     subject = person_subject(d)
@@ -309,7 +309,7 @@ def with_object_relative(d: Draw) -> Phrase:
 
 
 def with_clitic(d: Draw) -> Phrase:
-    """Do two things to one object, the second time as a clitic."""
+    """Join two clauses with the same object, a clitic in the second."""
     tenses = d.pick((PAST, PAST, FUTURE, HABIT))
     while True:
         first = action(d, Request(tenses, extras=0.2, negation=0.0))
@@ -332,7 +332,7 @@ def with_clitic(d: Draw) -> Phrase:
 
 
 def fronted_object(d: Draw) -> Phrase:
-    """Put the object first, doubled by a clitic: "este libro lo escribió mi padre"."""
+    """Build a clause with the object first, doubled by a clitic: "este libro lo compró Ana"."""
     while True:
         noun = d.pick(tagged("read", "cloth", "food", "thing", "device"))
         verbs = TAKING.get(noun.es[0], ())

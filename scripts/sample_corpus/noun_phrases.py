@@ -97,7 +97,7 @@ _COUNT = NUMBERS[:11]
 
 
 def _determiner_kind(d: Draw, noun: Noun, use: str) -> str:
-    """Choose the kind of determiner of a noun that is a subject, an object or a place."""
+    """Choose the kind of determiner of a noun for its use in the clause."""
     if noun.mass:
         key = "mass object" if use == "object" else "mass"
     elif noun.plural_only:

@@ -153,7 +153,7 @@ def _this_thing(d: Draw) -> NounPhrase:
 
 
 def _owner(d: Draw) -> Phrase:
-    """Ask "¿De quién es este coche?", "Whose car is this?"."""
+    """Return "de quién es este coche" / "whose car is this"."""
     thing = _this_thing(d)
     whose, link = d.link(), d.link()
     form = SER.es.form("pres", thing.person)

@@ -1,4 +1,4 @@
-"""Sentences: the kinds there are, how often each comes, and chains of clauses."""
+"""Sentences: every kind with its frequency, and the impersonal clauses and chains among them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tokens import NOTHING, Draw, Phrase, Weighted, linked
 
 
 def weather(d: Draw) -> Phrase:
-    """Say what the weather is like, without a full stop."""
+    """Return a statement about the weather."""
     choice = d.random()
     if choice < 0.3:
         found = d.word(*d.pick(entries("rain")))
@@ -31,7 +31,7 @@ def weather(d: Draw) -> Phrase:
 
 
 def calendar(d: Draw) -> Phrase:
-    """Say what day or what time it is, without a full stop."""
+    """Return a statement about the day or the time."""
     if d.chance(0.4):
         es, en = d.pick((("hoy", "today"), ("mañana", "tomorrow")))
         day = d.pick(WEEKDAYS)
@@ -50,7 +50,7 @@ _PLACES = tagged("building", "room", "outdoor")
 
 
 def existence(d: Draw, asked: bool = False) -> Phrase:
-    """Say what there is somewhere, without a full stop."""
+    """Return what there is somewhere, as a statement or a question."""
     negated = not asked and d.chance(0.2)
     people = d.chance(0.25)
     noun = d.pick(tagged("job", "person") if people else _FOUND)
@@ -90,7 +90,7 @@ def _spot(d: Draw, noun: Noun) -> Phrase:
 
 
 def opinion(d: Draw) -> Phrase:
-    """Say "es importante comer fruta" / "it is important to eat fruit"."""
+    """Return "es importante comer fruta" / "it is important to eat fruit" and the like."""
     adjective = d.word(*d.pick(entries("opinion")))
     be = d.word("no^2 es^1", "it^1 is^1 not^2") if d.chance(0.25) else d.word("es", "it is")
     someone = NounPhrase([], [], spanish.ELLOS, english.THIRD_PLURAL, False, vague=True)
@@ -119,7 +119,7 @@ def _simple(d: Draw) -> Phrase:
 
 
 def _command(d: Draw) -> Phrase:
-    """Tell someone to do something, or not to."""
+    """Build a command or a prohibition."""
     forbid = d.chance(0.3)
     subject = pronoun(d, "tú", overt=False)
     subject.es, subject.drop = [], 0
@@ -147,7 +147,7 @@ def _command(d: Draw) -> Phrase:
 
 
 def _exclamation(d: Draw) -> Phrase:
-    """Say "¡Qué casa tan bonita!" or "¡Qué bonita es la casa!"."""
+    """Build "¡Qué casa tan bonita!" or "¡Qué bonita es la casa!"."""
     noun = d.pick(tagged("thing", "cloth", "vehicle", "building", "animal", "event", "read"))
     options = [a for a in ATTRIBUTIVE[noun.letter] if a.gradable and a.ser]
     adjective = d.pick(options)

@@ -38,7 +38,7 @@ _PLAIN = str.maketrans("áéíóú", "aeiou")
 
 @dataclass(frozen=True)
 class Paradigm:
-    """Every form of a Spanish verb the grammar uses; finite rows run yo ... ellos."""
+    """The forms of a Spanish verb; finite rows run from yo to ellos."""
 
     infinitive: str
     gerund: str
@@ -88,7 +88,7 @@ def _irregular() -> dict[str, str]:
 
 
 def paradigm(lemma: str) -> Paradigm:
-    """Conjugate a verb, with what the table says is irregular about it."""
+    """Conjugate a verb, with its irregularities from the table."""
     return conjugate(lemma, _irregular().get(lemma, ""))
 
 
@@ -133,7 +133,7 @@ def _attach(stem: str, endings: tuple[str, ...], theme: str) -> tuple[str, ...]:
 
 
 def _join(stem: str, ending: str, theme: str) -> str:
-    """Add an ending, keeping the sound of the stem's last letter."""
+    """Add an ending, with the spelling that keeps the sound of the stem."""
     first = ending[0]
     if theme == "ar":
         if first in "eé":
@@ -201,7 +201,7 @@ def _subjunctive(
 
 
 def enclitic(infinitive: str, clitics: tuple[str, ...]) -> str:
-    """Attach clitic pronouns to an infinitive; two of them move the stress onto an accent."""
+    """Attach clitic pronouns to an infinitive; two of them require an accent."""
     if len(clitics) < 2:
         return infinitive + "".join(clitics)
     accented = infinitive[-2].translate(str.maketrans("aei", "áéí"))

@@ -36,7 +36,7 @@ _PERSON_KINDS = Weighted.parse("adjective 40 feeling 22 liking 24 job 4 comparis
 
 
 def state(d: Draw, request: Request) -> Clause:
-    """Build a clause about a state, or, for a subject with no state to choose, an action."""
+    """Build a clause about a state, or about an action if the subject has no states."""
     tense = request.tenses.draw(d)
     tense = _TENSES.get(tense, tense)
     subject = request.subject
@@ -178,7 +178,7 @@ _ON_BODY = (
 
 
 def _body(d: Draw, request: Request, tense: str) -> Clause:
-    """Say "Ana se lava las manos" / "Ana washes her hands"."""
+    """Build "Ana se lava las manos" / "Ana washes her hands"."""
     verb, parts, tenses = d.pick(_ON_BODY)
     subject = copulas.person_of(d, request)
     part = d.pick(parts)
@@ -200,7 +200,7 @@ _LOOKED_AT = tagged("many")
 
 
 def _looks(d: Draw, request: Request, tense: str) -> Clause:
-    """Say "Ana tiene los ojos verdes" / "Ana has green eyes"."""
+    """Build "Ana tiene los ojos verdes" / "Ana has green eyes"."""
     subject = copulas.person_of(d, request)
     noun = d.pick(_LOOKED_AT)
     of_eyes = noun.en[0] == "eye" and d.chance(0.7)

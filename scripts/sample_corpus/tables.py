@@ -1,4 +1,4 @@
-"""Reading the word tables: TSV files in words/ with comment lines, a header and a row per word."""
+"""Read the word tables: TSV files in words/ with comment lines, a header and a row per word."""
 
 from __future__ import annotations
 

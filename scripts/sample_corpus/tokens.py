@@ -52,7 +52,7 @@ def linked(text: str, link: int) -> Tokens:
 
 
 class Draw:
-    """The random choices and the fresh links of one sentence.
+    """The random choices and the links of one sentence.
 
     Only `random.Random.random` is used: its stream for a seed is the same on every Python.
     """
