@@ -172,8 +172,7 @@ def _add_adverbials(d: Draw, clause: Clause, verb: Verb, request: Request, key: 
     if when is None or (clause.en_adverb and key in ("pres", "imp", "modal")):
         return
     if request.front and subject.es and d.chance(0.35):
-        link = d.link()
-        clause.fronted = when + Phrase([(",", link)], [(",", link)])
+        clause.fronted = when + d.word(",", ",")
     else:
         clause.add(when)
 

@@ -17,7 +17,7 @@ from .lexicon import (
     tagged,
 )
 from .noun_phrases import NounPhrase, name, noun_phrase, person_subject
-from .tokens import Draw, Phrase, Tokens, linked
+from .tokens import Draw, Phrase, linked
 
 _DEGREES = entries("degree")
 DESCRIBED = tuple(n for n in NOUNS if n.letter and "instrument" not in n.tags)
@@ -204,24 +204,17 @@ _PATTERNS = (
 
 
 def _compared(d: Draw, subject: NounPhrase, other: NounPhrase, tense: str, letter: str) -> Clause:
-    """Return "Ana es más alta que Juan" and its like."""
+    """Build "Ana es más alta que Juan" and the like."""
     quality = d.pick(_COMPARABLE[letter])
     clause = copula(d, subject, tense, quality)
     degree, en_degree, than, en_than = d.pick(_PATTERNS)
-    first, link, last = d.link(), d.link(), d.link()
-    form = quality.agree(subject.feminine, subject.plural)
-    irregular = quality.forms[0] in _BETTER and degree == "más"
-    if irregular:
-        form = _BETTER[quality.forms[0]] + ("es" if subject.plural else "")
-        clause.es_after.append((form, first | link))
-    else:
-        clause.es_after += [(degree, first), (form, link)]
+    es = f"{degree}^1 {quality.agree(subject.feminine, subject.plural)}^2"
+    if degree == "más" and quality.forms[0] in _BETTER:
+        es = _BETTER[quality.forms[0]] + ("es" if subject.plural else "") + "^12"
+    en = f"{en_degree}^1 {quality.en}^2"
     if degree == "más" and quality.grades is not None:
-        clause.en_after.append((quality.grades[0], first | link))
-    else:
-        clause.en_after += [(en_degree, first), (quality.en, link)]
-    clause.es_after += [(than, last), *other.es]
-    clause.en_after += [(en_than, last), *other.en]
+        en = f"{quality.grades[0]}^12"
+    clause.add(d.word(es, en) + d.word(than, en_than) + other.phrase())
     return clause
 
 
@@ -230,27 +223,16 @@ _BETTER = {"bueno": "mejor", "malo": "peor"}
 
 def _ranked(d: Draw, noun: Noun, adjective: Adjective) -> Phrase:
     """Return "el chico más alto de la clase" / "the tallest boy in the class"."""
-    article, first, link, head = d.link(), d.link(), d.link(), d.link()
-    es_article = "la" if noun.feminine and "el" not in noun.tags else "el"
+    article = "la" if noun.feminine and "el" not in noun.tags else "el"
+    es = f"{article}^1 {noun.es[0]}^4 más^2 {adjective.agree(noun.feminine, False)}^3"
     if adjective.forms[0] in _BETTER:
-        form = _BETTER[adjective.forms[0]]
-        es: Tokens = [(es_article, article), (form, first), (noun.es[0], head)]
-    else:
-        es = [
-            (es_article, article), (noun.es[0], head), ("más", first),
-            (adjective.agree(noun.feminine, False), link),
-        ]  # fmt: skip
+        es = f"{article}^1 {_BETTER[adjective.forms[0]]}^2 {noun.es[0]}^4"
+    en = f"the^1 most^2 {adjective.en}^3"
     if adjective.grades is not None:
-        en = [("the", article), (adjective.grades[1], first | link)]
-    else:
-        en = [("the", article), ("most", first), (adjective.en, link)]
-    en += linked(noun.en[0], head)
-    setting = d.pick(SETTINGS[noun.letter])
-    links = d.link(), d.link(), d.link()
-    return Phrase(
-        [*es, *zip(("de", *setting.es.split()), links, strict=True)],
-        [*en, *zip(setting.en.split(), links, strict=True)],
-    )
+        en = f"the^1 {adjective.grades[1]}^23"
+    for word in noun.en[0].split():
+        en += f" {word}^4"
+    return d.word(es, en) + d.word(*d.pick(SETTINGS[noun.letter]))
 
 
 _SUPERLATIVE_NOUNS = {

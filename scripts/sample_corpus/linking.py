@@ -37,12 +37,6 @@ _EVENTS = tuple(v for v in VERBS if "hum" in v.subjects and not v.stative)
 _OTHERS = ("animal", "ride", "event")
 
 
-def comma(d: Draw) -> Phrase:
-    """Return a comma."""
-    link = d.link()
-    return Phrase([(",", link)], [(",", link)])
-
-
 def clause(d: Draw, request: Request, share_of_states: float = 0.3) -> Clause:
     """Build a clause about an action or a state."""
     return state(d, request) if d.chance(share_of_states) else action(d, request)
@@ -74,6 +68,7 @@ def next_subject(
 class Connection(NamedTuple):
     """A conjunction, the tenses it joins and how often the dependent clause is a state."""
 
+    weight: float
     es: str
     en: str
     main: Weighted
@@ -83,20 +78,20 @@ class Connection(NamedTuple):
 
 
 _CONNECTIONS = (
-    (26.0, Connection("porque", "because", MAIN, NOW, 0.8, 0.0)),
-    (12.0, Connection("porque", "because", PAST, THEN, 1.0, 0.0)),
-    (9.0, Connection("aunque", "although", MAIN, NOW, 0.8, 0.4)),
-    (5.0, Connection("aunque", "although", PAST, THEN, 1.0, 0.4)),
-    (8.0, Connection("cuando", "when", HABIT, HABIT, 0.3, 0.55)),
-    (10.0, Connection("cuando", "when", PAST, PAST, 0.0, 0.55)),
-    (7.0, Connection("cuando", "when", FUTURE, WISHED, 0.0, 0.55)),
-    (10.0, Connection("si", "if", FUTURE, NOW, 0.35, 0.65)),
-    (6.0, Connection("mientras", "while", PAST, BACKGROUND, 0.0, 0.6)),
-    (3.0, Connection("en cuanto", "as soon as", PAST, PAST, 0.0, 0.5)),
-    (2.0, Connection("en cuanto", "as soon as", FUTURE, WISHED, 0.0, 0.5)),
+    Connection(26.0, "porque", "because", MAIN, NOW, 0.8, 0.0),
+    Connection(12.0, "porque", "because", PAST, THEN, 1.0, 0.0),
+    Connection(9.0, "aunque", "although", MAIN, NOW, 0.8, 0.4),
+    Connection(5.0, "aunque", "although", PAST, THEN, 1.0, 0.4),
+    Connection(8.0, "cuando", "when", HABIT, HABIT, 0.3, 0.55),
+    Connection(10.0, "cuando", "when", PAST, PAST, 0.0, 0.55),
+    Connection(7.0, "cuando", "when", FUTURE, WISHED, 0.0, 0.55),
+    Connection(10.0, "si", "if", FUTURE, NOW, 0.35, 0.65),
+    Connection(6.0, "mientras", "while", PAST, BACKGROUND, 0.0, 0.6),
+    Connection(3.0, "en cuanto", "as soon as", PAST, PAST, 0.0, 0.5),
+    Connection(2.0, "en cuanto", "as soon as", FUTURE, WISHED, 0.0, 0.5),
 )
 _CONNECTION_WEIGHTS = Weighted.parse(
-    " ".join(f"{n} {weight}" for n, (weight, _) in enumerate(_CONNECTIONS))
+    " ".join(f"{n} {c.weight}" for n, c in enumerate(_CONNECTIONS))
 )
 
 
@@ -108,7 +103,7 @@ def _verbs_for(tenses: Weighted, subject: NounPhrase) -> tuple[Verb, ...]:
 
 def complex_clause(d: Draw, extras: float = 0.5) -> Phrase:
     """Join a main and a dependent clause."""
-    c = _CONNECTIONS[int(_CONNECTION_WEIGHTS.draw(d))][1]
+    c = _CONNECTIONS[int(_CONNECTION_WEIGHTS.draw(d))]
     leads = d.chance(c.leads)
     subject = person_subject(d)
     first = _joined_clause(d, c, subject, leads, extras)
@@ -118,7 +113,7 @@ def complex_clause(d: Draw, extras: float = 0.5) -> Phrase:
     second = _joined_clause(d, c, later, not leads, extras)
     conjunction = d.word(c.es, c.en)
     if leads:
-        return conjunction + first.statement() + comma(d) + second.statement()
+        return conjunction + first.statement() + d.word(",", ",") + second.statement()
     return first.statement() + conjunction + second.statement()
 
 
@@ -145,9 +140,9 @@ def coordination(d: Draw, extras: float = 0.6) -> Phrase:
         d, Request(tenses, subject, extras, 0.05, passing=True), 0.3 if contrast else 0.1
     )
     if contrast:
-        joint = comma(d) + d.word("pero", "but")
+        joint = d.word(",", ",") + d.word("pero", "but")
     elif subject.es or subject.drop:
-        joint = comma(d) + d.word("y", "and")
+        joint = d.word(",", ",") + d.word("y", "and")
     else:
         joint = d.word("y", "and")
     return first.statement() + joint + second.statement()

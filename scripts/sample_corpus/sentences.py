@@ -9,7 +9,7 @@ from .actions import MAIN, Request, action, infinitive
 from .clauses import SER
 from .complements import in_or_on
 from .lexicon import NUMBERS, VERBS, WEEKDAYS, Entry, Noun, entries, tagged
-from .linking import clause, comma
+from .linking import clause
 from .noun_phrases import ATTRIBUTIVE, NounPhrase, noun_phrase, pronoun
 from .tokens import NOTHING, Draw, Phrase, Weighted, linked
 
@@ -105,8 +105,7 @@ _FORBIDDEN = Weighted.parse("subj 1")
 
 
 def _close(d: Draw, phrase: Phrase) -> Phrase:
-    link = d.link()
-    return Phrase([*phrase.es, (".", link)], [*phrase.en, (".", link)])
+    return phrase + d.word(".", ".")
 
 
 def _enclose(d: Draw, phrase: Phrase, opening: str, closing: str) -> Phrase:
@@ -142,7 +141,7 @@ def _command(d: Draw) -> Phrase:
         en = [*base, *told.en_after]
     phrase = Phrase(es, en)
     if d.chance(0.5):
-        return _close(d, phrase + comma(d) + d.word("por favor", "please"))
+        return _close(d, phrase + d.word(",", ",") + d.word("por favor", "please"))
     return _enclose(d, phrase, "¡", "!")
 
 
@@ -208,7 +207,7 @@ def _chain(d: Draw) -> Phrase:
     for _ in range(int(_CHAIN_LENGTHS.draw(d)) - 1):
         joint = d.pick([j for j in _CHAIN_JOINTS if j is not before])
         before = joint
-        found = found + comma(d) + d.word(*joint) + _independent(d)
+        found = found + d.word(",", ",") + d.word(*joint) + _independent(d)
     return _close(d, found)
 
 

@@ -58,10 +58,7 @@ def _feeling(d: Draw, request: Request, tense: str) -> Clause:
     clause = stative_clause(d, _BE, tense, subject, compact=True)
     if not request.passing and d.chance(0.4):
         number = d.pick(_AGES)
-        clause.add(d.word(*number))
-        link = d.link()
-        clause.es_after.append(("años", link))
-        clause.en_after += [("years", link), ("old", link)]
+        clause.add(d.word(*number) + d.word("años", "years old"))
         return copulas.maybe_negate(d, clause, request)
     (word, en), very = d.pick(FEELINGS)
     if very and d.chance(0.25):
