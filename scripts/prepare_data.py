@@ -15,6 +15,7 @@ from seq2seq.data.prepare import (
     count,
     run_command,
 )
+from seq2seq.errors import DataError
 
 EXAMPLES = """examples:
   prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip
@@ -35,7 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_tatoeba(commands)
-    sample = commands.add_parser("sample", help="sentences of a small grammar, with alignments")
+    sample = commands.add_parser(
+        "sample",
+        help="sentences of a small grammar, with alignments",
+        description="Generate Spanish-English pairs with gold word alignments from a grammar. The "
+        "same seed gives the same files.",
+    )
     sample.add_argument(
         "--train",
         type=count,
@@ -51,9 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sample(options: argparse.Namespace) -> None:
-    from sample_corpus import generate, write_sample  # imported here: tatoeba needs none of it
+    from sample_corpus import generate, write_sample  # the other command needs none of it
     from seq2seq.evaluation.alignment import format_links
 
+    if options.links and options.show is None:
+        raise DataError("--links requires --show N")
     if options.show is None:
         check_output(options.out, force=options.force)
         sizes = {split: getattr(options, split) for split in ("train", "valid", "test")}

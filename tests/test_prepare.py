@@ -256,6 +256,8 @@ def test_sample_shows_pairs_without_writing(tmp_path: Path, call: Call) -> None:
     links = " ".join(f"{i}-{j}" for i, j in first.alignment)
     assert lines[:3] == [first.source, f"    {first.target}", f"    {links}"]
     assert not (tmp_path / "out").exists()
+    status, _, err = call("sample", "--links")
+    assert (status, err) == (2, "prepare_data.py: --links requires --show N\n")
 
 
 @pytest.mark.skipif(not TATOEBA.is_dir(), reason="the shared corpus is not here")

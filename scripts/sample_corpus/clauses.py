@@ -157,7 +157,7 @@ def led_group(d: Draw, p: Periphrasis, verb: Verb, tense: str, subject: NounPhra
 class Clause:
     """The parts of a clause, before a word order is chosen for it.
 
-    `es_before` holds what stands right before the Spanish verb: no, adverbs, clitics.
+    `es_before` holds the words directly before the Spanish verb: no, adverbs, clitics.
     """
 
     subject: NounPhrase
