@@ -1,3 +1,9 @@
+"""Recipes: types, bounds, overrides, YAML, error messages, and writing them back.
+
+The property tests change valid recipes at random; each must parse and round-trip, or raise a
+ConfigError of one line.
+"""
+
 from __future__ import annotations
 
 import contextlib
@@ -164,35 +170,16 @@ def test_odd_values_parse_or_raise(changes: list[tuple[str, Any, str]]) -> None:
     parsed_or_refused(yaml.safe_dump(raw, allow_unicode=True))
 
 
-@examples(40)
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, len(WHOLE)),
-            st.integers(0, 8),
-            st.text(max_size=3)
-            | st.sampled_from(
-                [
-                    ":",
-                    "- ",
-                    "\n",
-                    "*a",
-                    "&a ",
-                    "!!bool ",
-                    "[",
-                    "}",
-                    "<<: ",
-                    "9" * 30,
-                    "\t",
-                    "? ",
-                    "%",
-                    "...",
-                ]
-            ),
-        ),
-        max_size=6,
-    )
+FRAGMENTS = (
+    ":", "- ", "\n", "*a", "&a ", "!!bool ", "[", "}", "<<: ", "9" * 30, "\t", "? ", "%", "...",
+)  # fmt: skip
+EDITS = st.tuples(
+    st.integers(0, len(WHOLE)), st.integers(0, 8), st.text(max_size=3) | st.sampled_from(FRAGMENTS)
 )
+
+
+@examples(40)
+@given(st.lists(EDITS, max_size=6))
 def test_damaged_text_parses_or_raises(changes: list[tuple[int, int, str]]) -> None:
     text = WHOLE
     for start, removed, added in changes:
