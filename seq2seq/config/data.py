@@ -76,13 +76,11 @@ class CleaningConfig(Section):
 
     max_chars: Count = Field(1000, description="maximum length of a side, in characters")
     max_ratio: Annotated[float, Field(gt=1)] = Field(
-        4.0,
-        description="maximum ratio of the lengths of both sides, in words plus three",
+        4.0, description="maximum ratio of the lengths of both sides, in words plus three"
     )
     drop_duplicates: bool = Field(True, description="keep only one of identical pairs")
     drop_overlap: bool = Field(
-        False,
-        description="drop training pairs that share a side with valid or test, instead of warning",
+        False, description="drop training pairs that share a side with valid or test (else: warn)"
     )
 
 
@@ -111,11 +109,9 @@ class TokenizerConfig(Section):
     )
     sampling_alpha: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,
-        description=(
-            "subword sampling during training; 0: off. unigram: 0.2 to 0.5, where lower values "
-            "sample more diverse and longer segmentations (0.1: 1.9 times as long, 0.2: 1.3, 0.3: "
-            "1.1); bpe: 0.1"
-        ),
+        description="subword sampling in training; 0: off. unigram: 0.2 to 0.5, where lower values "
+        "give more diverse, longer segmentations (0.1: 1.9 times as long, 0.2: 1.3, 0.3: 1.1); "
+        "bpe: 0.1",
     )
 
 
@@ -144,7 +140,8 @@ class DataConfig(Section):
     )
     valid: CorpusConfig = Field(description="pairs on which checkpoints are compared")
     test: CorpusConfig | None = Field(
-        None, description="held-out pairs, named here to detect overlap with the training pairs"
+        None,
+        description="pairs for testing only; overlap of the training pairs with them is detected",
     )
     cleaning: CleaningConfig = CleaningConfig()
     cache: str | None = Field(

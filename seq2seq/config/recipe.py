@@ -86,7 +86,7 @@ class TrainingConfig(Section):
     )
     validation_beam: Count = Field(1, description="beam size in validation; 1: greedy")
     validation_sentences: Count | None = Field(
-        None, description="validate on this many pairs only, the first ones"
+        None, description="number of pairs to validate on, from the first; null: all"
     )
     samples: CountFrom0 = Field(3, description="translations shown at each validation")
     ema: Rate = Field(0.0, description="decay of the moving average of weights; 0: off")
