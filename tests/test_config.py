@@ -157,7 +157,7 @@ def test_odd_values_parse_or_raise(changes: list[tuple[str, Any, str]]) -> None:
     for key, value, how in changes:
         *parents, name = key.split(".")
         node = raw
-        with contextlib.suppress(KeyError, IndexError, TypeError, AttributeError):
+        with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError):
             for parent in parents:
                 node = node[int(parent) if isinstance(node, list) else parent]
             place = int(name) if isinstance(node, list) else name
