@@ -94,7 +94,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["train", "{toy}", "data.train.0.path=none.tsv"], "none.tsv: no such file"),
         (["train", "{toy}", "training.device=tpu"], "device 'tpu' is none"),
         (["train", "{toy}", "run_dir=/dev/null/run"], "cannot be written"),
-        (["train", "{toy}", "run_dir={run}"], "there is a run already; go on with --resume"),
+        (["train", "{toy}", "run_dir={run}"], "a run already exists; continue it with --resume"),
         (["translate", "none"], "none: not a run directory"),
         (["translate", "{run}", "-i", "none.txt"], "none.txt: cannot be read"),
         (["translate", "{run}", "-i", "{lines}", "-o", "{lines}"], "choose another file"),

@@ -66,10 +66,10 @@ def test_a_run_is_not_overwritten_unless_asked(toy: ToyCorpus, tmp_path: Path) -
     train(config)
     notes.write_text("mine")
     before = (tmp_path / "run/checkpoints/step-000002/SHA256SUMS").stat().st_mtime_ns
-    with pytest.raises(CheckpointError, match="there is a run already"):
+    with pytest.raises(CheckpointError, match="a run already exists"):
         train(config)
     (tmp_path / "run/config.yaml").unlink()
-    with pytest.raises(CheckpointError, match="there is a run already"):
+    with pytest.raises(CheckpointError, match="a run already exists"):
         train(config)
     assert (tmp_path / "run/checkpoints/step-000002/SHA256SUMS").stat().st_mtime_ns == before
     (tmp_path / "run/checkpoints/step-000009").mkdir()

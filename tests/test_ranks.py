@@ -25,7 +25,7 @@ from seq2seq.data.batching import make_batch
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError
 from seq2seq.inference.service import WINDOW
-from seq2seq.parallel import Ranks, join
+from seq2seq.parallel import Ranks, init_process_group
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 
@@ -203,7 +203,7 @@ def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, toget
         _, errors = process.communicate(timeout=120)
         if restarts:
             assert process.returncode == 0, errors
-            assert "going on from" in errors
+            assert "resuming from" in errors
             assert_same(together, path)
         else:
             assert process.returncode == 1
@@ -220,7 +220,7 @@ def test_a_restart_leaves_the_run_of_another_launch_alone(recipe: Path, tmp_path
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     command = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "-m", "seq2seq", "train"]
     for flags, fault in (
-        ([], "there is a run already"),
+        ([], "a run already exists"),
         (["--resume", "model.decoder_size=8"], "--resume: model.decoder_size was"),
     ):
         found = subprocess.run(
@@ -236,12 +236,12 @@ def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
     os.environ |= {
         "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)
     }  # fmt: skip
-    with join() as ranks:
+    with init_process_group() as ranks:
         time.sleep(3 * rank)
         if dies and rank:
             os._exit(7)
-        ranks.wait()
-        assert ranks.sum([1.0]) == [2.0]
+        ranks.wait_for_preparation()
+        assert ranks.all_reduce([1.0]) == [2.0]
 
 
 @pytest.mark.parametrize(("dies", "codes"), [(False, [0, 0]), (True, [1, 7])])
@@ -281,7 +281,7 @@ def test_a_mistake_is_told_once(recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
     code, errors = run(recipe, tmp_path / "run")
     assert code == 2
-    assert errors.count("there is a run already") == 1
+    assert errors.count("a run already exists") == 1
     assert "Traceback" not in errors
 
 
@@ -335,7 +335,7 @@ def test_ranks_share_neither_standard_input_nor_workers(together: Path, tmp_path
     names = ["-i", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
     ended = torchrun("translate", str(together), *names, "--workers", "2", processes=2)
     assert ended.returncode != 0
-    assert "leave --workers out" in ended.stderr
+    assert "remove --workers" in ended.stderr
 
 
 @pytest.mark.slow

@@ -209,7 +209,7 @@ def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_pat
         train(config, resume=True)
     (path / "config.yaml").unlink()
     (path / "checkpoints/step-000002").mkdir(parents=True)
-    with pytest.raises(CheckpointError, match="there is a run already; replace it with"):
+    with pytest.raises(CheckpointError, match="a run already exists; replace it with"):
         train(config)
 
 
@@ -220,7 +220,7 @@ def test_another_number_of_threads_is_reported(
     train(toy.config(path, "training.max_steps=2"))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     train(toy.config(path, "training.max_steps=3"), resume=True)
-    assert "saved with threads 1, going on with 7: the last bits" in caplog.text
+    assert "saved with threads 1, resumed with 7: results will differ" in caplog.text
 
 
 def test_nothing_is_left_of_the_file_that_was_restored_from(

@@ -12,7 +12,7 @@ from seq2seq.errors import CheckpointError
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, prune, save_checkpoint, tidy
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.averaging import average_checkpoints
+from seq2seq.training.state import average_checkpoints
 
 
 def save(
@@ -142,7 +142,7 @@ def test_a_removal_that_fails_stops_the_new_run(
         patch.setattr(Path, "replace", refuse)
         with pytest.raises(PermissionError):
             train(toy.config(path, "training.max_steps=2"), overwrite=True)
-    with pytest.raises(CheckpointError, match="there is a run already"):
+    with pytest.raises(CheckpointError, match="a run already exists"):
         train(toy.config(path, "training.max_steps=2"))
     train(toy.config(path, "training.max_steps=2"), overwrite=True)
     assert RunDirectory(path).newest().step == 2

@@ -23,8 +23,8 @@ from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import loss as losses
 from seq2seq.training import trainer as module
-from seq2seq.training.signals import StopRequest
-from seq2seq.training.trainer import Trainer, Validation
+from seq2seq.training.monitor import StopRequest, Validation
+from seq2seq.training.trainer import Trainer
 
 
 def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:
@@ -197,8 +197,9 @@ def test_what_is_not_finite_is_reported_and_not_applied(
     assert trainer.state.progress.skipped == 0
     for step, (word, batch) in enumerate(zip(("inf", "nan"), spoilt, strict=False), 1):
         numbers = ", ".join(map(str, batch.indices[:8])) + ", ..." * (len(batch) > 8)
-        told = f"not applied; {len(batch)} pairs, of the cleaned corpus, from 0: {numbers}\n"
-        assert f"step {step}: loss {word}, gradient norm nan: {told}" in caplog.text
+        pairs = f"its {len(batch)} pairs in the cleaned corpus, counted from 0: {numbers}\n"
+        line = f"step {step}: loss {word}, gradient norm nan: update skipped; {pairs}"
+        assert line in caplog.text
     factor = math.nan
     batch = next(batches)
     trainer.update([batch])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from seq2seq.config import Config
-from seq2seq.data.batching import Batch, evaluation_batches
+from seq2seq.data.batching import evaluation_batches
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import ConfigError
@@ -15,8 +15,8 @@ from seq2seq.inference.search import beam_search, greedy
 from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.parallel import Ranks
-from seq2seq.training.loss import projection_loss
-from seq2seq.training.trainer import Validation
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.monitor import Validation
 
 
 class Validator:
@@ -52,7 +52,8 @@ class Validator:
         found: dict[int, str] = {}
         prepared, shared = PreparedModel(model, self.dtype), self.options.beam_size > 1
         for batch in (batch.to(self.device) for batch in self.batches):
-            loss += self._loss(model, batch)
+            _, plain = batch_loss(model, batch, dtype=self.dtype)
+            loss += float(plain)
             tokens += batch.num_target_tokens
             decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, shared=shared)
             try:
@@ -63,9 +64,8 @@ class Validator:
                 ) from None
             for index, hypotheses in zip(batch.indices, results, strict=True):
                 found[index] = self.tokenizer.decode(hypotheses[0].tokens)
-        loss, tokens = self.ranks.sum([loss, tokens])
-        shares = self.ranks.gather(found)
-        texts = {index: text for share in shares for index, text in share.items()}
+        loss, tokens = self.ranks.all_reduce([loss, tokens])
+        texts = {i: text for part in self.ranks.all_gather(found) for i, text in part.items()}
         translations = [texts[index] for index in range(len(self.pairs))]
         references = [(pair.target, *pair.references) for pair in self.pairs]
         scores = score(translations, references, metrics=("bleu", "chrf"))
@@ -75,10 +75,3 @@ class Validator:
             for pair, translation in zip(self.pairs, translations, strict=True)
         ]
         return Validation(metrics, samples[: self.config.samples])
-
-    def _loss(self, model: TranslationModel, batch: Batch) -> float:
-        mask_BT, weights = batch.label_mask_BT, (model.output_weight, model.output_bias)
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-            _, plain = projection_loss(features_BTO[mask_BT], *weights, batch.labels_BT[mask_BT])
-        return float(plain)

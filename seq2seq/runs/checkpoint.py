@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class Checkpoint:
 
     path: Path
     state: dict[str, Any]
+    tensors: dict[str, dict[str, Tensor]] | None = None  # by file; read from disk without
 
     @property
     def step(self) -> int:
@@ -80,31 +81,25 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
-        return _load(self.path / MODEL)
+        return self._load(MODEL)
 
     def training(self) -> dict[str, Tensor]:
         """Return the tensors that only training needs; before the first update there are none."""
-        return _load(self.path / TRAINING) if (self.path / TRAINING).exists() else {}
+        return self._load(TRAINING)
 
     def in_memory(self) -> Checkpoint:
-        """Return the same with its tensors read, for a process that cannot see the files."""
-        return _LoadedCheckpoint(self.path, self.state, self.weights(), self.training())
+        """Return the checkpoint with its tensors, for a process that cannot see its files."""
+        return replace(self, tensors={MODEL: self.weights(), TRAINING: self.training()})
 
-
-@dataclass(frozen=True)
-class _LoadedCheckpoint(Checkpoint):
-    weights_read: dict[str, Tensor]
-    training_read: dict[str, Tensor]
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights that translate, without reading them."""
-        return read_shapes(self.path / MODEL)
-
-    def weights(self) -> dict[str, Tensor]:
-        return self.weights_read
-
-    def training(self) -> dict[str, Tensor]:
-        return self.training_read
+    def _load(self, name: str) -> dict[str, Tensor]:
+        if self.tensors is not None:
+            return self.tensors[name]
+        if name == TRAINING and not (self.path / name).exists():
+            return {}
+        try:
+            return dict(load_file(self.path / name))
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{self.path / name}: cannot be read ({error})") from None
 
 
 def save_checkpoint(
@@ -238,13 +233,6 @@ def _sums(path: Path) -> dict[str, str]:
     lines = (path / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
     pairs = [line.partition("  ") for line in lines]
     return {name: expected for expected, _, name in pairs if name and Path(name).name == name}
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from None
 
 
 def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:

@@ -99,7 +99,7 @@ def test_a_second_signal_ends_at_once(
     training = start(server, recipe, path, pause=60, stuck=True)
     await_text(training, "update\n")
     training.send(number)
-    await_text(training, f"{word}: saving; once more ends at once")
+    await_text(training, f"{word}: saving; press Ctrl-C again to quit immediately")
     asked = time.monotonic()
     training.send(number)
     assert training.wait() == -number  # to a shell 128 + number, as well
@@ -130,7 +130,7 @@ def test_one_training_at_a_time_and_the_dead_hold_nothing(
     for how, words in (
         ("--resume", "another training is writing to this run"),
         ("--overwrite", "another training is writing to this run"),
-        ("training.seed=1", "there is a run already; go on with --resume"),
+        ("training.seed=1", "a run already exists; continue it with --resume"),
     ):
         output = tmp_path / f"second-{how}"
         second = server.start(
