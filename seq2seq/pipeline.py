@@ -64,7 +64,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             ranks.on_rank0(run.update, config)
         else:
             ranks.on_rank0(run.create, config, *tokenizers, checksums)
-        ranks.on_rank0(run.begin_launch, launch_name())
+        ranks.on_rank0(run.record_launch, launch_name())
         ranks.on_rank0(run_log.start)
         return trainer.train()
 

@@ -13,13 +13,13 @@ from seq2seq.errors import CheckpointError
 from seq2seq.runs import checkpoint as module
 from seq2seq.runs.checkpoint import (
     Checkpoint,
-    average,
-    first_whole,
+    average_weights,
+    best_first,
+    first_intact,
     list_checkpoints,
     load_checkpoint,
     load_weights,
     prune,
-    rank,
     save_checkpoint,
 )
 
@@ -71,13 +71,13 @@ def test_damage_is_found(tmp_path: Path, name: str, damage: str) -> None:
 def test_a_checkpoint_without_checksums_or_of_another_version(tmp_path: Path) -> None:
     found = save(tmp_path, 1)
     (found.path / "state.json").write_text('{"version": 99}')
-    with pytest.raises(CheckpointError, match="written by version 99 of the format"):
+    with pytest.raises(CheckpointError, match="checkpoint format 99"):
         load_checkpoint(found.path)
     (found.path / "SHA256SUMS").unlink()
-    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match="incomplete checkpoint"):
         load_checkpoint(found.path)
     (found.path / "SHA256SUMS").write_text("abc  ../../etc/passwd\n")
-    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match="incomplete checkpoint"):
         load_checkpoint(found.path)
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_state_is_seen_before_it_is_believed(
     state = tmp_path / "step-000002/state.json"
     state.write_text(state.read_text().replace(*words))
     assert [c.step for c in list_checkpoints(tmp_path)] == [1, 3]
-    assert "step-000002: damaged, state.json does not have its checksum" in caplog.text
+    assert "step-000002: damaged, state.json does not match its checksum" in caplog.text
 
 
 def test_damaged_ones_are_skipped_with_a_warning(
@@ -108,7 +108,7 @@ def test_damaged_ones_are_skipped_with_a_warning(
     model.write_bytes(model.read_bytes()[:-1] + b"?")
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        found = first_whole(reversed(list_checkpoints(tmp_path)))
+        found = first_intact(reversed(list_checkpoints(tmp_path)))
     assert found is not None
     assert found.step == 3
     assert "step-1000000: damaged" in caplog.text
@@ -121,8 +121,8 @@ def test_rank_is_best_first_and_of_equals_the_oldest(tmp_path: Path) -> None:
     save(tmp_path, 4, bleu=30.0, loss=4.0)
     save(tmp_path, 5, bleu=math.nan, loss=math.nan)
     found = list_checkpoints(tmp_path)
-    assert [c.step for c in rank(found, "bleu")] == [2, 4, 1]
-    assert [c.step for c in rank(found, "loss")] == [2, 1, 4]
+    assert [c.step for c in best_first(found, "bleu")] == [2, 4, 1]
+    assert [c.step for c in best_first(found, "loss")] == [2, 1, 4]
 
 
 def test_prune_keeps_newest_and_best_and_reads_no_weights(
@@ -141,13 +141,13 @@ def test_prune_keeps_newest_and_best_and_reads_no_weights(
 
 
 def test_average_is_the_mean(tmp_path: Path) -> None:
-    mean = average([save(tmp_path, step) for step in (1, 2, 6)])
+    mean = average_weights([save(tmp_path, step) for step in (1, 2, 6)])
     assert torch.equal(mean["weight"], torch.full((2, 3), 3.0))
     assert mean["weight"].dtype == torch.float32
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"weight has the size \(2, 3\).*\(2, 4\)"):
+    with pytest.raises(CheckpointError, match=r"weight has the shape \(2, 3\).*\(2, 4\)"):
         load_weights(nn.Linear(4, 2), weights(1), origin=tmp_path)
     with pytest.raises(CheckpointError, match=r"unknown \['bias'\]"):
         load_weights(nn.Linear(3, 2, bias=False), weights(1), origin=tmp_path)

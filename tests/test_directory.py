@@ -48,7 +48,7 @@ def test_the_best_validated_checkpoint_translates(trained: Path, tmp_path: Path)
     (run.average_path / "model.safetensors").write_bytes(b"damaged")
     assert run.best("bleu").path.name == "step-000150"
     shutil.rmtree(run.checkpoints)
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="no intact checkpoint"):
         run.best("bleu")
 
 
@@ -151,7 +151,7 @@ def test_going_on_writes_the_new_recipe(toy: ToyCorpus, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a run directory"):
         train(toy.config(tmp_path / "none"), resume=True)
     shutil.rmtree(run.checkpoints)
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="no intact checkpoint"):
         train(toy.config(path), resume=True)
 
 

@@ -268,7 +268,7 @@ def test_ranks_use_gpus_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert choose_device("cuda:1").index == 1
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert choose_device("auto").type == "cuda"
-    with pytest.raises(ConfigError, match="cuda:1 is one GPU for 2 processes; say cuda, so"):
+    with pytest.raises(ConfigError, match="cuda:1 is one GPU for 2 processes; use cuda, so"):
         choose_device("cuda:1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert choose_device("auto").type == "cpu"

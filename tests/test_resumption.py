@@ -189,7 +189,7 @@ def test_a_run_without_a_checkpoint_yet_begins_again(
             train(toy.config(path, *overrides))
     assert records(path)
     train(toy.config(path, *overrides), resume=True)
-    assert "no checkpoint yet: training starts from its beginning" in caplog.text
+    assert "no checkpoint yet; training starts from the beginning" in caplog.text
     assert_same(tmp_path / "straight", path)
 
 
@@ -201,7 +201,7 @@ def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_pat
         (checkpoint.path / "model.safetensors").write_bytes(b"")
     before = records(path)
     for _ in range(2):
-        with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        with pytest.raises(CheckpointError, match="no intact checkpoint"):
             train(config, resume=True)
     assert records(path) == before
     shutil.rmtree(path / "checkpoints")

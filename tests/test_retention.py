@@ -10,7 +10,13 @@ from conftest import ToyCorpus
 
 from seq2seq.errors import CheckpointError
 from seq2seq.pipeline import train
-from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, prune, save_checkpoint, tidy
+from seq2seq.runs.checkpoint import (
+    Checkpoint,
+    list_checkpoints,
+    prune,
+    save_checkpoint,
+    set_aside_damaged,
+)
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.state import average_checkpoints
 
@@ -96,12 +102,12 @@ def test_tidying_keeps_what_is_whole_and_renames_what_is_not(
     for name in (".step-000004.partial", ".step-000001.old", ".step-000001.replaced",
                  ".average.partial"):  # fmt: skip
         (tmp_path / name).mkdir()
-    tidy(tmp_path)
+    set_aside_damaged(tmp_path)
     assert names(tmp_path) == [
         ".step-000004.replaced", "step-000001", "unusable-step-000002", "unusable-step-000003",
     ]  # fmt: skip
-    assert "step-000002: damaged, model.safetensors does not have its checksum" in caplog.text
-    assert "step-000003 is now unusable-step-000003" in caplog.text
+    assert "step-000002: damaged, model.safetensors does not match its checksum" in caplog.text
+    assert "step-000003 renamed to unusable-step-000003" in caplog.text
     assert [c.step for c in list_checkpoints(tmp_path)] == [1, 4]
     save(tmp_path, 5)
     prune(tmp_path, metric="bleu", keep_last=2, keep_best=1)

@@ -187,9 +187,9 @@ def test_a_link_out_of_the_run_is_not_followed(trained: Path, tmp_path: Path, na
     ("lay", "words"),
     [
         (lambda path: path.symlink_to(path.name), "cannot be read"),
-        (lambda path: path.symlink_to("none"), "a link to what is not there"),
+        (lambda path: path.symlink_to("none"), "broken link"),
         (lambda path: path.symlink_to("/dev/zero"), "a link that leads out of the run"),
-        (lambda path: os.mkfifo(path), "not a file; a run holds files and folders only"),
+        (lambda path: os.mkfifo(path), "not a regular file; a run holds only files and folders"),
     ],
     ids=["circle", "nowhere", "endless", "pipe"],
 )
@@ -237,7 +237,7 @@ def test_a_config_cannot_ask_for_memory_that_the_weights_do_not_fill(
     run = copy_run(trained, tmp_path / "run")
     alter_config(run, f" {size}: 24", f" {size}: 65536")
     monkeypatch.setattr(module, "TranslationModel", lambda *_: pytest.fail("took memory"))
-    with pytest.raises(CheckpointError, match=r"has the size .*, the config asks for"):
+    with pytest.raises(CheckpointError, match=r"has the shape .*, but the config asks for"):
         Translator.load(run)
 
 

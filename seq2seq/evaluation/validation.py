@@ -1,4 +1,4 @@
-"""Validation while training: loss by teacher forcing, BLEU and chrF by search."""
+"""Validation during training: teacher-forced loss, and BLEU and chrF of searched translations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seq2seq.training.monitor import Validation
 
 
 class Validator:
-    """Scores a model on pairs that are encoded once."""
+    """Scores a model on pairs that are encoded once; each rank translates its part."""
 
     def __init__(
         self, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: Config, *,
@@ -35,7 +35,7 @@ class Validator:
             max_length_factor=config.inference.max_length_factor,
             max_length_offset=config.inference.max_length_offset,
         )
-        # A line without end must not take all memory; its loss is that of its beginning.
+        # Bound the memory of a very long line; only its beginning counts.
         longest, most = config.inference.max_source_length, config.data.batching.max_length
         sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
         targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
@@ -45,22 +45,22 @@ class Validator:
 
     @torch.no_grad()
     def __call__(self, model: TranslationModel) -> Validation:
-        """Return metrics, and the first few translations as samples."""
+        """Return the metrics, and the first few translations as samples."""
         model.eval()
         loss, tokens = 0.0, 0.0
         search = greedy if self.options.beam_size == 1 else beam_search
         found: dict[int, str] = {}
         prepared, shared = PreparedModel(model, self.dtype), self.options.beam_size > 1
         for batch in (batch.to(self.device) for batch in self.batches):
-            _, plain = batch_loss(model, batch, dtype=self.dtype)
-            loss += float(plain)
+            loss += float(batch_loss(model, batch, dtype=self.dtype)[1])
             tokens += batch.num_target_tokens
             decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, shared=shared)
             try:
                 results = search(decoding, self.options)
             except FloatingPointError as error:
                 raise ConfigError(
-                    f"validation: {error}; lower training.learning_rate, and go on with --resume"
+                    f"validation: {error}; lower training.learning_rate, then continue with "
+                    "--resume"
                 ) from None
             for index, hypotheses in zip(batch.indices, results, strict=True):
                 found[index] = self.tokenizer.decode(hypotheses[0].tokens)

@@ -17,11 +17,11 @@ from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.runs.checkpoint import (
     Checkpoint,
-    average,
-    first_whole,
+    average_weights,
+    best_first,
+    first_intact,
     list_checkpoints,
     load_weights,
-    rank,
     save_checkpoint,
 )
 from seq2seq.runs.directory import RunDirectory
@@ -222,14 +222,14 @@ def average_checkpoints(
     None if no validation had a finite metric.
     """
     chosen = _checkpoints_to_average(run, config)
-    return ([checkpoint.step for checkpoint in chosen], average(chosen)) if chosen else None
+    return ([checkpoint.step for checkpoint in chosen], average_weights(chosen)) if chosen else None
 
 
 def saved_average(run: RunDirectory, config: TrainingConfig) -> Checkpoint | None:
     """Return the saved mean if it is intact and of the checkpoints that would be averaged now."""
     steps = [checkpoint.step for checkpoint in _checkpoints_to_average(run, config)]
     saved = list_checkpoints(run.checkpoints, pattern=run.average_path.name)
-    return first_whole(c for c in saved if c.state["steps"] == steps)
+    return first_intact(c for c in saved if c.state["steps"] == steps)
 
 
 def save_average(
@@ -245,4 +245,4 @@ def _checkpoints_to_average(run: RunDirectory, config: TrainingConfig) -> list[C
     regular = [c for c in list_checkpoints(run.checkpoints) if not c.stopped]
     if config.average == "last":
         return regular[-config.keep_last :]
-    return rank(regular, config.metric)[: config.keep_best]
+    return best_first(regular, config.metric)[: config.keep_best]

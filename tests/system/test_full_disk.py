@@ -113,7 +113,7 @@ def test_a_disk_that_is_full(
     lines = train(server, recipe, disk / "run", board, setup=setup)
     [error] = [line for line in lines if line.startswith("seq2seq:")]
     assert f"seq2seq: {disk}" in error
-    assert f"{FULL}; when that is mended, go on with: seq2seq train " in error
+    assert f"{FULL}; fix that, then continue with: seq2seq train " in error
     [saved] = [line.split()[1:] for line in lines if line.startswith("first")]
     assert all(name.startswith("step-") for name in saved)
     assert_same(straight, target)
@@ -125,7 +125,7 @@ def test_files_that_may_not_grow(
 ) -> None:
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     lines = train(server, recipe, tmp_path / "run", setup=limit, code=1)
-    assert "File too large; when that is mended" in lines[-1]
+    assert "File too large; fix that" in lines[-1]
     assert list_checkpoints(tmp_path / "run/checkpoints") == []
     assert not list((tmp_path / "run/checkpoints").iterdir())
     train(server, recipe, tmp_path / "run", "--resume")

@@ -82,7 +82,7 @@ def test_a_signal_saves_and_going_on_changes_nothing(
     training.send(number)
     assert training.wait() == 128 + number
     again = f"seq2seq train {recipe} run_dir={path} training.average=last --resume"
-    assert f"{word}; saved. Go on with: {again}" in training.text()
+    assert f"{word}; saved. Continue with: {again}" in training.text()
     assert "Traceback" not in training.text()
     newest = RunDirectory(path).newest()
     assert newest.step == 7
@@ -128,8 +128,8 @@ def test_one_training_at_a_time_and_the_dead_hold_nothing(
     first = start(server, recipe, path, pause=60)
     await_text(first, "update\n")
     for how, words in (
-        ("--resume", "another training is writing to this run"),
-        ("--overwrite", "another training is writing to this run"),
+        ("--resume", "another process is training this run"),
+        ("--overwrite", "another process is training this run"),
         ("training.seed=1", "a run already exists; continue it with --resume"),
     ):
         output = tmp_path / f"second-{how}"
