@@ -7,7 +7,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from seq2seq.training.monitor import Board
 
 
-def test_tensorboard_reads_what_is_written_and_forgets_what_was_undone(tmp_path: Path) -> None:
+def test_tensorboard_drops_scalars_after_the_resumed_step(tmp_path: Path) -> None:
     for number, first in enumerate((1, 3)):
         board = Board(tmp_path / "board", first=first)
         for step in range(first, first + 4):

@@ -49,7 +49,7 @@ def steps(folder: Path) -> list[int]:
 
 @pytest.mark.parametrize("step", [3, 4], ids=["replaced", "new"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_a_save_that_fails_costs_no_checkpoint(tmp_path: Path, lasting: bool, step: int) -> None:
+def test_failed_save_loses_no_checkpoint(tmp_path: Path, lasting: bool, step: int) -> None:
     for earlier in (1, 2, 3):
         save_and_prune(tmp_path / "before", earlier)
     at, struck = 0, True
@@ -137,14 +137,14 @@ def begun(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_training_goes_on_after_some_faults(toy: ToyCorpus, begun: Path, tmp_path: Path) -> None:
+def test_training_resumes_after_some_faults(toy: ToyCorpus, begun: Path, tmp_path: Path) -> None:
     messages = sweep(toy, tmp_path, begun, lasting=False, stride=17)
     assert all(str(tmp_path) in message for message in messages)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_training_goes_on_after_any_fault(
+def test_training_resumes_after_any_fault(
     toy: ToyCorpus, begun: Path, tmp_path: Path, lasting: bool
 ) -> None:
     messages = sweep(toy, tmp_path, begun, lasting=lasting, stride=3)
@@ -153,6 +153,6 @@ def test_training_goes_on_after_any_fault(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_training_begins_after_a_fault(toy: ToyCorpus, tmp_path: Path, lasting: bool) -> None:
+def test_training_starts_after_a_fault(toy: ToyCorpus, tmp_path: Path, lasting: bool) -> None:
     messages = sweep(toy, tmp_path, None, lasting=lasting, stride=16)
     assert all(str(tmp_path) in message for message in messages)

@@ -63,7 +63,7 @@ def alone(recipe: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_the_number_of_ranks_does_not_change_gradient_loss_and_metrics(
+def test_rank_count_does_not_change_gradients_or_metrics(
     recipe: Path, alone: dict[str, torch.Tensor], size: int
 ) -> None:
     together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size)
@@ -73,7 +73,7 @@ def test_the_number_of_ranks_does_not_change_gradient_loss_and_metrics(
         torch.testing.assert_close(together[name], expected, rtol=1e-5, atol=1e-5 * scale)
 
 
-def test_gradients_sent_in_bf16_are_near(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
+def test_bf16_gradient_reduction_is_close(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
     near = gradients(recipe, recipe.with_name("n.safetensors"), 2, "training.reduce_bf16=true")
     differs = False
     for name, expected in alone.items():
@@ -83,7 +83,7 @@ def test_gradients_sent_in_bf16_are_near(recipe: Path, alone: dict[str, torch.Te
     assert differs
 
 
-def test_shards_hold_every_row_once_without_needless_padding() -> None:
+def test_shards_partition_a_batch_with_minimal_padding() -> None:
     sources = [[5] * n for n in (3, 1, 2, 4, 1)]
     targets = [[6] * n for n in (1, 2, 3, 1, 2)]
     batch = make_batch(sources, targets, range(10, 15))
@@ -106,7 +106,7 @@ def test_shards_hold_every_row_once_without_needless_padding() -> None:
     assert batch.shard(0, 1) is batch
 
 
-def test_random_numbers_differ_by_step_and_rank_and_come_again() -> None:
+def test_random_numbers_depend_on_seed_step_and_rank() -> None:
     def drawn(rank: int, seed: int, step: int) -> tuple[float, ...]:
         Ranks(rank, 8).seed(seed, step)
         return tuple(torch.rand(4).tolist())
@@ -151,7 +151,7 @@ def together(recipe: Path) -> Path:
     return path
 
 
-def test_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) -> None:
+def test_two_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) -> None:
     """Their dropout differs, so the weights do, but not what they have learned."""
     alone = recipe.with_name("alone")
     train(toy.config(alone, "training.max_steps=60", "training.average=last"))
@@ -164,7 +164,7 @@ def test_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) 
 
 
 @pytest.mark.slow
-def test_stopping_and_going_on_changes_nothing(recipe: Path, together: Path) -> None:
+def test_two_processes_resume_bit_identically(recipe: Path, together: Path) -> None:
     path = recipe.with_name("stopped")
     settings = ("training.max_steps=60", "training.average=last")
     process = start(recipe, path, *settings)
@@ -180,7 +180,7 @@ def test_stopping_and_going_on_changes_nothing(recipe: Path, together: Path) -> 
 
 
 @pytest.mark.slow
-def test_another_number_of_processes_can_go_on(recipe: Path) -> None:
+def test_resume_with_another_number_of_processes(recipe: Path) -> None:
     path = recipe.with_name("changed")
     for steps, processes in ((8, 2), (16, 3), (24, 1)):
         how = ["--resume"] if steps > 8 else []
@@ -192,7 +192,7 @@ def test_another_number_of_processes_can_go_on(recipe: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, together: Path) -> None:
+def test_killed_rank_stops_the_others_and_restart_resumes(recipe: Path, together: Path) -> None:
     settings = ("training.max_steps=60", "training.average=last")
     for restarts in (0, 1):
         path = recipe.with_name(f"killed{restarts}")
@@ -213,7 +213,7 @@ def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, toget
 
 
 @pytest.mark.slow
-def test_a_restart_leaves_the_run_of_another_launch_alone(recipe: Path, tmp_path: Path) -> None:
+def test_restart_does_not_touch_the_run_of_another_launch(recipe: Path, tmp_path: Path) -> None:
     """Where torchrun starts processes again, the user's mistake is still a mistake."""
     path = tmp_path / "old"
     assert run(recipe, path, "training.max_steps=4")[0] == 0
@@ -245,7 +245,7 @@ def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
 
 
 @pytest.mark.parametrize(("dies", "codes"), [(False, [0, 0]), (True, [1, 7])])
-def test_while_data_is_prepared_ranks_wait_longer_but_not_for_the_dead(
+def test_ranks_wait_longer_for_preparation_but_not_for_dead_ranks(
     monkeypatch: pytest.MonkeyPatch, dies: bool, codes: list[int]
 ) -> None:
     monkeypatch.setattr("seq2seq.parallel.TIMEOUT", timedelta(seconds=1))
@@ -261,7 +261,7 @@ def test_while_data_is_prepared_ranks_wait_longer_but_not_for_the_dead(
     assert [process.exitcode for process in processes] == codes
 
 
-def test_ranks_use_gpus_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_use_gpus_if_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert choose_device("auto").type == "cuda"
@@ -276,7 +276,7 @@ def test_ranks_use_gpus_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> N
         choose_device("cuda")
 
 
-def test_a_mistake_is_told_once(recipe: Path, tmp_path: Path) -> None:
+def test_error_is_printed_once(recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
     code, errors = run(recipe, tmp_path / "run")
@@ -302,7 +302,7 @@ def sources(toy: ToyCorpus, run: Path, count: int) -> list[str]:
     return (found * (count // len(found) + 1))[:count]
 
 
-def test_ranks_translate_and_score_as_one_process_does(
+def test_ranks_translate_and_score_like_one_process(
     together: Path, toy: ToyCorpus, tmp_path: Path
 ) -> None:
     count = 4 * WINDOW + 321  # two rounds of three ranks, the second one with a short window
@@ -327,7 +327,7 @@ def test_ranks_translate_and_score_as_one_process_does(
     assert json.loads(shared.stdout) == json.loads(seq2seq(*scoring).stdout)
 
 
-def test_ranks_share_neither_standard_input_nor_workers(together: Path, tmp_path: Path) -> None:
+def test_ranks_refuse_standard_input_and_workers(together: Path, tmp_path: Path) -> None:
     ended = torchrun("translate", str(together), processes=2)
     assert ended.returncode != 0
     assert "several ranks cannot share standard input; name a file with --input" in ended.stderr
@@ -339,7 +339,7 @@ def test_ranks_share_neither_standard_input_nor_workers(together: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_a_killed_rank_leaves_no_hole_in_a_translation(
+def test_killed_rank_leaves_no_gap_in_the_output(
     together: Path, toy: ToyCorpus, tmp_path: Path
 ) -> None:
     lines = sources(toy, together, 60 * WINDOW)

@@ -93,7 +93,7 @@ def straight(
     return request.param, path, train(toy.config(path, *RECIPES[request.param]))
 
 
-def test_breaking_off_and_going_on_changes_nothing(
+def test_resume_is_bit_identical(
     toy: ToyCorpus,
     straight: tuple[str, Path, str],
     tmp_path: Path,
@@ -106,7 +106,7 @@ def test_breaking_off_and_going_on_changes_nothing(
     assert_same(path, tmp_path / "run")
 
 
-def test_the_same_seed_gives_the_same_run(
+def test_same_seed_gives_the_same_run(
     toy: ToyCorpus, straight: tuple[str, Path, str], tmp_path: Path
 ) -> None:
     name, path, _ = straight
@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_run(
     assert records(path) != records(tmp_path / "other")
 
 
-def test_a_crash_between_a_record_and_its_checkpoint(
+def test_crash_between_a_record_and_its_checkpoint(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last step has a checkpoint; the validation that follows has not, and is made again."""
@@ -139,7 +139,7 @@ def test_a_crash_between_a_record_and_its_checkpoint(
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_a_crash_at_the_average(
+def test_crash_while_averaging(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool
 ) -> None:
     overrides = ("training.max_steps=6", "training.average=last", "training.keep_last=2")
@@ -159,7 +159,7 @@ def test_a_crash_at_the_average(
     assert_same(tmp_path / "straight", tmp_path / "run")
 
 
-def test_an_average_of_earlier_checkpoints_is_made_anew(
+def test_outdated_average_is_recomputed(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, overrides = tmp_path / "run", ("training.average=last", "training.keep_last=2")
@@ -177,7 +177,7 @@ def test_an_average_of_earlier_checkpoints_is_made_anew(
     assert average.state["steps"] == [8, 12]
 
 
-def test_a_run_without_a_checkpoint_yet_begins_again(
+def test_resume_without_a_checkpoint_starts_over(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     overrides = ("training.max_steps=4", "training.log_every=1")
@@ -193,7 +193,7 @@ def test_a_run_without_a_checkpoint_yet_begins_again(
     assert_same(tmp_path / "straight", path)
 
 
-def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_resume_never_starts_over_when_checkpoints_are_lost(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     config = toy.config(path, "training.max_steps=4", "training.checkpoint_every=2")
     train(config)
@@ -213,7 +213,7 @@ def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_pat
         train(config)
 
 
-def test_another_number_of_threads_is_reported(
+def test_changed_thread_count_is_reported(
     toy: ToyCorpus, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run"
@@ -223,7 +223,7 @@ def test_another_number_of_threads_is_reported(
     assert "saved with threads 1, resumed with 7: results will differ" in caplog.text
 
 
-def test_nothing_is_left_of_the_file_that_was_restored_from(
+def test_resume_keeps_no_checkpoint_file_mapped(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mapped tensors would be as long-lived as the file, and aligned as it is."""
@@ -242,7 +242,7 @@ def test_nothing_is_left_of_the_file_that_was_restored_from(
     train(toy.config(path, "training.max_steps=3"), resume=True)
 
 
-def test_the_state_holds_all_that_changes(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_state_covers_everything_that_changes(toy: ToyCorpus, tmp_path: Path) -> None:
     """What a checkpoint does not hold cannot be restored: a new counter has to go in there."""
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=4"))

@@ -34,7 +34,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_a_signal_made_is_kept_only_while_it_is_the_newest(tmp_path: Path) -> None:
+def test_signal_checkpoint_is_kept_only_while_latest(tmp_path: Path) -> None:
     def keep() -> list[int]:
         prune(tmp_path, metric="bleu", keep_last=2, keep_best=1)
         return [checkpoint.step for checkpoint in list_checkpoints(tmp_path)]
@@ -48,7 +48,7 @@ def test_what_a_signal_made_is_kept_only_while_it_is_the_newest(tmp_path: Path) 
     assert keep() == [20, 30]
 
 
-def test_what_a_signal_made_is_no_part_of_the_average(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_signal_checkpoint_is_not_averaged(toy: ToyCorpus, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     for step, stopped in ((10, False), (15, True), (20, False)):
         save(run.checkpoints, step, stopped=stopped)
@@ -59,7 +59,7 @@ def test_what_a_signal_made_is_no_part_of_the_average(toy: ToyCorpus, tmp_path: 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_damage_is_found_and_the_one_before_is_used(
+def test_damage_falls_back_to_the_previous_checkpoint(
     tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = RunDirectory(tmp_path)
@@ -89,7 +89,7 @@ def test_any_damage_is_found_and_the_one_before_is_used(
     assert torch.equal(found.weights()["a"], torch.full((50,), float(found.step)))
 
 
-def test_tidying_keeps_what_is_whole_and_renames_what_is_not(
+def test_damaged_checkpoints_are_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (1, 2, 3, 4):
@@ -117,7 +117,7 @@ def test_tidying_keeps_what_is_whole_and_renames_what_is_not(
     assert names(tmp_path)[:2] == ["step-000005", "step-000006"]
 
 
-def test_a_damaged_newest_one_never_pushes_out_a_whole_one(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_damaged_checkpoint_never_displaces_an_intact_one(toy: ToyCorpus, tmp_path: Path) -> None:
     """A later step that is damaged would otherwise be the newest of all that are kept."""
     path = tmp_path / "run"
     short = ("training.keep_last=1", "training.validate_every=100", "training.metric=loss")
@@ -134,7 +134,7 @@ def test_a_damaged_newest_one_never_pushes_out_a_whole_one(toy: ToyCorpus, tmp_p
     assert run.newest().step == 12
 
 
-def test_a_removal_that_fails_stops_the_new_run(
+def test_failed_removal_of_the_old_run_stops_the_new_one(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checkpoints of the old run must not be taken for those of the new one."""

@@ -71,7 +71,7 @@ def dangers(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_line_of_the_program_can_run_code_from_data(path: Path) -> None:
+def test_package_cannot_run_code_from_data(path: Path) -> None:
     assert list(dangers(ast.parse(path.read_text(encoding="utf-8")))) == []
 
 
@@ -93,11 +93,11 @@ def test_no_line_of_the_program_can_run_code_from_data(path: Path) -> None:
         "yaml.unsafe_load(text)",
     ],
 )
-def test_such_lines_would_be_found(line: str) -> None:
+def test_dangerous_calls_are_detected(line: str) -> None:
     assert list(dangers(ast.parse(line)))
 
 
-def test_yaml_is_loaded_by_a_safe_loader() -> None:
+def test_yaml_loader_is_safe() -> None:
     loader = import_module("seq2seq.config.loading")._Loader
     assert issubclass(loader, yaml.SafeLoader)
 
@@ -127,7 +127,7 @@ print(json.dumps(found))
 """
 
 
-def test_loading_opens_nothing_outside_and_runs_nothing(trained: Path, tmp_path: Path) -> None:
+def test_loading_opens_no_other_file_and_runs_no_code(trained: Path, tmp_path: Path) -> None:
     run = copy_run(trained, tmp_path / "run")
     for name in ("train", "valid", "test"):
         path = run / "config.yaml"
@@ -166,7 +166,7 @@ LINKED = [
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_a_link_out_of_the_run_is_not_followed(trained: Path, tmp_path: Path, name: str) -> None:
+def test_link_out_of_the_run_is_refused(trained: Path, tmp_path: Path, name: str) -> None:
     run = copy_run(trained, tmp_path / "run")
     (run / name).rename(tmp_path / "outside")
     (run / name).symlink_to(tmp_path / "outside")
@@ -193,7 +193,7 @@ def test_a_link_out_of_the_run_is_not_followed(trained: Path, tmp_path: Path, na
     ],
     ids=["circle", "nowhere", "endless", "pipe"],
 )
-def test_what_is_neither_file_nor_folder_is_refused(
+def test_only_files_and_folders_are_accepted(
     trained: Path, tmp_path: Path, name: str, lay: Callable[[Path], None], words: str
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
@@ -204,7 +204,7 @@ def test_what_is_neither_file_nor_folder_is_refused(
         Translator.load(run)
 
 
-def test_a_folder_outside_is_not_even_listed(
+def test_folder_outside_the_run_is_not_listed(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
@@ -215,7 +215,7 @@ def test_a_folder_outside_is_not_even_listed(
         Translator.load(run)
 
 
-def test_texts_of_absurd_size_are_not_read(trained: Path, tmp_path: Path) -> None:
+def test_huge_text_files_are_refused(trained: Path, tmp_path: Path) -> None:
     for name, most in (
         ("config.yaml", untrusted.MAX_TEXT_BYTES),
         ("source.model", untrusted.MAX_TOKENIZER_BYTES),
@@ -231,7 +231,7 @@ def test_texts_of_absurd_size_are_not_read(trained: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("size", ["decoder_size", "embedding_size", "encoder_size", "size"])
-def test_a_config_cannot_ask_for_memory_that_the_weights_do_not_fill(
+def test_config_larger_than_its_weights_is_refused(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
@@ -260,7 +260,7 @@ def reshape(**changes: Any) -> Callable[[dict[str, Any]], None]:
         lambda header: header.update(more=header["output_bias"]),
     ],
 )
-def test_headers_that_do_not_fit_their_file_are_refused(
+def test_header_that_does_not_match_its_file_is_refused(
     trained: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
@@ -271,7 +271,7 @@ def test_headers_that_do_not_fit_their_file_are_refused(
 
 
 @pytest.mark.parametrize("size", [5, 10**8 + 1, 2**63, 2**64 - 1])
-def test_headers_of_absurd_length_are_refused(trained: Path, tmp_path: Path, size: int) -> None:
+def test_huge_header_is_refused(trained: Path, tmp_path: Path, size: int) -> None:
     run = copy_run(trained, tmp_path / "run")
     path = checkpoint_of(run) / "model.safetensors"
     path.write_bytes(size.to_bytes(8, "little") + path.read_bytes()[8:])
@@ -280,7 +280,7 @@ def test_headers_of_absurd_length_are_refused(trained: Path, tmp_path: Path, siz
         Translator.load(run)
 
 
-def test_the_sizes_of_a_model_are_known_without_making_it(trained: Path) -> None:
+def test_shapes_of_matches_the_model(trained: Path) -> None:
     translator = Translator.load(trained)
     vocabularies = translator.source.vocab_size, translator.target.vocab_size
     found = untrusted.shapes_of(translator.config.model, *vocabularies)

@@ -142,7 +142,7 @@ def test_dozens_of_kills(server: Server, recipe: Path, straight: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_kills_at_every_call_of_saving(
+def test_kill_at_every_call_of_saving(
     server: Server, recipe: Path, straight: Path, tmp_path: Path
 ) -> None:
     """Going on, recording, and twice saving and removing what is old are some sixty calls."""
@@ -155,7 +155,7 @@ def test_kills_at_every_call_of_saving(
 
 
 @pytest.mark.slow
-def test_kills_at_every_call_of_the_beginning(server: Server, recipe: Path, tmp_path: Path) -> None:
+def test_kill_at_every_call_of_starting(server: Server, recipe: Path, tmp_path: Path) -> None:
     """Of preparing the data, too; a run that has no checkpoint yet begins again."""
     short = (*OVERRIDES, "training.max_steps=2")
     Victim(server, recipe, tmp_path / "straight", short).finish()

@@ -103,7 +103,7 @@ cli.main = twice
         ("size=2m", 5),
     ],
 )
-def test_a_disk_that_is_full(
+def test_full_disk(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, options: str, fill: int
 ) -> None:
     disk, target = tmp_path / "disk", tmp_path / "run"
@@ -120,7 +120,7 @@ def test_a_disk_that_is_full(
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000, 200_000])
-def test_files_that_may_not_grow(
+def test_file_size_limit(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, size: int
 ) -> None:
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
@@ -132,9 +132,7 @@ def test_files_that_may_not_grow(
     assert_same(straight, tmp_path / "run")
 
 
-def test_a_run_that_is_read_only(
-    server: Server, recipe: Path, straight: Path, tmp_path: Path
-) -> None:
+def test_read_only_run(server: Server, recipe: Path, straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     crash = (
         "import os\nfrom seq2seq.training.trainer import Trainer\nupdate = Trainer.update\n"

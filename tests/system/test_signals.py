@@ -73,7 +73,7 @@ def await_text(training: Training, text: str, count: int = 1) -> None:
 
 
 @pytest.mark.parametrize(("number", "word"), SIGNALS)
-def test_a_signal_saves_and_going_on_changes_nothing(
+def test_signal_saves_and_resume_is_bit_identical(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, number: int, word: str
 ) -> None:
     path = tmp_path / "run"
@@ -92,7 +92,7 @@ def test_a_signal_saves_and_going_on_changes_nothing(
 
 
 @pytest.mark.parametrize(("number", "word"), SIGNALS)
-def test_a_second_signal_ends_at_once(
+def test_second_signal_quits_immediately(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, number: int, word: str
 ) -> None:
     path = tmp_path / "run"
@@ -108,7 +108,7 @@ def test_a_second_signal_ends_at_once(
     assert_same(straight, path)
 
 
-def test_ctrl_c_while_data_is_prepared(server: Server, recipe: Path, tmp_path: Path) -> None:
+def test_ctrl_c_during_data_preparation(server: Server, recipe: Path, tmp_path: Path) -> None:
     setup = (
         "import time, seq2seq.pipeline\n"
         "def load(config): print('loading', flush=True); time.sleep(60)\n"
@@ -121,7 +121,7 @@ def test_ctrl_c_while_data_is_prepared(server: Server, recipe: Path, tmp_path: P
     assert "Traceback" not in training.text()
 
 
-def test_one_training_at_a_time_and_the_dead_hold_nothing(
+def test_run_is_locked_until_its_process_dies(
     server: Server, recipe: Path, straight: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
