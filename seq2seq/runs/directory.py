@@ -12,7 +12,6 @@ import logging
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.config import Config, changed_keys, dump_config, load_config
@@ -69,44 +68,20 @@ TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"
 
 
-@dataclass(frozen=True)
 class RunDirectory:
     """The paths of a run, and what they hold."""
 
-    path: Path
-
-    @property
-    def config_path(self) -> Path:
-        """The resolved recipe."""
-        return self.path / "config.yaml"
-
-    @property
-    def sources_path(self) -> Path:
-        """Checksums of the training and validation files."""
-        return self.path / "data.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def average_path(self) -> Path:
-        """The checkpoint that is the mean of several."""
-        return self.checkpoints / "average"
-
-    @property
-    def metrics(self) -> Path:
-        """Losses and validations by step, one JSON object per line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def log_path(self) -> Path:
-        """The log of training."""
-        return self.path / "log.txt"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_path = path / "config.yaml"  # the complete recipe
+        self.sources_path = path / "data.json"  # checksums of training and validation files
+        self.checkpoints = path / "checkpoints"
+        self.average_path = self.checkpoints / "average"  # the mean of several checkpoints
+        self.metrics = path / "metrics.jsonl"  # losses and validations by step
+        self.log_path = path / "log.txt"
 
     def checkpoint_path(self, step: int) -> Path:
-        """The folder of the checkpoint of a step."""
+        """Return the folder of the checkpoint of a step."""
         return self.checkpoints / f"step-{step:06d}"
 
     def exists(self) -> bool:
@@ -126,7 +101,7 @@ class RunDirectory:
             raise CheckpointError(f"run of another version? {error}") from None
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Return the tokenizers of source and target."""
+        """Return the source and target tokenizers."""
         source, target = (Tokenizer.load(self.path / name) for name in TOKENIZERS)
         return source, target
 
@@ -180,8 +155,8 @@ class RunDirectory:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
             (self.path / f".{name}.partial").unlink(missing_ok=True)
-        for name in ("checkpoints", "tensorboard"):
-            remove_directory(self.path / name)
+        for folder in (self.checkpoints, self.path / "tensorboard"):
+            remove_directory(folder)
 
     def newest(self) -> Checkpoint:
         """Return the latest intact checkpoint. Raises CheckpointError if there is none."""
