@@ -27,7 +27,7 @@ def main(recipe: str, out: str, *overrides: str) -> None:
     with init_process_group() as ranks:
         store, valid = load_pairs(config)
         tokenizers = ranks.on_rank0(train_tokenizers, store, config)
-        torch.manual_seed(ranks.rank)  # rank 0's weights count
+        torch.manual_seed(ranks.rank)  # rank 0's weights are used
         model = TranslationModel(config.model, *(t.vocab_size for t in tokenizers))
         stream = BatchStream(store, *tokenizers, config.data, seed=1)
         cpu, dtype = torch.device("cpu"), torch.float32

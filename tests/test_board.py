@@ -14,7 +14,7 @@ def test_tensorboard_drops_scalars_after_the_resumed_step(tmp_path: Path) -> Non
             board.add({"train/loss": step + 10.0 * number}, step)
         board.close()
         [file] = (tmp_path / "board").iterdir()
-        # As of a later second, by which TensorBoard orders them.
+        # TensorBoard orders files by the second in their names.
         file.rename(tmp_path / f"events.out.tfevents.{number}")
     for file in tmp_path.glob("events.*"):
         file.rename(tmp_path / "board" / file.name)

@@ -1,4 +1,4 @@
-"""Each call of saving fails once, and for good: what was saved before is whole, and all goes on."""
+"""Any file system call fails, once or permanently: no checkpoint is lost and training resumes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def save_and_prune(folder: Path, step: int) -> None:
 
 
 def steps(folder: Path) -> list[int]:
-    """Return the steps of the checkpoints, each of which is whole."""
+    """Return the steps of the checkpoints, all of which must be intact."""
     found = [checkpoint.verify() for checkpoint in list_checkpoints(folder)]
     assert all(torch.equal(c.weights()["weight"], tensors(c.step)["weight"]) for c in found)
     return [checkpoint.step for checkpoint in found]
@@ -80,10 +80,10 @@ def test_failed_save_loses_no_checkpoint(tmp_path: Path, lasting: bool, step: in
 def sweep(
     toy: ToyCorpus, tmp_path: Path, start: Path | None, *, lasting: bool, stride: int
 ) -> list[str]:
-    """Let each call of a training fail, then train on; return the messages.
+    """Make each call of a training fail, then resume it; return the error messages.
 
-    `start` is a run to go on with; without, nothing is there, not even prepared data. What comes of
-    it is that of a training that nothing disturbed.
+    `start` is a run to resume; without it there is nothing, not even prepared data. The result
+    must be that of undisturbed training.
     """
     straight = tmp_path / "straight"
     train(toy.config(straight, *SHORT))
@@ -120,7 +120,7 @@ def go_on(config: Config) -> None:
 
 @pytest.fixture(scope="module")
 def begun(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run with a checkpoint or two."""
+    """Return a run that crashed after its first checkpoints."""
     path = tmp_path_factory.mktemp("faults") / "begun"
     update = Trainer.update
 

@@ -1,4 +1,4 @@
-"""The fused loss against torch, the formula and its numerical gradient.
+"""The fused loss against torch, the formula, and numerical gradients.
 
 Legend: N target positions, O features, V vocabulary.
 """
@@ -18,7 +18,7 @@ POSITIONS, FEATURES, VOCAB = 10, 4, 7
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
 every_smoothing = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
-# 10 positions: in one slice, in even slices, with a last slice of one, one by one.
+# 10 positions: one slice, even slices, a last slice of one, one by one.
 every_slicing = pytest.mark.parametrize("slice_rows", [512, 10, 5, 3, 1])
 
 
@@ -45,7 +45,7 @@ def fused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: f
 
 
 def unfused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
-    """Do what the fused loss does in torch's own functions; its plain twin."""
+    """Compute the fused loss with torch's own functions."""
     logits = torch.nn.functional.linear(features, weight, bias)
     return torch.nn.functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=eps)
 

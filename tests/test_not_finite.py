@@ -1,4 +1,4 @@
-"""Losses that are not finite, met in whole runs."""
+"""Losses that are not finite, in complete runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def steps(path: Path) -> list[int]:
 
 
 def spoil(patch: pytest.MonkeyPatch, first: int, last: int) -> None:
-    """Let the loss be infinite in some updates."""
+    """Make the loss of some updates infinite."""
     apply = Trainer._apply
 
     def spoilt(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
@@ -98,7 +98,7 @@ def test_validation_among_skipped_updates_displaces_no_checkpoint(
 
 
 def test_exploding_weights(toy: ToyCorpus, tmp_path: Path) -> None:
-    """The update that spoils the weights is finite itself, and so is what it leaves."""
+    """The update that ruins the weights is finite, and so are the weights after it."""
     path = tmp_path / "run"
     train(toy.config(path, *SHORT, "training.max_steps=4"))
     with pytest.raises(ConfigError, match="not finite"):

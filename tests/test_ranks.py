@@ -1,4 +1,4 @@
-"""Several processes that train together; small ones, on this machine."""
+"""Several processes that train, translate or score together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STILL = ("model.dropout=0", "training.scheduled_sampling=0")
 
 
 def gradients(recipe: Path, out: Path, size: int, *overrides: str) -> dict[str, torch.Tensor]:
-    """Return what `size` processes find as the gradient of the same update."""
+    """Return the gradient that `size` processes compute for the same update."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -136,7 +136,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:
-    """Return the process ids of the ranks that a launcher has started."""
+    """Return the process ids of a launcher's ranks."""
     listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
     return [int(pid) for pid in listed if b"seq2seq" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
@@ -152,7 +152,7 @@ def together(recipe: Path) -> Path:
 
 
 def test_two_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) -> None:
-    """Their dropout differs, so the weights do, but not what they have learned."""
+    """Weights differ because dropout does, but losses and record steps match."""
     alone = recipe.with_name("alone")
     train(toy.config(alone, "training.max_steps=60", "training.average=last"))
     one, two = records(alone), records(together)
@@ -214,7 +214,7 @@ def test_killed_rank_stops_the_others_and_restart_resumes(recipe: Path, together
 
 @pytest.mark.slow
 def test_restart_does_not_touch_the_run_of_another_launch(recipe: Path, tmp_path: Path) -> None:
-    """Where torchrun starts processes again, the user's mistake is still a mistake."""
+    """Restarted by torchrun, a command that the user got wrong is still refused."""
     path = tmp_path / "old"
     assert run(recipe, path, "training.max_steps=4")[0] == 0
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
@@ -296,7 +296,7 @@ def torchrun(*arguments: str, processes: int = 3) -> subprocess.CompletedProcess
 
 
 def sources(toy: ToyCorpus, run: Path, count: int) -> list[str]:
-    """Return so many sentences of the toy language."""
+    """Return `count` sentences of the toy language."""
     rows = Path(toy.config(run).data.valid.path).read_text().splitlines()
     found = [row.split("\t")[0] for row in rows]
     return (found * (count // len(found) + 1))[:count]
@@ -305,7 +305,7 @@ def sources(toy: ToyCorpus, run: Path, count: int) -> list[str]:
 def test_ranks_translate_and_score_like_one_process(
     together: Path, toy: ToyCorpus, tmp_path: Path
 ) -> None:
-    count = 4 * WINDOW + 321  # two rounds of three ranks, the second one with a short window
+    count = 4 * WINDOW + 321  # two rounds of three ranks, with a short last window
     lines = sources(toy, together, count)
     (tmp_path / "in").write_text("\n".join(["", *lines]))
 

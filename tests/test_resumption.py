@@ -1,4 +1,4 @@
-"""Training that breaks off anywhere and goes on gives what it would have given without."""
+"""Training interrupted anywhere and resumed gives exactly the result of uninterrupted training."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Crash(Exception):
 
 
 def train_with_crashes(config: Any, forwards: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Train, broken off again and again after so many batches, also within an update."""
+    """Train with repeated crashes after `forwards` and more batches, also within an update."""
     forward, resume = Objective.forward, False
     for attempt in itertools.count():
         counter = itertools.count()
-        limit = forwards + attempt  # so that it comes on, and breaks off elsewhere each time
+        limit = forwards + attempt  # makes progress, and crashes at another place each time
 
         def crashing(
             self: Objective, *arguments: Any, counter: Any = counter, limit: int = limit
@@ -88,7 +88,7 @@ def train_with_crashes(config: Any, forwards: int, monkeypatch: pytest.MonkeyPat
 def straight(
     request: pytest.FixtureRequest, toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path, str]:
-    """Return the name of a recipe, a run of it, and why that ended."""
+    """Return the name of a recipe, a run of it, and why the run ended."""
     path = tmp_path_factory.mktemp("runs") / "straight"
     return request.param, path, train(toy.config(path, *RECIPES[request.param]))
 
@@ -119,7 +119,7 @@ def test_same_seed_gives_the_same_run(
 def test_crash_between_a_record_and_its_checkpoint(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last step has a checkpoint; the validation that follows has not, and is made again."""
+    """The last step has a checkpoint but its validation has not, so it is validated again."""
     overrides = ("training.max_steps=4", "training.checkpoint_every=4")
     train(toy.config(tmp_path / "straight", *overrides))
     save = TrainingState.save
@@ -226,7 +226,7 @@ def test_changed_thread_count_is_reported(
 def test_resume_keeps_no_checkpoint_file_mapped(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mapped tensors would be as long-lived as the file, and aligned as it is."""
+    """Mapped tensors would depend on the file and have its alignment."""
     path, update = tmp_path / "run", Trainer.update
     train(toy.config(path, "training.max_steps=2"))
 
@@ -243,7 +243,7 @@ def test_resume_keeps_no_checkpoint_file_mapped(
 
 
 def test_state_covers_everything_that_changes(toy: ToyCorpus, tmp_path: Path) -> None:
-    """What a checkpoint does not hold cannot be restored: a new counter has to go in there."""
+    """Guards against new counters that a checkpoint does not hold, and so cannot restore."""
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=4"))
     state = json.loads((path / "checkpoints/step-000004/state.json").read_text())

@@ -96,8 +96,8 @@ def test_damaged_checkpoints_are_set_aside(
         save(tmp_path, step)
     (tmp_path / "step-000002/model.safetensors").write_bytes(b"")
     (tmp_path / "step-000003/state.json").unlink()
-    (tmp_path / "unusable-step-000003").mkdir()  # of an earlier time
-    # As a crash leaves it between two renames, and one before the second renaming's directory.
+    (tmp_path / "unusable-step-000003").mkdir()  # left by an earlier run
+    # What crashes leave: one between two renames, the others before the first.
     (tmp_path / "step-000004").rename(tmp_path / ".step-000004.replaced")
     for name in (".step-000004.partial", ".step-000001.old", ".step-000001.replaced",
                  ".average.partial"):  # fmt: skip
@@ -118,7 +118,7 @@ def test_damaged_checkpoints_are_set_aside(
 
 
 def test_damaged_checkpoint_never_displaces_an_intact_one(toy: ToyCorpus, tmp_path: Path) -> None:
-    """A later step that is damaged would otherwise be the newest of all that are kept."""
+    """A damaged later step would otherwise count as the latest checkpoint."""
     path = tmp_path / "run"
     short = ("training.keep_last=1", "training.validate_every=100", "training.metric=loss")
     train(toy.config(path, *short, "training.max_steps=8"))
@@ -137,7 +137,7 @@ def test_damaged_checkpoint_never_displaces_an_intact_one(toy: ToyCorpus, tmp_pa
 def test_failed_removal_of_the_old_run_stops_the_new_one(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoints of the old run must not be taken for those of the new one."""
+    """Checkpoints of the old run must not be mistaken for those of the new one."""
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=4"))
 

@@ -85,7 +85,7 @@ def test_resume_from_any_step_is_bit_identical(
         assert train(toy.config(path)) == "interrupted"
     newest = RunDirectory(path).newest()
     assert newest.step == stop
-    # A checkpoint that was validated when the signal came keeps its metrics.
+    # A checkpoint that was already validated when the signal arrived keeps its metrics.
     assert (newest.metric("bleu") is not None) == (stop in (6, 12))
     train(toy.config(path), resume=True)
     assert_same(straight, path)
@@ -116,7 +116,7 @@ def test_final_step_is_validated_and_saved(toy: ToyCorpus, tmp_path: Path) -> No
 def test_max_minutes_ends_training(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = iter(range(0, 100_000, 6))  # a tenth of a minute passes at each look
+    now = iter(range(0, 100_000, 6))  # a tenth of a minute per call
     config = toy.config(
         tmp_path / "run", "training.max_minutes=2", "training.schedule.kind=linear",
         "training.schedule.warmup_steps=0", "training.log_every=1",

@@ -1,4 +1,4 @@
-"""Nothing that comes from elsewhere runs code, leads out of its folder, or takes what it likes."""
+"""Untrusted runs execute no code, lead to no other path, and take no unbounded memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from seq2seq.runs import untrusted
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "seq2seq").rglob("*.py"), *(ROOT / "scripts").glob("*.py")])
 
-# --- the program itself
+# --- the package
 
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "imp"}
 BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
@@ -49,7 +49,7 @@ BANNED_ATTRIBUTES = {
 
 
 def dangers(tree: ast.AST) -> Iterator[str]:
-    """Yield what can run code that comes with data: pickles, shells, loaders that build objects."""
+    """Yield whatever can run code from data: pickle, shells, loaders that build objects."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names if a.name.split(".")[0] in BANNED_MODULES)
@@ -102,7 +102,7 @@ def test_yaml_loader_is_safe() -> None:
     assert issubclass(loader, yaml.SafeLoader)
 
 
-# --- a run from elsewhere
+# --- an untrusted run
 
 WATCH = """
 import json, sys
@@ -178,7 +178,7 @@ def test_link_out_of_the_run_is_refused(trained: Path, tmp_path: Path, name: str
     (run / name).symlink_to("../" * name.count("/") + "inside")
     (tmp_path / "outside").rename(run / "inside")
     assert Translator.load(run).translate(["perro"])[0][0].text == "dog"
-    (tmp_path / "link").symlink_to(run)  # the way to the run is the user's own
+    (tmp_path / "link").symlink_to(run)  # links on the way to the run are the user's own
     assert Translator.load(tmp_path / "link").translate(["perro"])[0][0].text == "dog"
 
 
@@ -223,7 +223,7 @@ def test_huge_text_files_are_refused(trained: Path, tmp_path: Path) -> None:
         ("checkpoints/step-000150/SHA256SUMS", untrusted.MAX_TEXT_BYTES),
     ):
         run = copy_run(trained, tmp_path / name.replace("/", "-"))
-        os.truncate(run / name, most + 1)  # a hole: it takes no room
+        os.truncate(run / name, most + 1)  # a sparse file
         with pytest.raises(
             CheckpointError, match=rf"{name}: {most + 1} bytes, more than the limit"
         ):
@@ -315,7 +315,7 @@ def test_any_damage_is_an_error_or_harmless(
     whole = path.read_bytes()
     raw = bytearray(whole)
     for share, removed, added in changes:
-        # Half of the places are in the head of a file, where its structure is.
+        # Half of the positions are at the start of the file, where its structure is.
         start = int(share * 2 * len(raw)) if share < 0.5 else int((share - 0.5) * 400)
         raw[start : start + removed] = added
     try:

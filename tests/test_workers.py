@@ -90,4 +90,4 @@ def wait_for(condition) -> None:
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("it did not come about")
+    raise AssertionError("timed out")

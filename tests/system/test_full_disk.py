@@ -1,4 +1,4 @@
-"""Disks that are full or read-only, met by real processes: a line, a code, and nothing lost."""
+"""Full and read-only disks end a process with one line and its exit code, and lose nothing."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def recipe(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(
     server: Server, recipe: Path, run: Path, *more: str, setup: str = "", code: int = 0
 ) -> list[str]:
-    """Train in a process, which has to end with the code; return what it wrote."""
+    """Train in a process that must end with `code`; return the lines of its output."""
     output = recipe.with_name("output.txt")
     output.unlink(missing_ok=True)
     arguments = ["train", recipe, f"run_dir={run}", *OVERRIDES, *more]
     training = server.start(arguments, output, setup)
     found = training.wait()
     if found == disks.NONE:
-        pytest.skip("the system lets nobody mount a disk of their own")
+        pytest.skip("the system does not permit mounting a private disk")
     text = training.text()
     assert found == code, text
     assert "Traceback" not in text
@@ -56,7 +56,7 @@ def straight(server: Server, recipe: Path) -> Path:
     return path
 
 
-# A process goes on by itself here: with it the disk would go.
+# Fails and resumes in one process, since the mounted disk vanishes with it.
 TWICE = """
 import os, shutil, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, and two trainings in one place."""
+"""Ctrl-C and SIGTERM, and two trainings in one run directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from same_runs import assert_same
 
 from seq2seq.runs.directory import RunDirectory
 
-# Slow steps, so that a signal comes in the midst of them, and batches that are long in the making.
+# Slow updates, so that a signal arrives during one, and optionally slow batches.
 SLOW = """
 import time
 from seq2seq.data.stream import BatchStream
@@ -55,7 +55,7 @@ def straight(server: Server, recipe: Path) -> Path:
 def start(
     server: Server, recipe: Path, run: Path, *more: str, pause: float = 0, stuck: bool = False
 ) -> Training:
-    """Start a training whose updates pause."""
+    """Start a training whose updates take `pause` seconds longer."""
     setup = SLOW.format(pause=pause, stuck=stuck)
     output = run.with_name(f"{run.name}.txt")
     output.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def test_second_signal_quits_immediately(
     await_text(training, f"{word}: saving; press Ctrl-C again to quit immediately")
     asked = time.monotonic()
     training.send(number)
-    assert training.wait() == -number  # to a shell 128 + number, as well
+    assert training.wait() == -number  # a shell shows 128 + number here too
     assert time.monotonic() - asked < 10
     assert start(server, recipe, path, "--resume").wait() == 0
     assert_same(straight, path)
