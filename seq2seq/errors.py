@@ -63,14 +63,18 @@ def verdict(error: Exception) -> tuple[int, str] | None:
     if isinstance(error, UserError):
         return error.exit_code, str(error)
     if isinstance(error, OSError):
-        line = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
-        return EXIT_USER if error.errno in _PATH_ERRORS else EXIT_FAULT, one_line(line)
+        return EXIT_USER if error.errno in _PATH_ERRORS else EXIT_FAULT, system_error(error)
     if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
         return EXIT_FAULT, (
             "out of memory; reduce data.batching.size, inference.batch_tokens, --beam or "
             "--samples, or use a smaller model"
         )
     return None
+
+
+def system_error(error: OSError) -> str:
+    """Return the path and the reason of a system error as one line."""
+    return one_line(": ".join(str(p) for p in (error.filename, error.strerror or error) if p))
 
 
 def one_line(text: str) -> str:

@@ -92,7 +92,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["train", "{toy}", "--resume", "--overwrite"], "not allowed with"),
         (["train", "{toy}", "--fast"], "unknown: --fast"),
         (["train", "{toy}", "data.train.0.path=none.tsv"], "none.tsv: no such file"),
-        (["train", "{toy}", "training.device=tpu"], "device 'tpu' is none"),
+        (["train", "{toy}", "training.device=tpu"], "unknown device 'tpu'"),
         (["train", "{toy}", "run_dir=/dev/null/run"], "cannot be written"),
         (["train", "{toy}", "run_dir={run}"], "a run already exists; continue it with --resume"),
         (["translate", "none"], "none: not a run directory"),

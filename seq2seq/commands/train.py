@@ -16,7 +16,7 @@ from seq2seq.commands.options import (
     from_zero,
     positive,
 )
-from seq2seq.errors import DiskError, RankLostError
+from seq2seq.errors import DiskError, RankLostError, system_error
 
 
 def add(commands: Commands) -> None:
@@ -70,9 +70,8 @@ def _train(arguments: argparse.Namespace) -> int:
         again = _command_to_continue(arguments, config.run_dir)
         raise RankLostError(f"{error}. Continue with: {again}") from None
     except OSError as error:
-        where = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
         again = _command_to_continue(arguments, config.run_dir)
-        raise DiskError(f"{where}; fix that, then continue with: {again}") from None
+        raise DiskError(f"{system_error(error)}; fix that, then continue with: {again}") from None
     return _report_end(ended, arguments, config.run_dir)
 
 

@@ -108,13 +108,13 @@ def save_checkpoint(
 ) -> Checkpoint:
     """Write a checkpoint; it gets its name once all of it is on disk."""
     state = {"version": VERSION, **state}
-    with publish_directory(path) as aside:
+    with publish_directory(path) as partial:
         for name, tensors in ((MODEL, weights), (TRAINING, training)):
             if tensors:
-                _save_tensors(aside / name, tensors)
-        _save_text(aside / STATE, json.dumps(state, indent=1) + "\n")
-        sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(aside.iterdir())]
-        _save_text(aside / SUMS, "".join(sums))
+                _save_tensors(partial / name, tensors)
+        _save_text(partial / STATE, json.dumps(state, indent=1) + "\n")
+        sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(partial.iterdir())]
+        _save_text(partial / SUMS, "".join(sums))
     return Checkpoint(path, state)
 
 
@@ -265,10 +265,10 @@ def set_aside_damaged(directory: Path) -> None:
         except CheckpointError as error:
             log.warning("%s", error)
     for path in set(directory.glob("step-*")) - intact:
-        aside = path.with_name(f"unusable-{path.name}")
-        log.warning("%s renamed to %s; delete it if you do not need it", path, aside.name)
-        remove_directory(aside)
-        path.replace(aside)
+        unusable = path.with_name(f"unusable-{path.name}")
+        log.warning("%s renamed to %s; delete it if you do not need it", path, unusable.name)
+        remove_directory(unusable)
+        path.replace(unusable)
 
 
 def _remove_leftovers(directory: Path, checkpoints: list[Checkpoint]) -> None:
