@@ -79,7 +79,7 @@ Case = tuple[str, Callable[[Place], list[str]], str]
 
 RECIPES: list[Case] = [
     ("unknown key", lambda p: p.train(new="colour: blue\nrun_dir"),
-     "colour: unknown key; known here: run_dir, data"),
+     "colour: unknown key; known keys: run_dir, data"),
     ("misspelt key", lambda p: p.train(old="ema:", new="emma:"),
      r"training\.emma: unknown key; did you mean ema\?"),
     ("misspelt value", lambda p: p.train(old="kind: plateau", new="kind: plato"),
@@ -91,29 +91,29 @@ RECIPES: list[Case] = [
     ("infinite", lambda p: p.train(old="rate: 1e-2", new="rate: 1e999"),
      "training.learning_rate: expected a finite number"),
     ("too many digits", lambda p: p.train(old="max_steps: 20", new="max_steps: " + "9" * 5000),
-     "not valid YAML: line .*: a number of 5000 digits"),
+     "not valid YAML: line .*: a number with 5000 digits"),
     ("too large", lambda p: p.train(old="decoder_size: 24", new="decoder_size: 1000000000"),
      "model.decoder_size: expected 65536 or less, found 1000000000"),
     ("seed too large", lambda p: p.train(f"training.seed={10**40}"),
      "training.seed: expected 2147483647 or less"),
     ("sizes that do not fit", lambda p: p.train(old="{size: 24}", new="{score: dot}"),
-     "attention.score dot multiplies queries of decoder_size 24 with keys of size 48: make them"),
+     "attention.score dot requires .* decoder_size is 24 and the key size 48; set attention.key_"),
     ("keys that do not fit", lambda p: p.train("model.joint_embeddings=true"),
-     "model.joint_embeddings needs data.tokenizer.joint=true"),
+     "model.joint_embeddings requires data.tokenizer.joint=true"),
     ("half a choice", lambda p: p.train("training.schedule={kind: inverse_sqrt}"),
-     "schedule.kind inverse_sqrt needs schedule.warmup_steps of 1 or more"),
+     "schedule.kind inverse_sqrt requires schedule.warmup_steps >= 1"),
     ("not YAML", lambda p: p.train(new="a: [1\nrun_dir"),
      r"toy.yaml: not valid YAML: line \d+, column \d+"),
     ("billion laughs", lambda p: p.train(new=f"{LAUGHS}run_dir"),
-     "make it more than 100000 values"),
+     r"aliases \(\*\) expand to more than 100000 values"),
     ("an object of Python", lambda p: p.train(new="x: !!python/object/apply:os.getcwd []\nrun_dir"),
      "could not determine a constructor for the tag .*python/object/apply"),
     ("a value against its tag", lambda p: p.train(old="ema: 0.9", new="ema: !!bool maybe"),
-     "a value does not fit its tag"),
-    ("NUL in a path", lambda p: p.train(r'run_dir="a\0b"'), "run_dir: a NUL character"),
-    ("an endless recipe", lambda p: ["train", "/dev/zero"], "/dev/zero: more than 1048576 bytes"),
+     "a value does not match its tag"),
+    ("NUL in a path", lambda p: p.train(r'run_dir="a\0b"'), "run_dir: contains a NUL character"),
+    ("an endless recipe", lambda p: ["train", "/dev/zero"], "/dev/zero: larger than 1048576 bytes"),
     ("a binary recipe", lambda p: ["train", p.write("a.yaml", bytes(range(256)))],
-     "a.yaml: not UTF-8 text .byte 0x80 at 128"),
+     "a.yaml: not UTF-8 text .byte 0x80 at offset 128"),
     ("run_dir is a file", lambda p: p.train(f"run_dir={p.folder}/toy.yaml"),
      "run_dir: .*toy.yaml cannot be written .*; choose another"),
 ]  # fmt: skip
@@ -185,29 +185,29 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
      "config.yaml: not valid YAML"),
     ("checkpoint of another version",
      lambda run: alter_state(run, lambda state: state.update(version=9)),
-     "step-000150: written by version 9 of the format, this program reads version 1"),
+     "step-000150: checkpoint format 9, but this program reads format 1"),
     ("no checkpoint", lambda run: shutil.rmtree(run / "checkpoints"),
-     "checkpoints: no whole checkpoint; train the run first"),
+     "checkpoints: no intact checkpoint; train the run first"),
     ("no checksums", lambda run: (checkpoint_of(run) / "SHA256SUMS").unlink(),
-     "step-000150: not a whole checkpoint .SHA256SUMS: No such file"),
+     "step-000150: incomplete checkpoint .SHA256SUMS: No such file"),
     ("no weights", lambda run: (checkpoint_of(run) / "model.safetensors").unlink(),
-     "step-000150: not a whole checkpoint, model.safetensors is missing"),
+     "step-000150: incomplete checkpoint, model.safetensors is missing"),
     ("damaged weights", lambda run: os.truncate(checkpoint_of(run) / "model.safetensors", 5000),
-     "step-000150: damaged, model.safetensors does not have its checksum"),
+     "step-000150: damaged, model.safetensors does not match its checksum"),
     ("a state that is none", lambda run: alter_state(run, lambda _: [1]),
-     "written by version None"),
+     "checkpoint format None"),
     ("a state without step",
      lambda run: alter_state(run, lambda state: state.update(step=None)),
-     "step-000150: damaged, its step or its validation is no number"),
+     "step-000150: damaged, its step or validation metrics are not numbers"),
     ("metrics that are none",
      lambda run: alter_state(run, lambda state: state.update(validation={"bleu": "high"})),
-     "damaged, its step or its validation is no number; use another checkpoint"),
+     "damaged, its step or validation metrics are not numbers; use another checkpoint"),
     ("an endless state", lambda run: (
         (checkpoint_of(run) / "state.json").write_text("[" * 100_000), seal(checkpoint_of(run))),
      "step-000150: damaged, state.json: "),
     ("weights of another size", lambda run: alter_config(run, "encoder_size: 24",
      "encoder_size: 32"),
-     r"step-000150: .* has the size \(.*\), the config asks for \("),
+     r"step-000150: .* has the shape \(.*\), but the config asks for \("),
     ("weights of another model", lambda run: alter_config(run, "style: bahdanau", "style: luong"),
      r"step-000150: weights do not match the config: missing \["),
     ("weights of other names", lambda run: alter_header(
@@ -243,7 +243,7 @@ def test_resume_without_usable_checkpoint(place: Place, capfd: pytest.CaptureFix
     run = copy_run(place.trained, place.folder / "run")
     os.truncate(checkpoint_of(run) / "training.safetensors", 5000)
     arguments = ["train", str(run / "config.yaml"), f"run_dir={run}", "--resume"]
-    check(arguments, 2, "checkpoints: no whole checkpoint; train the run first", capfd)
+    check(arguments, 2, "checkpoints: no intact checkpoint; train the run first", capfd)
 
 
 OUTPUTS: list[Case] = [
@@ -320,7 +320,7 @@ def test_out_of_memory_is_a_fault_and_bugs_show_a_traceback(
         torch.empty(1 << 60, dtype=torch.uint8)
 
     monkeypatch.setattr(Translator, "translate", exhaust)
-    check(place.translate(), 1, "out of memory; less is needed with a smaller .* --beam", capfd)
+    check(place.translate(), 1, "out of memory; reduce .* --beam", capfd)
     for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried")):
         assert verdict(error) == verdict(MemoryError())
 

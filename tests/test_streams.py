@@ -21,7 +21,7 @@ from seq2seq.inference import streams
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
-from seq2seq.parallel import Sharing
+from seq2seq.parallel import Parallelism
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def run(
         source=str(folder / "in"),
         output=str(folder / "out"),
         alignments=str(folder / "links") if links else None,
-        sharing=Sharing(workers),
+        parallelism=Parallelism(workers),
     )
     found = [
         (folder / name).read_bytes().decode() for name in (["out", "links"] if links else ["out"])
@@ -287,7 +287,7 @@ def test_killed_worker_leaves_no_gap(
 def test_workers_require_the_cpu(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translator, "device", torch.device("cuda"))
     with pytest.raises(ConfigError, match="2 workers cannot share cuda; use --device cpu"):
-        translator.shared(len, [""], Sharing(2))
+        Parallelism(2).map(len, [""], translator.device)
 
 
 def test_tabs_are_warned_about_once(

@@ -10,9 +10,9 @@ from seq2seq.commands.options import (
     add_search,
     add_workers,
     from_zero,
+    parallelism,
     positive,
     search_options,
-    sharing,
 )
 from seq2seq.errors import UserError
 
@@ -98,7 +98,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError("--nbest does not go with --samples N, which gives N translations a line")
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention requires --format jsonl")
-    with sharing(arguments) as shared:
+    with parallelism(arguments) as shared:
         from seq2seq.evaluation.alignment import pharaoh
         from seq2seq.inference.sampling import Sampling
         from seq2seq.inference.streams import Request, translate_files
@@ -127,6 +127,6 @@ def _translate(arguments: argparse.Namespace) -> int:
             source=arguments.input,
             output=arguments.output,
             alignments=arguments.alignments,
-            sharing=shared,
+            parallelism=shared,
         )
     return 0

@@ -22,7 +22,7 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.parallel import ALONE, Sharing
+from seq2seq.parallel import SERIAL, Parallelism
 
 log = logging.getLogger(__name__)
 
@@ -57,18 +57,20 @@ def translate_files(
     source: str | None = None,
     output: str | None = None,
     alignments: str | None = None,
-    sharing: Sharing = ALONE,
+    parallelism: Parallelism = SERIAL,
 ) -> None:
     """Translate a file or standard input, line by line, to a file or standard output.
 
     The word links of the request go to the file `alignments`. On a terminal it prompts for
-    sentences. What is written does not depend on `sharing`; of several ranks the first one writes.
+    sentences. What is written does not depend on `parallelism`; with several ranks, the first
+    writes.
+
     Raises DataError for a file that cannot be read or written, if an output would overwrite the
     input or the other output, for standard input with several ranks, and for a line that is not
     UTF-8 if the request refuses such lines; WorkerError if a worker was killed and RankLostError
     if a rank was, after the lines before its part have been written.
     """
-    if source is None and sharing.ranks.size > 1:
+    if source is None and parallelism.ranks.size > 1:
         raise DataError("several ranks cannot share standard input; name a file with --input")
     for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
         if given is None and stream is None:
@@ -76,19 +78,20 @@ def translate_files(
     _refuse_same(source, output, alignments)
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
-        if not sharing.ranks.is_first:
+        if not parallelism.ranks.is_first:
             output, alignments = os.devnull, alignments and os.devnull
         target = _open_output(output, stack) if output else sys.stdout
         linked = _open_output(alignments, stack) if alignments else None
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
         lines = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid)
-        results = translator.shared(
+        _ = translator.prepared  # before workers are forked, so that they share it
+        results = (SERIAL if is_prompt else parallelism).map(
             partial(_translate, translator, request),
             _windows(lines, 1 if is_prompt else WINDOW),
-            ALONE if is_prompt else sharing,
+            translator.device,
         )
-        quiet = is_prompt or target is sys.stdout or not sharing.ranks.is_first
+        quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:
             for rows in results:
                 for written, links in rows:
