@@ -6,44 +6,41 @@ V vocabulary, T pieces so far, N or C candidates, Z blocks of pieces, X places i
 
 from __future__ import annotations
 
-from typing import Generic
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
+from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating]
 
 
-class BeamState(Generic[StateT]):
+class BeamState:
     """Rows of unfinished hypotheses, and everything that is reordered with them.
 
     Sentences whose search has ended leave the batch. The bookkeeping is NumPy on the host: each
     step of a search transfers its few candidates there at once.
     """
 
-    def __init__(
-        self, decoding: Decoding[StateT], options: SearchOptions, *, copies: int = 1
-    ) -> None:
+    def __init__(self, decoding: Decoding, options: SearchOptions, *, copies: int = 1) -> None:
         """Start with this many copies of the empty hypothesis for each sentence."""
         self.options = options
         self.decoding = decoding
         self.state = decoding.start()
         self.device = decoding.source_lengths_B.device
-        num_rows = decoding.num_sentences * copies
-        if copies > 1:
-            sentences_B = torch.arange(decoding.num_sentences, device=self.device)
-            self.state = self.state.select(sentences_B.repeat_interleave(copies))
         self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
+        num_sentences = len(self.source_lengths)
+        num_rows = num_sentences * copies
+        if copies > 1:
+            sentences_B = torch.arange(num_sentences, device=self.device)
+            self.state = self.state.select(sentences_B.repeat_interleave(copies))
         limits = [options.max_length(length) for length in self.source_lengths]
         self.limits: Ints = np.array(limits, dtype=np.int64)
         # The sentences that are left, by their index in the batch that was given to search.
-        self.sentences: Ints = np.arange(decoding.num_sentences)
+        self.sentences: Ints = np.arange(num_sentences)
         self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
         self.log_probs_R = torch.zeros(num_rows, device=self.device)
         self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)

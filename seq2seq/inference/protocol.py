@@ -7,7 +7,7 @@ V vocabulary
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
@@ -30,34 +30,26 @@ class State(Protocol):
         ...
 
 
-StateT = TypeVar("StateT", bound=State)
-
-
-class Decoding(Protocol[StateT]):
+class Decoding(Protocol):
     """A model bound to a batch of encoded sentences."""
-
-    @property
-    def num_sentences(self) -> int:
-        """Return B."""
-        ...
 
     @property
     def source_lengths_B(self) -> Tensor:
         """Return the number of source pieces of each sentence, EOS included."""
         ...
 
-    def start(self) -> StateT:
+    def start(self) -> State:
         """Return the state before the first piece, one row a sentence."""
         ...
 
-    def step(self, tokens_R: Tensor, state: StateT) -> tuple[Tensor, Tensor | None, StateT]:
+    def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Tensor | None, State]:
         """Return logits_RV, attention weights_RS or None, and the state after one piece a row.
 
-        R is any multiple of `num_sentences`. Weights are zero at padding.
+        R is any multiple of B. Weights are zero at padding.
         """
         ...
 
-    def select(self, sentences_B: Tensor) -> Decoding[StateT]:
+    def select(self, sentences_B: Tensor) -> Decoding:
         """Return the decoding of these sentences only, in this order; S may become smaller."""
         ...
 

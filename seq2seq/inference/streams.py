@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
 from tqdm import tqdm
 
 from seq2seq.data.corpus import MAX_LINE_BYTES
 from seq2seq.errors import DataError
+from seq2seq.files import check_writable
 from seq2seq.inference.mbr import Metric
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Sampling
@@ -177,12 +179,8 @@ def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:
 
 
 def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
-    try:
-        return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror}); choose another path"
-        ) from None
+    check_writable(Path(path))
+    return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
