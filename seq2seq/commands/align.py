@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,8 +117,8 @@ def _table(errors: dict[str, AlignmentError], size: int) -> str:
     width = max(map(len, errors))
     lines = [f"{'':{width}}   AER  precision  recall   links"]
     for name, error in errors.items():
-        aer, precision, recall = map(_percent, (error.rate, error.precision, error.recall))
-        lines.append(f"{name:{width}} {aer:>5}  {precision:>9}  {recall:>6}  {error.found:>6}")
+        aer, precision, recall = map(_percent, (error.aer, error.precision, error.recall))
+        lines.append(f"{name:{width}} {aer:>5}  {precision:>9}  {recall:>6}  {error.links:>6}")
     sure = next(iter(errors.values())).sure
     return "\n".join([*lines, f"{size} sentence pairs, {sure} sure gold links"])
 
@@ -127,5 +128,5 @@ def _percent(rate: float | None) -> str:
 
 
 def _json(errors: dict[str, AlignmentError], size: int) -> str:
-    found = {name: error.as_dict() for name, error in errors.items()}
+    found = {name: asdict(error) for name, error in errors.items()}
     return json.dumps({"sentences": size, **found}, indent=1)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from seq2seq.config import InferenceConfig
 from seq2seq.config.section import explain
+from seq2seq.data.tokenizer import BOS, PAD, UNK
 from seq2seq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,10 +103,6 @@ class SearchOptions:
     no_repeat_ngram: int = _DEFAULTS.no_repeat_ngram
     keep_weights: bool = False
     allow_unk: bool = False
-    pad: int = 0
-    unk: int = 1
-    bos: int = 2
-    eos: int = 3
 
     def __post_init__(self) -> None:
         values = {name: getattr(self, name) for name in SEARCH_KEYS}
@@ -125,7 +122,7 @@ class SearchOptions:
     @property
     def forbidden(self) -> list[int]:
         """Return the pieces that are never produced."""
-        return [self.pad, self.bos] if self.allow_unk else [self.pad, self.bos, self.unk]
+        return [PAD, BOS] if self.allow_unk else [PAD, BOS, UNK]
 
     def max_length(self, source_length: int) -> int:
         """Return the largest number of pieces before EOS."""

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.beam_state import BeamState, Floats, Ints, argmax, top_extensions
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 
@@ -71,7 +72,7 @@ def beam_search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothe
         log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
         places_B1 = options.beam_size - finished[ids_B, None]
         taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
-        ended_BN = taken_BN & (tokens_BN == options.eos)
+        ended_BN = taken_BN & (tokens_BN == EOS)
         finished[ids_B] += ended_BN.sum(1)
         scores_BN = beams.scores(log_probs_BN, parents_BN)
         for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[ids_B, None])).tolist():
@@ -106,7 +107,7 @@ def decode(
         tokens_BK = integers_R.reshape(copies_BK.shape)
         parents_BK = np.broadcast_to(np.arange(copies_BK.shape[1]), copies_BK.shape)
         finite_BK = np.isfinite(log_probs_BK)
-        ended_BK = finite_BK & (tokens_BK == options.eos)
+        ended_BK = finite_BK & (tokens_BK == EOS)
         scores_BK = beams.scores(log_probs_BK, parents_BK)
         for b, k in np.argwhere(ended_BK).tolist():
             hypothesis = beams.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
@@ -153,7 +154,7 @@ def force(
     target longer than a search may produce.
     """
     steps = max(map(len, targets), default=0) + 1
-    forced_BT: Ints = np.full((len(targets), steps), options.eos)
+    forced_BT: Ints = np.full((len(targets), steps), EOS)
     for row, tokens in zip(forced_BT, targets, strict=True):
         row[: len(tokens)] = tokens
     free = replace(

@@ -152,7 +152,9 @@ class Translator:
         rows = sampling.num_samples if sampling else chosen.beam_size
         found = self._search(sentences, find, rows=rows)
         if mbr:
-            found = [self._agreed_first(hypotheses, mbr) for hypotheses in found]
+            for hypotheses in found:
+                texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
+                hypotheses.insert(0, hypotheses.pop(minimum_bayes_risk(texts, mbr)))
         parts = map(self._parts, sentences, found)
         return [join_parts(list(islice(parts, len(line)))) for line in split]
 
@@ -217,11 +219,6 @@ class Translator:
             for index, hypotheses in zip(batch.indices, results, strict=True):
                 found[index] = hypotheses
         return found
-
-    def _agreed_first(self, hypotheses: list[Hypothesis], metric: Metric) -> list[Hypothesis]:
-        texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
-        chosen = minimum_bayes_risk(texts, metric)
-        return [hypotheses[chosen], *hypotheses[:chosen], *hypotheses[chosen + 1 :]]
 
     def _parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
         """Return the hypotheses of a sentence as text."""

@@ -96,7 +96,7 @@ def alignment_error_percent(translator: Translator, pairs: Sequence[Pair]) -> fl
     gold = gold_of(pairs, split=WORDS["marks"])
     if gold is None:
         return None
-    rate = alignment_error(align(translator, pairs, split=WORDS["marks"]), gold).rate
+    rate = alignment_error(align(translator, pairs, split=WORDS["marks"]), gold).aer
     return None if rate is None else 100 * rate
 
 
