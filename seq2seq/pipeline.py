@@ -12,7 +12,8 @@ import torch
 
 from seq2seq.config import Config
 from seq2seq.data.corpus import Pair
-from seq2seq.data.loading import Pairs, load_pairs, train_tokenizers
+from seq2seq.data.dataset import Pairs, load_pairs, train_tokenizers
+from seq2seq.data.sources import check_sources, checksum_sources
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.device import choose_device, choose_dtype
@@ -21,7 +22,6 @@ from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
 from seq2seq.parallel import Ranks, join, launch_name, was_restarted
 from seq2seq.runs.directory import RunDirectory, RunLog, check_changes
-from seq2seq.runs.sources import check_sources, checksum_sources
 from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)

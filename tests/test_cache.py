@@ -72,7 +72,7 @@ def test_a_damaged_entry_is_made_again(cache, damage, caplog):
     damage(entry)
     assert cache.entry("ids", {}, make).about == {"call": 2}
     assert (entry.path / "rows").read_bytes() == b"rows" * 100
-    assert f"{entry.path} is damaged and made again" in caplog.text
+    assert f"{entry.path} is damaged; making it again" in caplog.text
     assert cache.entry("ids", {}, make).about == {"call": 2}
 
 
@@ -171,11 +171,11 @@ def test_a_temporary_cache_goes_with_its_object():
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"data\.cache: .*/file/x cannot be written"):
+    with pytest.raises(ConfigError, match=r"data\.cache: .*/file/x is not writable"):
         open_cache(str(tmp_path / "file/x"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert tmp_path not in open_cache("auto").folder.parents
-    assert "a temporary folder is used" in caplog.text
+    assert "using a temporary folder" in caplog.text
 
 
 def test_a_full_disk_is_the_users_to_mend(cache):

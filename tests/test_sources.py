@@ -16,9 +16,9 @@ from same_runs import assert_same
 from seq2seq import pipeline
 from seq2seq.config import Config, CorpusConfig, DataConfig
 from seq2seq.data import corpus
+from seq2seq.data.sources import check_sources, checksum_sources, dump_checksums
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.pipeline import train
-from seq2seq.runs.sources import check_sources, checksum_sources, dump_checksums
 
 TWO, FOUR = "training.max_steps=2", "training.max_steps=4"
 

@@ -17,8 +17,8 @@ from test_stream import make_pairs, take_epoch
 from seq2seq.config import BatchingConfig, CorpusConfig, DataConfig, TokenizerConfig
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
-from seq2seq.data.loading import load_pairs, train_tokenizers
-from seq2seq.data.sources import describe, glance
+from seq2seq.data.dataset import load_pairs, train_tokenizers
+from seq2seq.data.sources import describe, quick_hash
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.streaming import StreamedPairs
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
@@ -83,7 +83,7 @@ def make_stream(
         tokenizer=TokenizerConfig(sampling_alpha=alpha),
         batching=BatchingConfig(**({"size": 100, "window": 70} | batching)),
     )
-    name = json.dumps([describe(corpus, glance) for corpus in config.train])
+    name = json.dumps([describe(corpus, quick_hash) for corpus in config.train])
     pairs = StreamedPairs(config.train, held_out or HeldOut(), name)
     return BatchStream(pairs, *tokenizers, config, seed=1)
 

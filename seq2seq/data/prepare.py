@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.config import CleaningConfig, CorpusConfig
-from seq2seq.data.archive import is_archive, open_member
 from seq2seq.data.cleaning import CleaningReport, clean
 from seq2seq.data.corpus import Pair, decode_lines, parse_columns, read_lines
-from seq2seq.data.download import download
+from seq2seq.data.download import download, is_archive, open_member
 from seq2seq.data.splitting import MAX_GROUP, Split, split_pairs
 from seq2seq.errors import DataError, verdict
 from seq2seq.files import make_folder, publish_files

@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 
 from seq2seq.data.corpus import Pair
-from seq2seq.diagnosis.model_checks import Finding
 from seq2seq.diagnosis.faults import FAULTS, Fault
-from seq2seq.diagnosis.model_checks import examine, loss_and_gradient
+from seq2seq.diagnosis.model_checks import Finding, examine, loss_and_gradient
 from seq2seq.diagnosis.probe import Probe, step_through, widen
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import END

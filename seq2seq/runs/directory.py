@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.config import Config, changed_keys, dump_config, load_config
+from seq2seq.data.sources import PLACES, dump_checksums
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import remove_directory, sync_directory, write_atomic
 from seq2seq.runs.checkpoint import Checkpoint, first_whole, list_checkpoints, rank, tidy
-from seq2seq.runs.sources import PLACES, dump_checksums
 
 log = logging.getLogger(__name__)
 
