@@ -88,6 +88,9 @@ class _LimitedBar(tqdm):  # type: ignore[type-arg]
         super().__init__(unit="B", unit_scale=True, disable=None)
         self._url, self._received = url, 0
 
+    def __bool__(self) -> bool:
+        return True  # or pooch takes a file of unknown length for one without a bar
+
     def update(self, n: float | None = 1) -> bool | None:
         self._received += int(n or 0)
         if self._received > MAX_BYTES + _CHUNK:  # the last chunk counts in full
