@@ -199,7 +199,7 @@ def filter_pairs(
     report: CleaningReport,
 ) -> npt.NDArray[np.bool_]:
     """Return which pairs are kept, and count all of them in the report."""
-    kept = assessed.fault == 0
+    kept: npt.NDArray[np.bool_] = assessed.fault == 0
     for code, reason in enumerate((EMPTY, TOO_LONG, RATIO), 1):
         report.dropped[reason] += int((assessed.fault == code).sum())
     if config.drop_duplicates:
@@ -208,7 +208,7 @@ def filter_pairs(
         kept[kept.copy()] = new
     overlap = np.where(kept, assessed.overlap, np.uint8(0))
     for number, (name, size) in enumerate(held_out.sizes.items() if held_out else ()):
-        kinds = overlap >> 2 * number & 3
+        kinds = (overlap >> 2 * number & 3).astype(np.uint8)
         if kinds.any():
             report.overlaps.setdefault(name, Overlap(size)).count(kinds, assessed.pairs)
     if config.drop_overlap:

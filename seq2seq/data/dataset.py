@@ -447,6 +447,5 @@ def _ragged(column: pa.ChunkedArray) -> Ragged:
     return Ragged(np.from_dlpack(rows.flatten()).astype(np.int32), offsets)
 
 
-def _lengths(rows: pa.ListArray) -> npt.NDArray[np.int32]:
-    lengths: npt.NDArray[np.int32] = np.from_dlpack(rows.value_lengths())  # to_numpy needs pandas
-    return lengths
+def _lengths(rows: pa.ListArray) -> npt.NDArray[Any]:
+    return np.from_dlpack(rows.value_lengths())  # Array.to_numpy would import pandas

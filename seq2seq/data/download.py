@@ -212,8 +212,8 @@ def _members(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInf
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_CheckedHeader) as archive:
         for member in archive:
             yield archive, member
-            archive.members.clear()  # which tarfile would collect, as it would global headers
-            archive.pax_headers.clear()
+            # tarfile would keep every member and every global header.
+            archive.members, archive.pax_headers = [], {}  # type: ignore[attr-defined]
 
 
 class _CheckedHeader(tarfile.TarInfo):
