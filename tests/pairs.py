@@ -27,7 +27,7 @@ def prepared(pairs: Sequence[tuple[str, str]]) -> PreparedPairs:
             {"source": sources, "target": targets},
             features=datasets.Features(source=text, target=text),
         )
-        rows.save_to_disk(str(folder))
+        rows.map(lambda row: row, cache_file_name=str(folder / "pairs.arrow"))
         return {"fingerprint": hashlib.sha256(repr(pairs).encode()).hexdigest()}
 
     datasets.disable_progress_bars()

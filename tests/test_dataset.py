@@ -203,13 +203,14 @@ def write_clean(folder: Path, pairs: list[tuple[str, str]], **keys: Any) -> dict
     return dataset._write_clean(folder, (Pair(*pair) for pair in pairs), data, HeldOut())
 
 
-def test_rows_are_shuffled_once_and_all_kept(tmp_path):
+def test_rows_are_shuffled_once_and_all_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset, "_SHARD_ROWS", 2000)
     pairs = [(f"número {n}", f"number {n}") for n in range(5000)]
     about = write_clean(tmp_path / "one", pairs)
     assert write_clean(tmp_path / "other", pairs) == about
     rows = dataset._open_rows(tmp_path / "one")
     assert rows.equals(dataset._open_rows(tmp_path / "other"))
-    assert {file.suffix for file in (tmp_path / "one").iterdir()} == {".arrow", ".json"}
+    assert {file.suffix for file in (tmp_path / "one").iterdir()} == {".arrow"}
     order = [int(text.split()[1]) for text in rows.column(0).to_pylist()]
     assert sorted(order) == list(range(5000))
     assert rows.column(1).to_pylist() == [f"number {n}" for n in order]

@@ -1,22 +1,16 @@
 """From the corpora of a recipe to clean pairs, tokenizers and ids, kept in a cache.
 
-The Hugging Face library `datasets` writes the Arrow files, maps over them in several processes and
-shuffles; what it wrote is read with pyarrow alone, so that a start from the cache need not import
-it. Its pages in memory belong to the mapped files: processes share them, and the system reclaims
-them when memory is short.
+The Hugging Face library `datasets` writes the Arrow files, maps over their rows and shuffles them;
+pyarrow alone reads them, so that a start from the cache need not import the library. The files are
+mapped into memory: processes share their pages, and the system reclaims them when memory is short.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import logging
-import os
-import signal
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import sentencepiece
+from tqdm import tqdm
 
 from seq2seq.config import CleaningConfig, Config, DataConfig
 from seq2seq.data.batching import Ints, Ragged
@@ -43,13 +38,14 @@ from seq2seq.data.sources import describe, quick_hash, refuse_same_files
 from seq2seq.data.stream import Segmenter, StreamPosition, Tokenizers, Window
 from seq2seq.data.streaming import StreamedPairs
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
-from seq2seq.errors import DataError, WorkerError
-from seq2seq.parallel import cores
+from seq2seq.errors import DataError
+from seq2seq.parallel import cores, ordered_map
 
 log = logging.getLogger(__name__)
 
 _SIDES = ["source", "target"]
 _SHUFFLE_SEED = 1
+_SHARD_ROWS = 1 << 18  # of a file: the library's `select` takes 40 bytes of memory a row
 _ROWS_PER_PROCESS = 10_000  # at least, for a process to be worth starting
 _WINDOW_STRETCHES = 64  # at least: with fewer, the same pairs meet again in every epoch
 _MODEL = "tokenizer.model"
@@ -100,11 +96,13 @@ class PreparedPairs:
             small = max(each.vocab_size for each in tokenizers) <= 1 << 16
             ids = datasets.List(datasets.Value("uint16" if small else "int32"))
             _map(
-                datasets.load_from_disk(str(self._path)),
+                datasets.concatenate_datasets(
+                    [datasets.Dataset.from_file(str(file)) for file in _files(self._path)]
+                ),
                 _encode,
                 {"tokenizers": tokenizers},
                 datasets.Features(dict.fromkeys(_SIDES, ids)),
-                folder / "ids.arrow",
+                folder,
                 processes=processes,
             )
             return {}
@@ -287,8 +285,8 @@ def _write_clean(
 ) -> dict[str, Any]:
     """Clean and shuffle pairs into a folder; return what the cache records about them.
 
-    Needs disk space for two copies of the corpus meanwhile, and some 30 bytes of memory a pair for
-    digests and the random order.
+    Meanwhile two more copies of the corpus are on disk, and digests and the random order take some
+    25 bytes of memory a pair.
     """
     datasets = _library()
     text = dict.fromkeys(_SIDES, datasets.Value("large_string"))
@@ -300,7 +298,7 @@ def _write_clean(
             _assess,
             {"config": data.cleaning, "held_out": held_out},
             datasets.Features(text | codes),
-            Path(aside) / "assessed.arrow",
+            Path(aside),
             processes=data.processes,
         )
         columns = (rows.data.column(name).to_numpy() for name in codes)
@@ -311,18 +309,24 @@ def _write_clean(
                 f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or check "
                 "the data"
             )
-        order = np.random.default_rng(_SHUFFLE_SEED).permutation(np.flatnonzero(kept))
-        rows.select(order).select_columns(_SIDES).save_to_disk(str(folder))
-    fingerprint = hashlib.sha256(assessed.digest[order].tobytes()).hexdigest()[:16]
-    return {"fingerprint": fingerprint, "report": report.lines()}
+        order, fingerprint = np.flatnonzero(kept).astype(np.uint32), hashlib.sha256()
+        np.random.default_rng(_SHUFFLE_SEED).shuffle(order)
+        rows = rows.select_columns(_SIDES)
+        for number, part in enumerate(np.array_split(order, -(-len(order) // _SHARD_ROWS))):
+            fingerprint.update(assessed.digest[part].tobytes())
+            rows.select(part).flatten_indices(
+                cache_file_name=str(folder / f"pairs-{number:05}.arrow"), new_fingerprint="pairs"
+            )
+    return {"fingerprint": fingerprint.hexdigest()[:16], "report": report.lines()}
 
 
 def _write_raw(raw: Iterable[Pair], features: Any, folder: str) -> Any:
     """Return pairs as a dataset in a folder; raises what reading them raises."""
     datasets = _library()
+    shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
     try:
         return datasets.Dataset.from_generator(
-            lambda: ({"source": pair.source, "target": pair.target} for pair in raw),
+            lambda: ({"source": pair.source, "target": pair.target} for pair in shown),
             features=features,
             cache_dir=folder,
             fingerprint="raw",
@@ -370,70 +374,55 @@ def _map(
     *,
     processes: int | None,
 ) -> Any:
-    """Return `Dataset.map` of a function over batches of rows, written to a file.
+    """Return `Dataset.map` of a function over batches of rows, written to files in a folder.
 
+    Processes share the shards of the dataset. `Dataset.map(num_proc=...)` does not do: when this
+    process is killed, the library's manager process lives on and holds the lock of the cache.
     Raises WorkerError where a process was killed.
     """
-    number = min(processes or cores(), 1 + len(rows) // _ROWS_PER_PROCESS)
-    try:
-        return rows.map(
-            functools.partial(_in_worker, function, os.getpid()),
+    datasets = _library()
+    number = processes or cores()
+    size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
+    starts = range(0, len(rows), size)
+
+    def map_shard(start: int) -> str:
+        file = str(path / f"{start // size:05}.arrow")
+        rows.select(range(start, min(start + size, len(rows)))).map(
+            function,
             fn_kwargs=keys,
             batched=True,
             remove_columns=rows.column_names,
             features=features,
-            cache_file_name=str(path),
+            cache_file_name=file,
             load_from_cache_file=False,
-            new_fingerprint=path.stem,
-            num_proc=number if number > 1 else None,
-            desc=path.stem,
+            new_fingerprint="rows",
         )
-    except RuntimeError as error:
-        if "abruptly died" not in str(error):
-            raise
-        raise WorkerError(
-            "a process that prepares data was killed, perhaps because memory ran out; lower "
-            "data.processes"
-        ) from None
+        return file
 
-
-def _in_worker(function: Callable[..., Any], parent: int, *args: Any, **keys: Any) -> Any:
-    """Call a function; in a process that the library started, end with the parent."""
-    if os.getpid() != parent:
-        _follow(parent)
-    return function(*args, **keys)
-
-
-@functools.cache
-def _follow(parent: int) -> None:
-    """End this process when its parent does, also by SIGKILL, and leave Ctrl-C to the parent.
-
-    The library's workers would live on without a parent, and hold its lock of the cache.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.2)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, daemon=True).start()
+    files = ordered_map(
+        map_shard, starts, processes=min(number, len(starts)), option="data.processes"
+    )
+    shown = tqdm(files, function.__name__.strip("_"), len(starts), disable=None, leave=False)
+    return datasets.concatenate_datasets(list(map(datasets.Dataset.from_file, shown)))
 
 
 def _library() -> Any:
-    """Return the module datasets, without its log and, where nobody watches, its progress bars."""
+    """Return the module datasets, without its log messages and progress bars."""
     import datasets  # takes a second
 
     datasets.logging.set_verbosity_error()
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
+    datasets.disable_progress_bars()
     return datasets
 
 
 def _open_rows(folder: Path) -> pa.Table:
     """Return the rows of all Arrow files of a folder, mapped into memory."""
-    files = map(str, sorted(folder.glob("*.arrow")))
-    return pa.concat_tables(pa.ipc.open_stream(pa.memory_map(file)).read_all() for file in files)
+    maps = (pa.memory_map(str(file)) for file in _files(folder))
+    return pa.concat_tables(pa.ipc.open_stream(each).read_all() for each in maps)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.arrow"))
 
 
 def _stretches(rows: pa.Table, starts: Iterable[int], length: int) -> pa.Table:
