@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 
 import torch
@@ -17,9 +16,8 @@ from seq2seq.diagnosis.probe import Probe, step_through, widen
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import END
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.heatmaps import heatmap
 from seq2seq.evaluation.metrics import score, sentence_chrf
-from seq2seq.evaluation.pages import Cell, note, page, section, table, texts
+from seq2seq.evaluation.pages import render
 from seq2seq.files import write_atomic
 from seq2seq.inference.search import greedy
 from seq2seq.inference.text import Part
@@ -237,69 +235,13 @@ def write_museum(folder: Path, museum: Museum, *, run: str, test: str) -> Path:
 
 def museum_page(museum: Museum, *, run: str, test: str) -> str:
     """Return the page; `run` and `test` are the names of what was measured."""
-    head = (
-        f"Faults that translators have shipped with, each put into a copy of {run}; BLEU on "
-        f"{museum.sentences} sentences of {test}, greedy, in batches of 50 as they come."
+    return render(
+        "faults.html",
+        healthy=museum.healthy,
+        faulty=[(museum.faults[name], result) for name, result in museum.faulty.items()],
+        loss_fault=LOSS,
+        paddings=PADDINGS,
+        run=run,
+        sentences=museum.sentences,
+        test=test,
     )
-    body = [
-        f"<p>{escape(head)}</p>",
-        section("Healthy", _verdict(museum.healthy), *_picture(museum.healthy)),
-        *(section(fault.title, *_room(museum, fault.name)) for fault in museum.faults.values()),
-        section("All checks", *_matrix(museum)),
-    ]
-    return page("Museum of faults", "\n".join(body))
-
-
-def _room(museum: Museum, name: str) -> Iterator[str]:
-    fault, exhibit = museum.faults[name], museum.faulty[name]
-    yield f"<p>{escape(fault.story)}</p>"
-    yield _verdict(exhibit)
-    yield note(fault.look)
-    yield note(f"One of its kind: {fault.seen}.")
-    if name == LOSS:
-        yield _losses(museum, exhibit)
-    else:
-        yield from _picture(exhibit)
-    rows = [(check, exhibit.findings[check].found) for check in exhibit.caught_by]
-    yield table(["caught by", "found"], rows)
-
-
-def _verdict(exhibit: FaultResult) -> str:
-    passed = not exhibit.caught_by
-    verdict = "passes all checks" if passed else f"{len(exhibit.caught_by)} checks fail"
-    kind = "good" if passed else "bad"
-    return f'<p>BLEU {exhibit.bleu:.1f}, <span class="{kind}">{escape(verdict)}</span></p>'
-
-
-def _picture(exhibit: FaultResult) -> Iterator[str]:
-    found = exhibit.picture
-    yield texts([("source", escape(found.source)), ("translation", escape(found.text))])
-    yield heatmap(found)
-
-
-def _losses(museum: Museum, exhibit: FaultResult) -> str:
-    rows: list[list[Cell]] = [
-        [columns, *(f"{value:.4f}" for value in (*true, *wrong))]
-        for columns, true, wrong in zip(
-            PADDINGS, museum.healthy.losses, exhibit.losses, strict=True
-        )
-    ]
-    names = ("healthy loss", "its gradient's norm", "faulty loss", "its gradient's norm")
-    return table(["more columns of padding", *names], rows)
-
-
-def _matrix(museum: Museum) -> Iterator[str]:
-    exhibits = {"none": museum.healthy} | {
-        museum.faults[name].title: exhibit for name, exhibit in museum.faulty.items()
-    }
-    yield table(
-        ["check", *exhibits],
-        [
-            [check, *(_word(exhibit, check) for exhibit in exhibits.values())]
-            for check in museum.healthy.findings
-        ],
-    )
-
-
-def _word(exhibit: FaultResult, check: str) -> str:
-    return {True: "pass", False: "FAIL", None: "skip"}[exhibit.findings[check].passed]

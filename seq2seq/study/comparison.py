@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.by_length import Ints, corpus_bleu, sentence_statistics
+from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, fixed_buckets
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import SEED, Ints, corpus_bleu, sentence_statistics
 from seq2seq.study.plan import Cell, Measure, Plan, Run, baseline_of
 from seq2seq.study.results import Point, Result, digest, status_of
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
-_SEED = 12345  # sacreBLEU's
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def score_cell(statistics: Sequence[Ints]) -> Scores:
 
     Every cell sees the same resampled test sets (Koehn 2004): N sentences, with replacement.
     """
-    generator = np.random.default_rng(_SEED)
+    generator = np.random.default_rng(SEED)
     size = len(statistics[0])
     draws_RN = np.zeros((RESAMPLES, size), np.int64)
     for row in draws_RN:
@@ -92,7 +93,7 @@ def compare(cell: Scores, baseline: Scores) -> Difference:
     too little of their spread: the variance of a mean that is drawn from K values is (K - 1) / K
     of what it should be. Where all resamples are alike, as with one test sentence, it is 1.
     """
-    generator = np.random.default_rng(_SEED)
+    generator = np.random.default_rng(SEED)
     means = []
     for scores in (cell, baseline):
         shape = scores.resampled_RK.shape
@@ -104,22 +105,6 @@ def compare(cell: Scores, baseline: Scores) -> Difference:
     extreme = int((alike | (np.abs(differences_R - observed) >= abs(observed))).sum())
     low, high = np.quantile(differences_R, (0.025, 0.975))
     return Difference(observed, float(low), float(high), (extreme + 1) / (len(differences_R) + 1))
-
-
-@dataclass(frozen=True)
-class LengthClass:
-    """Test sentences by the number of their source words, as white space separates them."""
-
-    shortest: int
-    longest: int | None  # the last class is open
-    sentences: tuple[int, ...]  # their places in the test set
-
-    @property
-    def label(self) -> str:
-        """What the class is called."""
-        if self.longest is None:
-            return f"over {self.shortest - 1}"
-        return f"{self.shortest}-{self.longest}"
 
 
 @dataclass(frozen=True)
@@ -156,7 +141,7 @@ class Gathered:
     plan: Plan
     sentences: int  # of the test set
     finished: int
-    classes: tuple[LengthClass, ...]
+    classes: tuple[LengthBucket, ...]
     summaries: tuple[Summary, ...]
 
     @property
@@ -182,7 +167,7 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
             found.setdefault(run.cell, {})[run.seed] = (run, status.result)
     if not found:
         raise DataError(f"{plan.out}: no run is finished yet; there is nothing to gather")
-    references = [(pair.target, *pair.references) for pair in pairs]
+    references = references_of(pairs)
     statistics = {
         name: {
             s: sentence_statistics(result.hypotheses, references)
@@ -192,7 +177,7 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
     }
     baselines = _baselines(plan, found)
     differences = _differences(statistics, baselines)
-    classes = length_classes(pairs, plan.study.lengths)
+    classes = tuple(fixed_buckets([pair.source for pair in pairs], plan.study.lengths))
     summaries = [
         Summary(
             cell,
@@ -207,17 +192,6 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
     ]
     finished = sum(map(len, found.values()))
     return Gathered(plan, len(pairs), finished, classes, tuple(summaries))
-
-
-def length_classes(pairs: Sequence[Pair], bounds: Sequence[int]) -> tuple[LengthClass, ...]:
-    """Return the classes of lengths that the bounds make, without empty ones."""
-    lengths = [len(pair.source.split()) for pair in pairs]
-    classes = []
-    for low, high in zip([0, *bounds], [*bounds, None], strict=True):
-        places = [p for p, n in enumerate(lengths) if low < n and (high is None or n <= high)]
-        if places:
-            classes.append(LengthClass(low + 1, high, tuple(places)))
-    return tuple(classes)
 
 
 def _baselines(plan: Plan, found: Mapping[str, Mapping[int, tuple[Run, Result]]]) -> dict[str, str]:
@@ -247,11 +221,9 @@ def _differences(
     }
 
 
-def _by_length(by_seed: list[Ints], classes: Sequence[LengthClass]) -> tuple[Spread, ...]:
-    return tuple(
-        Spread(tuple(corpus_bleu(rows[list(of.sentences)].sum(0)) for rows in by_seed))
-        for of in classes
-    )
+def _by_length(by_seed: list[Ints], classes: Sequence[LengthBucket]) -> tuple[Spread, ...]:
+    scores = [[found.bleu for found in bleu_by_length(classes, rows)] for rows in by_seed]
+    return tuple(Spread(values) for values in zip(*scores, strict=True))
 
 
 def _value(point: Point, key: str) -> float | None:
