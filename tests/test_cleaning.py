@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from seq2seq.data.cleaning import (
     CleaningReport,
     HeldOut,
     clean,
+    first_of_equal,
     fold,
     normalize,
     normalize_pair,
@@ -139,6 +141,17 @@ def test_duplicates_are_exact_after_normalisation() -> None:
     assert kept == [Pair("a", "b"), Pair("a", "B"), Pair("A", "b")]
     assert report.dropped[DUPLICATE] == 1
     assert len(run(pairs, CleaningConfig(drop_duplicates=False))[0]) == 4
+
+
+BIG = 2**64 - 1
+DIGEST = st.sampled_from([0, 1, 2, 3, 7, 2**63, BIG - 1, BIG]) | st.integers(0, BIG)
+
+
+@given(st.lists(DIGEST, max_size=60))
+def test_first_of_equal_digests_agrees_with_a_set(digests: list[int]) -> None:
+    seen: set[int] = set()
+    expected = [not (digest in seen or seen.add(digest)) for digest in digests]
+    assert first_of_equal(np.array(digests, np.uint64)).tolist() == expected
 
 
 def test_the_border_of_the_sides_counts() -> None:

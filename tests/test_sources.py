@@ -57,10 +57,14 @@ def test_a_file_that_changed_or_vanished_is_named(
     path = mine.folder / name
     text = path.read_text()
     path.write_text(text + "gato\tcat\n")
-    with pytest.raises(DataError, match=rf"{path}: not what the run began with: {key} .*{why}"):
+    with pytest.raises(
+        DataError, match=rf"{path}: not the file that the run began with: {key} .*{why}"
+    ):
         train(config, resume=True)
     path.unlink()
-    with pytest.raises(DataError, match=rf"{path}: no such file; put it back, or say with {key}="):
+    with pytest.raises(
+        DataError, match=rf"{path}: no such file; put it back, or give its path as {key}="
+    ):
         train(config, resume=True)
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
     path.write_text(text)
@@ -80,7 +84,7 @@ def test_files_in_another_order_or_one_more_are_refused(mine: ToyCorpus, tmp_pat
     places = [f"{mine.folder}/{name}.tsv" for name in ("train", "more")]
     train(mine.config(tmp_path / "run", TWO, f"data.train.1.path={places[1]}"))
     swapped = [f"data.train.{n}.path={place}" for n, place in enumerate(reversed(places))]
-    with pytest.raises(DataError, match=r"more\.tsv: not what the run began with"):
+    with pytest.raises(DataError, match=r"more\.tsv: not the file that the run began with"):
         train(mine.config(tmp_path / "run", TWO, *swapped), resume=True)
     with pytest.raises(ConfigError, match=r"--resume: data\.train\.1\."):
         train(mine.config(tmp_path / "run", TWO), resume=True)
@@ -101,7 +105,7 @@ def test_a_change_since_it_was_read_is_found_later(
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "load_pairs", changing)
         train(config)
-    with pytest.raises(DataError, match=r"train\.tsv: not what the run began with"):
+    with pytest.raises(DataError, match=r"train\.tsv: not the file that the run began with"):
         train(config, resume=True)
 
 
@@ -133,11 +137,15 @@ def test_checksums_of_files_folders_pipes_and_far_datasets(
     saved.write_text(dump_checksums(first))
     check_sources(saved, data)
     rows.reverse()
-    with pytest.raises(DataError, match=r"far/away: not what the run began with: data\.valid"):
+    with pytest.raises(
+        DataError, match=r"far/away: not the file that the run began with: data\.valid"
+    ):
         check_sources(saved, data)
     rows.reverse()
     (tmp_path / "folder/deep/rows.json").rename(tmp_path / "folder/rows.json")
-    with pytest.raises(DataError, match=r"folder: not what the run began with: data\.train\.2"):
+    with pytest.raises(
+        DataError, match=r"folder: not the file that the run began with: data\.train\.2"
+    ):
         check_sources(saved, data)
 
 
@@ -153,4 +161,4 @@ def test_a_run_that_does_not_know_its_data(toy: ToyCorpus, tmp_path: Path, caplo
         train(toy.config(path, FOUR), resume=True)
     (path / "data.json").unlink()
     train(toy.config(path, FOUR), resume=True)
-    assert "whether the data is the same is not known" in caplog.text
+    assert "cannot check that the data is the same" in caplog.text
