@@ -222,6 +222,11 @@ def test_rows_are_shuffled_once_and_all_kept(tmp_path, monkeypatch):
     assert sum(b - a == 1 for a, b in itertools.pairwise(order)) < 10
 
 
+def test_corpus_without_pairs_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"data\.train: no pairs"):
+        write_clean(tmp_path / "pairs", [])
+
+
 def test_fingerprint_sees_texts_their_borders_and_their_number(tmp_path):
     variants = [[("ab", "c")], [("a", "bc")], [("ab", "d")], [("ab", "c"), ("x", "y")]]
     prints = [

@@ -323,6 +323,11 @@ def _write_clean(
 def _write_raw(raw: Iterable[Pair], features: Any, folder: str) -> Any:
     """Return pairs as a dataset in a folder; raises what reading them raises."""
     datasets = _library()
+    pairs = iter(raw)
+    first = next(pairs, None)
+    if first is None:
+        raise DataError("data.train: no pairs; check the data")
+    raw = itertools.chain([first], pairs)
     shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
     try:
         return datasets.Dataset.from_generator(
@@ -336,7 +341,7 @@ def _write_raw(raw: Iterable[Pair], features: Any, folder: str) -> Any:
 
 
 class _PairRows(Sequence[Pair]):
-    """The pairs of a dataset."""
+    """The rows of a dataset as pairs."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
