@@ -1,6 +1,6 @@
 """Attentional sequence-to-sequence translation: train, translate, evaluate.
 
-The names below are imported when they are first used, so that `import seq2seq` takes no time.
+The public names are imported when first used, so that `import seq2seq` is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line: parse, call, tell what went wrong."""
+"""The command line: parse, call, report errors."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    0: done; 1: a fault (see seq2seq.errors), or a check of the doctor failed; 2: a user's mistake;
-    130, 143: training was ended.
+    0: success; 1: a fault (see seq2seq.errors), or a failed check of the doctor; 2: a user error;
+    130, 143: training was interrupted or terminated.
     """
-    # OpenMP's threads wait for each other by spinning, which brings training to a halt as soon as
-    # another program wants a core. A short spin costs nothing on idle cores and shares busy ones.
-    # It has to be said before torch is imported.
+    # OpenMP's threads wait for each other by spinning, which stalls training as soon as another
+    # program needs a core. A short spin costs nothing on idle cores and shares busy ones. This must
+    # be set before torch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     parsed = parse(arguments)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", force=True
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A path that is no UTF-8 is printed in the bytes that it has.
+        # A path that is not UTF-8 is printed as its bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     try:
         code: int = parsed.action(parsed)
-        if sys.stdout is not None:  # closed by who called us
+        if sys.stdout is not None:  # closed by the caller
             sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read our output has gone, as `| head` does; that is no fault.
+        # The reader of our output has exited, as `| head` does; that is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -69,21 +69,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return what was given; `action` is what to call with it. Exits with 2 on a mistake."""
+    """Return the arguments, `action` being the function to call; exit with 2 on a user error."""
     parser = Parser(
         prog="seq2seq",
-        description="Train, use and measure attentional sequence-to-sequence translators.",
-        epilog="seq2seq COMMAND --help tells more, with examples.",
+        description="Train, use and evaluate attentional sequence-to-sequence translation models.",
+        epilog="See seq2seq COMMAND --help for options and examples.",
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)
     parsed, further = parser.parse_known_args(arguments)
-    # argparse does not expect overrides behind an option, as in `train CONFIG --resume a.b=c`.
+    # argparse does not expect overrides after an option, as in `train CONFIG --resume a.b=c`.
     if hasattr(parsed, "overrides"):
         parsed.overrides += [text for text in further if not text.startswith("-")]
         further = [text for text in further if text.startswith("-")]
     if further:
-        parser.error(f"unknown: {' '.join(further)}")
+        parser.error(f"unrecognized arguments: {' '.join(further)}")
     return parsed

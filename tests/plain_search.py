@@ -1,4 +1,4 @@
-"""Searches in plain Python, written from the definitions: what tests compare search with."""
+"""Searches in plain Python, written from the definitions, to test search against."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TINY = 2.0**-126  # the smallest normal float32
 
 
 def pieces_after(tokens: tuple[int, ...], options: SearchOptions, limit: int) -> list[int]:
-    """Return what may follow, in plain Python."""
+    """Return the legal next pieces."""
     if len(tokens) == limit:
         return [EOS]
     allowed = [1, 3, 4, 5, 6] if options.allow_unk else [3, 4, 5, 6]

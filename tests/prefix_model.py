@@ -1,6 +1,6 @@
-"""A fake model for tests of search: every prefix of every sentence has random logits of its own.
+"""A fake model for tests of search: every prefix of every sentence has its own random logits.
 
-It checks what search must keep together (rows, sentences, states) and counts its rows.
+It checks that search keeps rows, sentences and states together, and logs its batch sizes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PIECES = 7  # pad, unk, bos, eos and three words
 
 @dataclass(frozen=True)
 class PrefixState:
-    """The sentence of each row and all that the row has read, the begin of sentence included."""
+    """The sentence of each row and all pieces that it has read, BOS included."""
 
     sentences_R: Tensor
     prefixes_RT: Tensor
@@ -30,9 +30,9 @@ class PrefixState:
 
 @dataclass
 class PrefixModel:
-    """Logits and weights are functions of (seed, sentence, prefix); a Decoding of some sentences.
+    """A Decoding whose logits and weights are functions of (seed, sentence, prefix).
 
-    `eos_bias` is added to the logit of the end; `sharpness` scales all logits.
+    `eos_bias` is added to the logit of EOS; `sharpness` scales all logits.
     """
 
     seed: int

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import TokenizerConfig
-from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.data.tokenizer import Tokenizer, normalize_line, train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import (
     SYMMETRIZATIONS,
@@ -28,7 +28,7 @@ from seq2seq.evaluation.alignment import (
     words,
     words_of_pieces,
 )
-from seq2seq.inference.text import Part, Translation, normalize_line
+from seq2seq.inference.text import Part, Translation
 
 SIZE = 6
 LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=14)

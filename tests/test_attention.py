@@ -91,7 +91,7 @@ def attend(attention: Attention, query_BKQ: Tensor, memory: Memory) -> tuple[Ten
 @every_score
 @pytest.mark.parametrize("residual", [False, True], ids=["context", "residual"])
 @torch.no_grad()
-def test_output_and_weights_are_those_of_the_formulas(variant: str, residual: bool) -> None:
+def test_output_and_weights_match_formulas(variant: str, residual: bool) -> None:
     attention, queries = build(variant, residual=residual), random_queries(variant)
     states = random_states()
     score, choice, _ = VARIANTS[variant]
@@ -116,7 +116,7 @@ def test_output_and_weights_are_those_of_the_formulas(variant: str, residual: bo
 
 @every_score
 @torch.no_grad()
-def test_the_order_of_the_source_positions_does_not_matter(variant: str) -> None:
+def test_source_order_does_not_matter(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states((5, 5, 5))
     order = torch.tensor([3, 0, 4, 2, 1])
     output, weights = attend(attention, queries, attention.project_keys(states))
@@ -128,7 +128,7 @@ def test_the_order_of_the_source_positions_does_not_matter(variant: str) -> None
 
 @every_score
 @torch.no_grad()
-def test_what_stands_at_padding_does_not_matter(variant: str) -> None:
+def test_values_at_padding_do_not_matter(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states()
     rubbish = torch.where(states.mask_BS.unsqueeze(-1), states.states_BSH, 1e6)
     output, weights = attend(attention, queries, attention.project_keys(states))
@@ -140,7 +140,7 @@ def test_what_stands_at_padding_does_not_matter(variant: str) -> None:
 
 @every_score
 @torch.no_grad()
-def test_equal_scores_give_uniform_weights_over_real_positions(variant: str) -> None:
+def test_equal_scores_give_uniform_weights(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states()
     same = states.states_BSH[:, :1].expand_as(states.states_BSH)
     _, weights = attend(attention, queries, attention.project_keys(encoded(same, states.mask_BS)))
@@ -152,7 +152,7 @@ def test_equal_scores_give_uniform_weights_over_real_positions(variant: str) -> 
 
 @every_score
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_huge_scores_give_finite_weights_and_gradients(variant: str, dtype: torch.dtype) -> None:
+def test_huge_scores_stay_finite(variant: str, dtype: torch.dtype) -> None:
     attention, states = build(variant, dtype=dtype), random_states()
     with torch.no_grad():
         for name, parameter in attention.named_parameters():
@@ -174,7 +174,7 @@ def test_huge_scores_give_finite_weights_and_gradients(variant: str, dtype: torc
 
 @every_score
 @torch.no_grad()
-def test_one_source_piece_has_all_the_weight(variant: str) -> None:
+def test_single_source_piece_gets_all_weight(variant: str) -> None:
     attention, queries = build(variant), random_queries(variant)
     memory = attention.project_keys(random_states((1, 1, 1)))
     _, weights = attend(attention, queries, memory)
@@ -183,7 +183,7 @@ def test_one_source_piece_has_all_the_weight(variant: str) -> None:
 
 @every_score
 @torch.no_grad()
-def test_five_hundred_source_pieces_share_a_sum_of_one(variant: str) -> None:
+def test_weights_over_500_pieces_sum_to_one(variant: str) -> None:
     attention, queries = build(variant), random_queries(variant)
     output, weights = attend(
         attention, queries, attention.project_keys(random_states((500, 499, 3)))
@@ -196,7 +196,7 @@ def test_five_hundred_source_pieces_share_a_sum_of_one(variant: str) -> None:
 @given(
     st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=8), st.floats(-1e4, 1e4), st.integers(0, 4)
 )
-def test_the_softmax_is_shift_invariant_and_never_sees_the_mask(
+def test_masked_softmax_is_shift_invariant_and_ignores_masked_scores(
     scores: list[float], shift: float, padding: int
 ) -> None:
     row = torch.tensor(scores, dtype=torch.float64)
@@ -209,7 +209,7 @@ def test_the_softmax_is_shift_invariant_and_never_sees_the_mask(
     torch.testing.assert_close(masked_softmax(padded + shift, mask), weights, rtol=1e-7, atol=1e-9)
 
 
-def test_the_softmax_of_bfloat16_is_in_single_precision() -> None:
+def test_softmax_of_bf16_is_fp32() -> None:
     scores, mask = torch.randn(2, 300).bfloat16(), torch.ones(2, 300, dtype=torch.bool)
     weights = masked_softmax(scores, mask)
     assert weights.dtype == torch.float32
@@ -217,7 +217,7 @@ def test_the_softmax_of_bfloat16_is_in_single_precision() -> None:
 
 
 @torch.no_grad()
-def test_scaling_divides_by_the_root_of_the_key_size() -> None:
+def test_scaled_dot_divides_by_sqrt_of_key_size() -> None:
     queries, states = random_queries("dot"), random_states()
     dot, scaled = build("dot"), build("scaled dot")
     plain = dot.scores(queries, dot.project_keys(states))
@@ -225,7 +225,7 @@ def test_scaling_divides_by_the_root_of_the_key_size() -> None:
 
 
 @pytest.mark.parametrize("residual", [False, True])
-def test_without_attention_every_query_sees_the_summary(residual: bool) -> None:
+def test_fixed_context_returns_summary_for_every_query(residual: bool) -> None:
     attention = build_attention(
         AttentionConfig(score="none"), query_size=MEMORY, memory_size=MEMORY, residual=residual
     )
@@ -238,7 +238,7 @@ def test_without_attention_every_query_sees_the_summary(residual: bool) -> None:
 
 
 @torch.no_grad()
-def test_every_head_has_weights_of_its_own_and_their_mean_is_returned() -> None:
+def test_heads_have_own_weights_and_mean_is_returned() -> None:
     attention, queries, states = build("two heads"), random_queries("two heads"), random_states()
     memory = attention.project_keys(states)
     heads_BNKS = attention.weights(attention.scores(queries, memory), memory)

@@ -1,6 +1,6 @@
-"""What a user can get wrong, each with its exit code and the line that says where and how to mend.
+"""User errors, each with its exit code and a line that says where it is and how to fix it.
 
-Mistakes in the words of a command line are in test_cli.py.
+Errors in command-line arguments are in test_cli.py.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 @dataclass(frozen=True)
 class Place:
-    """A folder to spoil things in, with a recipe of the toy language and a run of its own."""
+    """A folder to break things in, with a recipe of the toy language and a run."""
 
     folder: Path
     toy: ToyCorpus
     trained: Path
 
     def train(self, *overrides: str, old: str = "run_dir", new: str = "run_dir") -> list[str]:
-        """Return the command that trains the recipe, some of its text replaced."""
+        """Return the command that trains the recipe, with some text replaced."""
         text = self.toy.recipe(self.folder / "new")
         assert old in text
         (self.folder / "toy.yaml").write_text(text.replace(old, new, 1))
@@ -46,7 +46,7 @@ class Place:
     def corpus(
         self, content: bytes | str, name: str = "bad.tsv", key: str = "train.0"
     ) -> list[str]:
-        """Return the command that trains with a corpus of this content."""
+        """Return the command that trains on a corpus with this content."""
         return self.train(f"data.{key}.path={self.write(name, content)}")
 
     def evaluate(self, content: str, *more: str) -> list[str]:
@@ -79,7 +79,7 @@ Case = tuple[str, Callable[[Place], list[str]], str]
 
 RECIPES: list[Case] = [
     ("unknown key", lambda p: p.train(new="colour: blue\nrun_dir"),
-     "colour: unknown key; known here: run_dir, data"),
+     "colour: unknown key; known keys: run_dir, data"),
     ("misspelt key", lambda p: p.train(old="ema:", new="emma:"),
      r"training\.emma: unknown key; did you mean ema\?"),
     ("misspelt value", lambda p: p.train(old="kind: plateau", new="kind: plato"),
@@ -91,29 +91,29 @@ RECIPES: list[Case] = [
     ("infinite", lambda p: p.train(old="rate: 1e-2", new="rate: 1e999"),
      "training.learning_rate: expected a finite number"),
     ("too many digits", lambda p: p.train(old="max_steps: 20", new="max_steps: " + "9" * 5000),
-     "not valid YAML: line .*: a number of 5000 digits"),
+     "not valid YAML: line .*: a number with 5000 digits"),
     ("too large", lambda p: p.train(old="decoder_size: 24", new="decoder_size: 1000000000"),
      "model.decoder_size: expected 65536 or less, found 1000000000"),
     ("seed too large", lambda p: p.train(f"training.seed={10**40}"),
      "training.seed: expected 2147483647 or less"),
     ("sizes that do not fit", lambda p: p.train(old="{size: 24}", new="{score: dot}"),
-     "attention.score dot multiplies queries of decoder_size 24 with keys of size 48: make them"),
+     "attention.score dot requires .* decoder_size is 24 and the key size 48; set attention.key_"),
     ("keys that do not fit", lambda p: p.train("model.joint_embeddings=true"),
-     "model.joint_embeddings needs data.tokenizer.joint=true"),
+     "model.joint_embeddings requires data.tokenizer.joint=true"),
     ("half a choice", lambda p: p.train("training.schedule={kind: inverse_sqrt}"),
-     "schedule.kind inverse_sqrt needs schedule.warmup_steps of 1 or more"),
+     "schedule.kind inverse_sqrt requires schedule.warmup_steps >= 1"),
     ("not YAML", lambda p: p.train(new="a: [1\nrun_dir"),
      r"toy.yaml: not valid YAML: line \d+, column \d+"),
     ("billion laughs", lambda p: p.train(new=f"{LAUGHS}run_dir"),
-     "make it more than 100000 values"),
+     r"aliases \(\*\) expand to more than 100000 values"),
     ("an object of Python", lambda p: p.train(new="x: !!python/object/apply:os.getcwd []\nrun_dir"),
      "could not determine a constructor for the tag .*python/object/apply"),
     ("a value against its tag", lambda p: p.train(old="ema: 0.9", new="ema: !!bool maybe"),
-     "a value does not fit its tag"),
-    ("NUL in a path", lambda p: p.train(r'run_dir="a\0b"'), "run_dir: a NUL character"),
-    ("an endless recipe", lambda p: ["train", "/dev/zero"], "/dev/zero: more than 1048576 bytes"),
+     "a value does not match its tag"),
+    ("NUL in a path", lambda p: p.train(r'run_dir="a\0b"'), "run_dir: contains a NUL character"),
+    ("an endless recipe", lambda p: ["train", "/dev/zero"], "/dev/zero: larger than 1048576 bytes"),
     ("a binary recipe", lambda p: ["train", p.write("a.yaml", bytes(range(256)))],
-     "a.yaml: not UTF-8 text .byte 0x80 at 128"),
+     "a.yaml: not UTF-8 text .byte 0x80 at offset 128"),
     ("run_dir is a file", lambda p: p.train(f"run_dir={p.folder}/toy.yaml"),
      "run_dir: .*toy.yaml cannot be written .*; choose another"),
 ]  # fmt: skip
@@ -161,7 +161,7 @@ CORPORA: list[Case] = [
 
 
 @pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in RECIPES])
-def test_recipes(
+def test_invalid_recipes(
     place: Place, capfd: pytest.CaptureFixture[str], make: Callable[[Place], list[str]], words: str
 ) -> None:
     check(make(place), 2, words, capfd)
@@ -169,7 +169,7 @@ def test_recipes(
 
 
 @pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in CORPORA])
-def test_corpora(
+def test_invalid_corpora(
     place: Place, capfd: pytest.CaptureFixture[str], make: Callable[[Place], list[str]], words: str
 ) -> None:
     check(make(place), 2, words, capfd)
@@ -185,29 +185,29 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
      "config.yaml: not valid YAML"),
     ("checkpoint of another version",
      lambda run: alter_state(run, lambda state: state.update(version=9)),
-     "step-000150: written by version 9 of the format, this program reads version 1"),
+     "step-000150: checkpoint format 9, but this program reads format 1"),
     ("no checkpoint", lambda run: shutil.rmtree(run / "checkpoints"),
-     "checkpoints: no whole checkpoint; train the run first"),
+     "checkpoints: no intact checkpoint; train the run first"),
     ("no checksums", lambda run: (checkpoint_of(run) / "SHA256SUMS").unlink(),
-     "step-000150: not a whole checkpoint .SHA256SUMS: No such file"),
+     "step-000150: incomplete checkpoint .SHA256SUMS: No such file"),
     ("no weights", lambda run: (checkpoint_of(run) / "model.safetensors").unlink(),
-     "step-000150: not a whole checkpoint, model.safetensors is missing"),
+     "step-000150: incomplete checkpoint, model.safetensors is missing"),
     ("damaged weights", lambda run: os.truncate(checkpoint_of(run) / "model.safetensors", 5000),
-     "step-000150: damaged, model.safetensors does not have its checksum"),
+     "step-000150: damaged, model.safetensors does not match its checksum"),
     ("a state that is none", lambda run: alter_state(run, lambda _: [1]),
-     "written by version None"),
+     "checkpoint format None"),
     ("a state without step",
      lambda run: alter_state(run, lambda state: state.update(step=None)),
-     "step-000150: damaged, its step or its validation is no number"),
+     "step-000150: damaged, its step or validation metrics are not numbers"),
     ("metrics that are none",
      lambda run: alter_state(run, lambda state: state.update(validation={"bleu": "high"})),
-     "damaged, its step or its validation is no number; use another checkpoint"),
+     "damaged, its step or validation metrics are not numbers; use another checkpoint"),
     ("an endless state", lambda run: (
         (checkpoint_of(run) / "state.json").write_text("[" * 100_000), seal(checkpoint_of(run))),
      "step-000150: damaged, state.json: "),
     ("weights of another size", lambda run: alter_config(run, "encoder_size: 24",
      "encoder_size: 32"),
-     r"step-000150: .* has the size \(.*\), the config asks for \("),
+     r"step-000150: .* has the shape \(.*\), but the config asks for \("),
     ("weights of another model", lambda run: alter_config(run, "style: bahdanau", "style: luong"),
      r"step-000150: weights do not match the config: missing \["),
     ("weights of other names", lambda run: alter_header(
@@ -216,13 +216,13 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
     ("no tokenizer", lambda run: (run / "source.model").unlink(),
      "source.model: cannot be read .No such file"),
     ("garbage for a tokenizer", lambda run: (run / "target.model").write_bytes(os.urandom(9999)),
-     "target.model: tokenizer: not a SentencePiece model, or a damaged one"),
+     "target.model: tokenizer: not a SentencePiece model, or damaged"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("by", ["run", "checkpoint"])
 @pytest.mark.parametrize(("spoil", "words"), [pytest.param(*c[1:], id=c[0]) for c in RUNS])
-def test_runs(
+def test_invalid_runs(
     place: Place,
     capfd: pytest.CaptureFixture[str],
     spoil: Callable[[Path], object],
@@ -239,13 +239,11 @@ def test_runs(
     check(["translate", str(named), "-i", place.write("lines", "gato\n")], 2, words, capfd)
 
 
-def test_going_on_without_a_whole_checkpoint(
-    place: Place, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_without_usable_checkpoint(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     run = copy_run(place.trained, place.folder / "run")
     os.truncate(checkpoint_of(run) / "training.safetensors", 5000)
     arguments = ["train", str(run / "config.yaml"), f"run_dir={run}", "--resume"]
-    check(arguments, 2, "checkpoints: no whole checkpoint; train the run first", capfd)
+    check(arguments, 2, "checkpoints: no intact checkpoint; train the run first", capfd)
 
 
 OUTPUTS: list[Case] = [
@@ -280,7 +278,7 @@ OUTPUTS: list[Case] = [
 
 
 @pytest.mark.parametrize(("make", "words"), [pytest.param(*c[1:], id=c[0]) for c in OUTPUTS])
-def test_outputs_are_looked_at_before_the_work(
+def test_outputs_are_checked_before_the_work(
     place: Place,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -292,7 +290,7 @@ def test_outputs_are_looked_at_before_the_work(
     check(make(place), 2, words, capfd)
 
 
-def test_a_run_that_cannot_be_written_is_known_before_the_corpora_are_read(
+def test_run_dir_is_checked_before_corpora_are_read(
     place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "load_pairs", lambda _: pytest.fail("read in vain"))
@@ -300,14 +298,12 @@ def test_a_run_that_cannot_be_written_is_known_before_the_corpora_are_read(
     check(arguments, 2, "run_dir: /dev/null/a/run cannot be written .Not a directory.", capfd)
 
 
-def test_a_full_disk_is_a_fault(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+def test_full_disk_is_a_fault(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     check(place.translate("-o", "/dev/full"), 1, "No space left on device", capfd)
     check(place.evaluate("gato\tcat\n", "-o", "/dev/full"), 1, "No space left on device", capfd)
 
 
-def test_an_output_that_is_no_file_is_written_to_and_stays(
-    place: Place, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_output_to_device_or_pipe_is_kept(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     pipe = place.folder / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -317,14 +313,14 @@ def test_an_output_that_is_no_file_is_written_to_and_stays(
     assert pipe.is_fifo()
 
 
-def test_no_memory_is_a_fault_and_the_program_s_own_mistakes_are_shown(
+def test_out_of_memory_is_a_fault_and_bugs_show_a_traceback(
     place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhaust(*_: object, **__: object) -> None:
         torch.empty(1 << 60, dtype=torch.uint8)
 
     monkeypatch.setattr(Translator, "translate", exhaust)
-    check(place.translate(), 1, "out of memory; less is needed with a smaller .* --beam", capfd)
+    check(place.translate(), 1, "out of memory; reduce .* --beam", capfd)
     for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried")):
         assert verdict(error) == verdict(MemoryError())
 
@@ -336,7 +332,7 @@ def test_no_memory_is_a_fault_and_the_program_s_own_mistakes_are_shown(
         cli.main(place.translate())
 
 
-def test_what_the_system_says_of_a_path_is_a_mistake_and_all_else_a_fault() -> None:
+def test_os_errors_of_paths_are_user_errors_others_faults() -> None:
     assert verdict(FileNotFoundError(2, "No such file", "a\nb")) == (2, "a b: No such file")
     assert verdict(PermissionError(13, "Permission denied", "a")) == (2, "a: Permission denied")
     assert verdict(OSError(5, "Input/output error", "a")) == (1, "a: Input/output error")
@@ -344,6 +340,8 @@ def test_what_the_system_says_of_a_path_is_a_mistake_and_all_else_a_fault() -> N
     assert verdict(KeyError("a")) is None
 
 
-def test_a_message_cannot_steer_a_terminal(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+def test_messages_escape_control_characters(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
     arguments = place.train(new='"\\e[2J\\u202e": 1\nrun_dir')
     check(arguments, 2, r"toy.yaml: \\x1b\[2J\\u202e: unknown key", capfd)

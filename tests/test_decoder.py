@@ -1,4 +1,4 @@
-"""Steps against unrolling, beams against separate runs, states that are reordered."""
+"""Decoders: step against unroll, beams against separate runs, reordered states."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ STEPS = 3
 
 
 def random_targets(count: int) -> Tensor:
-    """Return targets of so many rows [R, T]."""
+    """Return random targets [R, T]."""
     return torch.randint(4, TARGET_VOCAB, (count, STEPS), generator=torch.manual_seed(1))
 
 
 def by_steps(decoding: TranslationDecoding, targets_RT: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return logits [R, T, V] and weights [R, T, S], made one step at a time."""
+    """Return logits [R, T, V] and weights [R, T, S], one step at a time."""
     hypotheses = len(targets_RT) // decoding.num_sentences
     rows_R = torch.arange(decoding.num_sentences).repeat_interleave(hypotheses)
     state = decoding.start().select(rows_R)
@@ -69,7 +69,7 @@ def all_close(found: DecoderState, expected: DecoderState) -> None:
 
 @every_case
 @torch.no_grad()
-def test_steps_give_what_unrolling_gives(config: ModelConfig) -> None:
+def test_step_matches_unroll(config: ModelConfig) -> None:
     model, targets = tiny_model(config), random_targets(len(LENGTHS))
     logits, weights = by_steps(started(model), targets)
     expected_logits, expected_weights = unrolled(model, targets)
@@ -79,7 +79,7 @@ def test_steps_give_what_unrolling_gives(config: ModelConfig) -> None:
 
 @every_case
 @torch.no_grad()
-def test_hypotheses_of_a_sentence_give_what_separate_runs_give(config: ModelConfig) -> None:
+def test_hypotheses_of_a_sentence_match_separate_runs(config: ModelConfig) -> None:
     model, beam = tiny_model(config), 3
     targets = random_targets(len(LENGTHS) * beam)
     logits, weights = by_steps(started(model), targets)
@@ -92,8 +92,8 @@ def test_hypotheses_of_a_sentence_give_what_separate_runs_give(config: ModelConf
 
 @one_of_each
 @torch.no_grad()
-def test_reordered_hypotheses_go_on_from_their_own_past(config: ModelConfig) -> None:
-    """As in a beam: some hypotheses are repeated, others dropped, the past moves with them."""
+def test_reordered_hypotheses_keep_their_history(config: ModelConfig) -> None:
+    """As in a beam, some hypotheses are repeated and others dropped, with their states."""
     model = tiny_model(config)
     decoding = started(model)
     targets = random_targets(len(LENGTHS) * 2)
@@ -111,7 +111,7 @@ def test_reordered_hypotheses_go_on_from_their_own_past(config: ModelConfig) -> 
 
 @one_of_each
 @torch.no_grad()
-def test_selected_sentences_go_on_as_in_the_whole_batch(config: ModelConfig) -> None:
+def test_selected_sentences_match_whole_batch(config: ModelConfig) -> None:
     model, chosen = tiny_model(config), torch.tensor([2, 0])
     decoding = started(model)
     targets = random_targets(len(LENGTHS))
@@ -130,7 +130,7 @@ def test_selected_sentences_go_on_as_in_the_whole_batch(config: ModelConfig) -> 
 
 @one_of_each
 @torch.no_grad()
-def test_a_step_leaves_the_state_and_the_memory_that_it_was_given(config: ModelConfig) -> None:
+def test_step_does_not_modify_its_arguments(config: ModelConfig) -> None:
     model = tiny_model(config)
     decoding, same = started(model), started(model)
     tokens = random_targets(len(LENGTHS))[:, 0]
@@ -147,7 +147,7 @@ def test_a_step_leaves_the_state_and_the_memory_that_it_was_given(config: ModelC
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("layers", [1, 2])
 @torch.no_grad()
-def test_each_layer_starts_from_a_state_of_its_own(style: Style, layers: int) -> None:
+def test_each_layer_has_its_own_initial_state(style: Style, layers: int) -> None:
     model = tiny_model(tiny_config(style=style, decoder_layers=layers))
     hidden = started(model).start().hidden
     assert len(hidden) == layers + (style == "pre_attention")
@@ -157,7 +157,7 @@ def test_each_layer_starts_from_a_state_of_its_own(style: Style, layers: int) ->
 
 
 @torch.no_grad()
-def test_zeros_and_a_zero_attentional_state_begin_without_a_source() -> None:
+def test_zero_initial_states_do_not_depend_on_source() -> None:
     state = started(tiny_model(tiny_config(style="luong", initial_state="zeros"))).start()
     assert not state.hidden[0].any()
     assert state.attentional_RO is not None
@@ -165,7 +165,7 @@ def test_zeros_and_a_zero_attentional_state_begin_without_a_source() -> None:
 
 
 @torch.no_grad()
-def test_the_attentional_state_is_carried_only_where_it_is_fed() -> None:
+def test_attentional_state_is_kept_only_for_input_feeding() -> None:
     model = tiny_model(tiny_config(style="luong", input_feeding=False))
     assert started(model).start().attentional_RO is None
 
@@ -173,7 +173,7 @@ def test_the_attentional_state_is_carried_only_where_it_is_fed() -> None:
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("style", STYLES)
 @torch.no_grad()
-def test_steps_under_bfloat16_give_what_unrolling_gives(style: Style, feeding: bool) -> None:
+def test_step_matches_unroll_in_bf16(style: Style, feeding: bool) -> None:
     config = tiny_config(style=style, input_feeding=feeding, decoder_layers=2)
     model, targets = tiny_model(config, dtype=torch.float32), random_targets(len(LENGTHS))
     with torch.autocast("cpu", torch.bfloat16):

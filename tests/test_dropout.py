@@ -1,4 +1,4 @@
-"""Dropout: one mask a sentence or one a position, and where the model drops.
+"""Dropout: masks for a sentence or for each position, and where the model applies them.
 
 Legend: T time, B batch, F features.
 """
@@ -21,7 +21,7 @@ either_kind = pytest.mark.parametrize("variational", [False, True], ids=["ordina
 
 
 def dropped(variational: bool, *, time_axis: int = 0, rate: float = 0.4) -> Tensor:
-    """Return what training makes of ones [T, B, F], or [B, T, F] where time is axis 1."""
+    """Return the output in training for ones [T, B, F], or [B, T, F] where time is axis 1."""
     torch.manual_seed(0)
     shape = (TIME, BATCH, FEATURES) if time_axis == 0 else (BATCH, TIME, FEATURES)
     dropout = Dropout(rate, variational=variational).train()
@@ -36,27 +36,27 @@ def run(model: TranslationModel, batch: TinyBatch, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize("time_axis", [0, 1])
-def test_a_variational_mask_is_the_same_at_all_positions_of_a_sentence(time_axis: int) -> None:
+def test_variational_mask_is_equal_at_all_positions(time_axis: int) -> None:
     masks_TBF = dropped(True, time_axis=time_axis).transpose(0, time_axis)
     assert torch.equal(masks_TBF, masks_TBF[:1].expand_as(masks_TBF))
 
 
 @pytest.mark.parametrize("time_axis", [0, 1])
 @either_kind
-def test_sentences_have_masks_of_their_own(variational: bool, time_axis: int) -> None:
+def test_sentences_have_different_masks(variational: bool, time_axis: int) -> None:
     masks_TBF = dropped(variational, time_axis=time_axis).transpose(0, time_axis)
     for other in range(1, BATCH):
         assert not torch.equal(masks_TBF[0, 0], masks_TBF[0, other])
 
 
-def test_an_ordinary_mask_differs_by_position() -> None:
+def test_ordinary_mask_differs_by_position() -> None:
     masks_TBF = dropped(False)
     for other in range(1, TIME):
         assert not torch.equal(masks_TBF[0, 0], masks_TBF[other, 0])
 
 
 @either_kind
-def test_the_expectation_is_kept(variational: bool) -> None:
+def test_expectation_is_preserved(variational: bool) -> None:
     torch.manual_seed(0)
     dropout = Dropout(0.3, variational=variational).train()
     inputs = torch.ones(2, 1000, 100)
@@ -66,7 +66,7 @@ def test_the_expectation_is_kept(variational: bool) -> None:
 
 
 @either_kind
-def test_the_gradient_is_dropped_with_the_same_mask(variational: bool) -> None:
+def test_gradient_uses_the_same_mask(variational: bool) -> None:
     torch.manual_seed(0)
     inputs = torch.ones(TIME, BATCH, FEATURES, requires_grad=True)
     outputs = Dropout(0.4, variational=variational).train()(inputs, time_axis=0)
@@ -76,7 +76,7 @@ def test_the_gradient_is_dropped_with_the_same_mask(variational: bool) -> None:
 
 
 @either_kind
-def test_nothing_is_dropped_in_eval_or_at_rate_zero(variational: bool) -> None:
+def test_no_dropout_in_eval_or_at_rate_zero(variational: bool) -> None:
     inputs = torch.randn(TIME, BATCH, FEATURES)
     for dropout in (
         Dropout(0.9, variational=variational).eval(),
@@ -88,7 +88,7 @@ def test_nothing_is_dropped_in_eval_or_at_rate_zero(variational: bool) -> None:
 @either_kind
 @pytest.mark.parametrize("style", STYLES)
 @torch.no_grad()
-def test_a_model_drops_in_training_and_never_in_eval(style: Style, variational: bool) -> None:
+def test_model_drops_in_training_only(style: Style, variational: bool) -> None:
     config = tiny_config(style=style, dropout=0.5, variational_dropout=variational)
     model, batch = tiny_model(config), tiny_batch()
     assert torch.equal(run(model, batch, seed=1), run(model, batch, seed=2))
@@ -101,7 +101,7 @@ def test_a_model_drops_in_training_and_never_in_eval(style: Style, variational: 
 
 @pytest.mark.parametrize("style", STYLES)
 @torch.no_grad()
-def test_embeddings_states_and_features_are_dropped_along_their_positions(style: Style) -> None:
+def test_dropout_of_embeddings_states_and_features(style: Style) -> None:
     config = tiny_config(style=style, dropout=0.5, readout_size=7, encoder_layers=2)
     model, batch = tiny_model(config).train(), tiny_batch((5, 2), target_length=3)
     places: list[tuple[int, int]] = []
@@ -127,10 +127,8 @@ def test_embeddings_states_and_features_are_dropped_along_their_positions(style:
     ids=["bahdanau", "luong-fed", "luong-unfed", "pre_attention"],
 )
 @torch.no_grad()
-def test_decoder_layers_have_dropout_between_them(
-    style: Style, feeding: bool, variational: bool
-) -> None:
-    """As the key model.dropout promises; here all other dropout is off."""
+def test_dropout_between_decoder_layers(style: Style, feeding: bool, variational: bool) -> None:
+    """See the key model.dropout; all other dropout is off here."""
     config = tiny_config(
         style=style,
         input_feeding=feeding,
@@ -147,13 +145,13 @@ def test_decoder_layers_have_dropout_between_them(
 
 @either_kind
 @torch.no_grad()
-def test_a_loop_over_steps_draws_its_masks_as_one_pass_does(variational: bool) -> None:
+def test_step_loop_draws_the_masks_of_one_pass(variational: bool) -> None:
     config = tiny_config(decoder_layers=3, dropout=0.5, variational_dropout=variational)
     decoder = tiny_model(config).decoder
     state = DecoderState(tuple(torch.zeros(BATCH, 6).double() for _ in range(3)))
-    assert decoder.masks(TIME, state) == [()] * TIME
+    assert decoder.layer_masks(TIME, state) == [()] * TIME
     torch.manual_seed(0)
-    steps = decoder.train().masks(TIME, state)
+    steps = decoder.train().layer_masks(TIME, state)
     assert len(steps) == TIME
     for lower, upper in steps:
         assert lower.shape == upper.shape == (BATCH, 6)
@@ -163,7 +161,7 @@ def test_a_loop_over_steps_draws_its_masks_as_one_pass_does(variational: bool) -
 
 
 @torch.no_grad()
-def test_encoder_layers_have_dropout_between_them() -> None:
+def test_dropout_between_encoder_layers() -> None:
     model = tiny_model(tiny_config(encoder_layers=2, dropout=0.5)).train()
     batch = tiny_batch()
     embedded, mask = model.source_embedding(batch.source_BS.t()), batch.mask_BS.t()

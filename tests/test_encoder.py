@@ -1,4 +1,4 @@
-"""The encoder against torch.nn.GRU and the NumPy formulas; what padding must not touch."""
+"""The encoder against torch.nn.GRU and the NumPy formulas; independence of padding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def in_torch_order(encoder: Encoder) -> Iterator[nn.Parameter]:
 
 
 def same_at_real_positions(memory: Memory, other: Memory, row: int, other_row: int) -> None:
-    """Compare all fields of one sentence; those with a source axis at its real positions only."""
+    """Compare all fields of one sentence; those with a source axis without padding."""
     length = int(memory.mask_BS[row].sum())
     for field in fields(Memory):
         mine, theirs = getattr(memory, field.name)[row], getattr(other, field.name)[other_row]
@@ -50,7 +50,7 @@ def same_at_real_positions(memory: Memory, other: Memory, row: int, other_row: i
 @some_layers
 @either_norm
 @torch.no_grad()
-def test_states_are_those_of_the_formulas(encoder_layers: int, layer_norm: bool) -> None:
+def test_states_match_formulas(encoder_layers: int, layer_norm: bool) -> None:
     model = tiny_model(tiny_config(encoder_layers=encoder_layers, layer_norm=layer_norm))
     batch = tiny_batch(LENGTHS, padding=2)
     encoded = encode(model, batch.source_BS, batch.mask_BS)
@@ -63,7 +63,7 @@ def test_states_are_those_of_the_formulas(encoder_layers: int, layer_norm: bool)
 
 
 @some_layers
-def test_states_and_gradients_are_those_of_torch(encoder_layers: int) -> None:
+def test_states_and_gradients_match_torch(encoder_layers: int) -> None:
     model, batch = tiny_model(tiny_config(encoder_layers=encoder_layers)), tiny_batch(LENGTHS)
     theirs = nn.GRU(4, 3, num_layers=encoder_layers, bidirectional=True).double()
     mine = list(in_torch_order(model.encoder))
@@ -86,7 +86,7 @@ def test_states_and_gradients_are_those_of_torch(encoder_layers: int) -> None:
 
 @one_of_each
 @torch.no_grad()
-def test_the_memory_of_a_sentence_does_not_depend_on_the_batch(config: ModelConfig) -> None:
+def test_memory_does_not_depend_on_batch(config: ModelConfig) -> None:
     model, batch, order = tiny_model(config), tiny_batch(LENGTHS, padding=3), [2, 0, 1]
     memory = model.encode(batch.source_BS, batch.mask_BS)
     permuted = model.encode(batch.source_BS[order], batch.mask_BS[order])
@@ -98,7 +98,7 @@ def test_the_memory_of_a_sentence_does_not_depend_on_the_batch(config: ModelConf
 
 @one_of_each
 @torch.no_grad()
-def test_a_memory_is_selected_by_sentences(config: ModelConfig) -> None:
+def test_memory_select(config: ModelConfig) -> None:
     model, batch, chosen = tiny_model(config), tiny_batch(LENGTHS), [2, 2, 0]
     memory = model.encode(batch.source_BS, batch.mask_BS)
     selected = memory.select(torch.tensor(chosen))
@@ -109,7 +109,7 @@ def test_a_memory_is_selected_by_sentences(config: ModelConfig) -> None:
 
 @some_layers
 @torch.no_grad()
-def test_the_summary_is_the_last_forward_and_the_first_backward_state(encoder_layers: int) -> None:
+def test_summary_is_last_forward_and_first_backward_state(encoder_layers: int) -> None:
     model, batch = tiny_model(tiny_config(encoder_layers=encoder_layers)), tiny_batch(LENGTHS)
     encoded = encode(model, batch.source_BS, batch.mask_BS)
     for row, length in enumerate(LENGTHS):
@@ -118,7 +118,7 @@ def test_the_summary_is_the_last_forward_and_the_first_backward_state(encoder_la
 
 
 @torch.no_grad()
-def test_the_mean_is_over_real_positions() -> None:
+def test_mean_ignores_padding() -> None:
     model, batch = tiny_model(tiny_config()), tiny_batch(LENGTHS, padding=2)
     states = encode(model, batch.source_BS, batch.mask_BS).states_BSH
     mean = model.encode(batch.source_BS, batch.mask_BS).mean_BH
@@ -128,7 +128,7 @@ def test_the_mean_is_over_real_positions() -> None:
 
 @either_norm
 @torch.no_grad()
-def test_sources_of_500_pieces_and_of_one_are_encoded(layer_norm: bool) -> None:
+def test_sources_of_500_pieces_and_one_piece(layer_norm: bool) -> None:
     model, batch = tiny_model(tiny_config(layer_norm=layer_norm)), tiny_batch((500, 1))
     encoded = encode(model, batch.source_BS, batch.mask_BS)
     assert encoded.states_BSH.isfinite().all()

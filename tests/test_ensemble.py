@@ -13,7 +13,7 @@ from seq2seq.inference.search import SearchOptions, beam_search, greedy
 OPTIONS = SearchOptions(beam_size=3, nbest=3, keep_weights=True, coverage_penalty=0.2)
 
 
-def test_one_member_is_the_model() -> None:
+def test_one_member_matches_the_model() -> None:
     model = prefix_model(1, [4, 2, 6])
     for search in (greedy, beam_search):
         pairs = zip(search(model, OPTIONS), search(Ensemble([model]), OPTIONS), strict=True)
@@ -24,7 +24,7 @@ def test_one_member_is_the_model() -> None:
                 assert torch.allclose(one.weights, other.weights)
 
 
-def test_two_members_are_the_average() -> None:
+def test_two_members_are_averaged() -> None:
     members = [prefix_model(seed, [4, 2]) for seed in (1, 2)]
     ensemble = Ensemble(members)
     assert ensemble.num_sentences == 2
@@ -43,7 +43,7 @@ def test_two_members_are_the_average() -> None:
     assert torch.allclose(logits.exp(), mean / 2)
 
 
-def test_search_goes_through_an_ensemble_in_batches_of_any_size() -> None:
+def test_ensemble_search_does_not_depend_on_batch() -> None:
     ensemble = Ensemble([prefix_model(seed, [4, 2, 6]) for seed in (1, 2)])
     together = beam_search(ensemble, OPTIONS)
     for sentence, found in enumerate(together):
@@ -51,7 +51,7 @@ def test_search_goes_through_an_ensemble_in_batches_of_any_size() -> None:
         assert [h.tokens for h in found] == [h.tokens for h in alone]
 
 
-def test_members_without_attention_do_not_count_in_the_weights() -> None:
+def test_members_without_attention_are_left_out_of_weights() -> None:
     attends, blind = prefix_model(1, [3]), prefix_model(1, [3], attends=False)
     _, expected, _ = attends.step(torch.tensor([2]), attends.start())
     mixed = Ensemble([attends, blind])
@@ -60,8 +60,8 @@ def test_members_without_attention_do_not_count_in_the_weights() -> None:
     assert none.step(torch.tensor([2]), none.start())[1] is None
 
 
-def test_members_must_fit() -> None:
-    with pytest.raises(ConfigError, match="needs a model"):
+def test_members_must_be_compatible() -> None:
+    with pytest.raises(ConfigError, match="needs at least one model"):
         Ensemble([])
-    with pytest.raises(ConfigError, match=r"model 2 .* one tokenizer"):
+    with pytest.raises(ConfigError, match=r"model 2 .* share a tokenizer"):
         Ensemble([prefix_model(1, [3]), prefix_model(1, [4])])

@@ -1,4 +1,4 @@
-"""Forced decoding: the model's own account of a given translation."""
+"""Forced decoding: the model's probabilities and attention for a given translation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def translator(trained: Path) -> Translator:
     return Translator.load(trained)
 
 
-def test_a_target_without_end_is_named(translator: Translator) -> None:
-    with pytest.raises(DataError, match=r"target 2 of 2: 1\d{4} pieces, too many"):
+def test_endless_target_is_refused(translator: Translator) -> None:
+    with pytest.raises(DataError, match=r"target 2 of 2: 1\d{4} pieces are too many"):
         translator.force(["gato", "pan"], ["cat", "bread " * 10_000])
 
 
 @pytest.mark.parametrize("targets", [[[4, 5, 4, 4], [], [6]], [[1], [4, 6], [5] * 9]])
-def test_it_follows_the_target_through_any_decoding(targets: list[list[int]]) -> None:
+def test_force_follows_the_target(targets: list[list[int]]) -> None:
     model = prefix_model(3, [4, 2, 6])
     options = SearchOptions(
         length_penalty=0.7, coverage_penalty=0.3, max_length_offset=1, no_repeat_ngram=1,
@@ -64,7 +64,7 @@ def test_it_follows_the_target_through_any_decoding(targets: list[list[int]]) ->
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_it_gives_what_the_teacher_forced_pass_gives(style: str) -> None:
+def test_force_matches_teacher_forcing(style: str) -> None:
     torch.manual_seed(1)
     sizes = {"embedding_size": 8, "encoder_size": 6, "decoder_size": 12, "init": "scaled"}
     model = TranslationModel(ModelConfig.model_validate({**sizes, **STYLES[style]}), 20, 23).eval()
@@ -85,7 +85,7 @@ def test_it_gives_what_the_teacher_forced_pass_gives(style: str) -> None:
         torch.testing.assert_close(hypothesis.weights, weights_BTS[row, :steps, :length])
 
 
-def test_a_forced_translation_is_the_one_that_was_found(translator: Translator) -> None:
+def test_forcing_a_found_translation_gives_its_score(translator: Translator) -> None:
     sources = [source for source, _ in toy_pairs(9, 5)]
     options = translator.options(keep_weights=True)
     found = [best[0].parts[0] for best in translator.translate(sources, options)]
@@ -100,7 +100,7 @@ def test_a_forced_translation_is_the_one_that_was_found(translator: Translator) 
     assert sum(a.target_pieces == b.target_pieces for a, b in zip(found, forced, strict=True)) > 6
 
 
-def test_neighbours_make_no_difference(trained: Path, other: Path) -> None:
+def test_force_does_not_depend_on_batch(trained: Path, other: Path) -> None:
     both = Translator.load(trained, other)
     sources, targets = zip(*toy_pairs(12, 6), strict=True)
     budget = both.config.inference.model_copy(update={"batch_tokens": 1})
@@ -113,7 +113,7 @@ def test_neighbours_make_no_difference(trained: Path, other: Path) -> None:
         torch.testing.assert_close(one.weights, other_one.weights, atol=1e-5, rtol=0)
 
 
-def test_lines_that_are_unusual(translator: Translator) -> None:
+def test_unusual_lines(translator: Translator) -> None:
     long = "gato " * 60  # more than inference.max_source_length
     parts = translator.force(["", "gato", long, " \t"], ["cat", "", "cat", ""])
     assert [part.text for part in parts] == ["cat", "", "cat", ""]
@@ -127,7 +127,7 @@ def test_lines_that_are_unusual(translator: Translator) -> None:
         translator.force(["a", "b"], ["c"])
 
 
-def test_weights_that_are_not_finite(trained: Path) -> None:
+def test_nonfinite_weights_raise(trained: Path) -> None:
     translator = Translator.load(trained)
     with torch.no_grad():
         translator.models[0].output_bias.fill_(float("nan"))

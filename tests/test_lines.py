@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from properties import examples
 
 from seq2seq.config import TokenizerConfig
-from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.data.tokenizer import Tokenizer, normalize_line, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.inference.text import first_words, normalize_line, split_line
+from seq2seq.inference.text import Sentence, split_line
 
 
 @pytest.fixture(scope="module")
@@ -22,32 +22,39 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, name="source")
 
 
+def texts(sentences: list[Sentence]) -> list[str]:
+    return [sentence.text for sentence in sentences]
+
+
 def visible(text: str) -> str:
     return "".join(text.split())
 
 
 @examples(300)
 @given(line=st.text() | st.text("ab .,;!?\n\u2028\r▁", max_size=300), most=st.integers(8, 40))
-def test_parts_fit_and_lose_no_visible_text(tokenizer: Tokenizer, line: str, most: int) -> None:
+def test_parts_fit_and_keep_all_visible_text(tokenizer: Tokenizer, line: str, most: int) -> None:
     text = normalize_line(line)
-    parts = split_line(text, tokenizer, most, number=1)
+    sentences = split_line(line, tokenizer, most, number=1)
+    parts = [sentence.text for sentence in sentences]
     assert visible("".join(parts)) == visible(text)
-    for part in parts:
-        assert part
-        assert len(tokenizer.encode(part)) <= most
+    for sentence in sentences:
+        assert sentence.text
+        assert normalize_line(sentence.text) == sentence.text
+        assert sentence.ids == tokenizer.encode(sentence.text)
+        assert len(sentence.ids) <= most
     if text and len(tokenizer.encode(text)) <= most:
         assert parts == [text]
     words = text.split()
-    starts = first_words(text, parts)
+    starts = [sentence.first_word for sentence in sentences]
     assert starts == sorted(starts)
     for part, start in zip(parts, starts, strict=True):
         assert part.split()[0][0] in words[start]
         assert start + len(part.split()) <= len(words)
 
 
-def test_cuts_are_at_sentence_ends_then_at_clauses_then_at_spaces(tokenizer: Tokenizer) -> None:
+def test_cuts_at_sentence_ends_then_clauses_then_spaces(tokenizer: Tokenizer) -> None:
     def cut(text: str, most: int = 10) -> list[str]:
-        return split_line(text, tokenizer, most, number=1)
+        return texts(split_line(text, tokenizer, most, number=1))
 
     sentences = ["gato come pan.", "perro ve agua.", "él come"]
     assert cut(" ".join(sentences)) == [" ".join(sentences)]
@@ -59,19 +66,19 @@ def test_cuts_are_at_sentence_ends_then_at_clauses_then_at_spaces(tokenizer: Tok
     assert cut("") == []
 
 
-def test_a_long_line_is_refused_on_demand(tokenizer: Tokenizer) -> None:
+def test_long_line_is_refused_on_request(tokenizer: Tokenizer) -> None:
     line = "gato " * 9
-    assert split_line(line.strip(), tokenizer, 9, number=4, refuse=True) == [line.strip()]
+    assert texts(split_line(line, tokenizer, 9, number=4, refuse=True)) == [line.strip()]
     with pytest.raises(DataError, match=r"^line 4: longer than 8 pieces .*--long split"):
-        split_line(line.strip(), tokenizer, 8, number=4, refuse=True)
+        split_line(line, tokenizer, 8, number=4, refuse=True)
 
 
 @pytest.mark.parametrize("alphabet", ["a", "gatopn", "😀é中", "\u0301"])
-def test_a_huge_line_without_spaces_is_quick(tokenizer: Tokenizer, alphabet: str) -> None:
+def test_splitting_a_huge_line_without_spaces_is_fast(tokenizer: Tokenizer, alphabet: str) -> None:
     generator = random.Random(0)
     line = "".join(generator.choices(alphabet, k=100_000))
     began = time.process_time()
-    parts = split_line(normalize_line(line), tokenizer, 256, number=1)
+    parts = texts(split_line(line, tokenizer, 256, number=1))
     assert time.process_time() - began < 3
     assert "".join(parts) == normalize_line(line)
     sizes = [len(tokenizer.encode(part)) for part in parts]
@@ -79,9 +86,9 @@ def test_a_huge_line_without_spaces_is_quick(tokenizer: Tokenizer, alphabet: str
     assert sum(sizes) / len(sizes) > 100
 
 
-def test_a_huge_line_with_spaces_is_quick(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_splitting_a_huge_line_with_spaces_is_fast(tokenizer: Tokenizer, tmp_path: Path) -> None:
     line = " ".join(source for source, _ in toy_pairs(8000, 1))
     began = time.process_time()
-    parts = split_line(line, tokenizer, 256, number=1)
+    parts = texts(split_line(line, tokenizer, 256, number=1))
     assert time.process_time() - began < 3
     assert " ".join(parts) == line

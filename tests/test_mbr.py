@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: the consensus wins, ties go to the first."""
+"""Minimum Bayes risk: the consensus wins; ties go to the first candidate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CANDIDATES = [
 
 
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
-def test_the_consensus_wins(utility: str) -> None:
+def test_consensus_wins(utility: str) -> None:
     assert minimum_bayes_risk(CANDIDATES, utility=utility) == 1  # type: ignore[arg-type]
 
 
@@ -34,7 +34,7 @@ def test_expected_utilities_are_means_of_sentence_scores(utility, metric) -> Non
     assert expected_utilities(candidates, utility=utility) == pytest.approx(expected)
 
 
-def test_weights_move_the_choice() -> None:
+def test_weights_change_the_choice() -> None:
     assert minimum_bayes_risk(CANDIDATES, weights=[10, 1, 1, 1, 1]) == 0
     assert minimum_bayes_risk(CANDIDATES, weights=[0, 0, 0, 0, 1]) == 4
     repeated = minimum_bayes_risk([*CANDIDATES, *[CANDIDATES[4]] * 9])
@@ -47,12 +47,12 @@ def test_ties_go_to_the_first() -> None:
     assert minimum_bayes_risk(["b", "a"], utility=lambda h, r: 0.1 + 0.2 if h == "a" else 0.3) == 0
 
 
-def test_a_single_and_an_empty_candidate() -> None:
+def test_single_and_empty_candidates() -> None:
     assert minimum_bayes_risk(["one"]) == 0
     assert minimum_bayes_risk(["", "one two", "one two"]) == 1
 
 
-def test_a_utility_of_ones_own() -> None:
+def test_custom_utility() -> None:
     assert expected_utilities(
         ["a", "bb"], utility=lambda h, r: len(h) - len(r) / 2, weights=[1, 3]
     ) == pytest.approx([1 - 0.875, 2 - 0.875])
@@ -68,6 +68,6 @@ def test_a_utility_of_ones_own() -> None:
         (["a", "b"], [float("nan"), 1.0], "not be negative"),
     ],
 )
-def test_what_cannot_be_decided(candidates, weights, message) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_candidates_and_weights_raise(candidates, weights, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ConfigError, match=message):
         minimum_bayes_risk(candidates, weights=weights)

@@ -1,4 +1,4 @@
-"""Prepared models against the plain ones, whose own oracle is NumPy."""
+"""Prepared models against plain ones, which are tested against NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_int8 = pytest.mark.skipif(not multiplies_int8(CPU), reason="a CPU without 
 
 
 def by_steps(decoding: Decoding, hypotheses: int) -> tuple[Tensor, Tensor | None]:
-    """Return logits [T, R, V] and weights [T, R, S] of random targets, reordered on the way."""
+    """Return logits [T, R, V] and weights [T, R, S] of random targets, with reordered rows."""
     generator = torch.Generator().manual_seed(1)
     rows_R = torch.arange(decoding.num_sentences).repeat_interleave(hypotheses)
     state, steps = decoding.start().select(rows_R), []
@@ -41,11 +41,11 @@ def by_steps(decoding: Decoding, hypotheses: int) -> tuple[Tensor, Tensor | None
 def both(
     model: TranslationModel, dtype: torch.dtype, hypotheses: int, sentences: Sequence[int]
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """Return what the plain and the prepared model give for some sentences of a batch."""
+    """Return the outputs of the plain and the prepared model for some sentences of a batch."""
     batch = tiny_batch(LENGTHS)
     plain = model.decoding(batch.source_BS, batch.mask_BS)
     prepared = PreparedModel(model, dtype).decoding(
-        batch.source_BS, batch.mask_BS, shared=hypotheses > 1
+        batch.source_BS, batch.mask_BS, is_beam=hypotheses > 1
     )
     chosen = torch.tensor(sentences)
     return [by_steps(decoding.select(chosen), hypotheses) for decoding in (plain, prepared)]
@@ -54,7 +54,7 @@ def both(
 @pytest.mark.parametrize("hypotheses", [1, 3])
 @every_case
 @torch.no_grad()
-def test_a_prepared_model_is_the_model(config: ModelConfig, hypotheses: int) -> None:
+def test_prepared_model_matches_model(config: ModelConfig, hypotheses: int) -> None:
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
         model = tiny_model(config, dtype=dtype)
         (logits, weights), (found, found_weights) = both(model, dtype, hypotheses, (2, 0))
@@ -71,10 +71,10 @@ def test_a_prepared_model_is_the_model(config: ModelConfig, hypotheses: int) -> 
 )
 @one_of_each
 @torch.no_grad()
-def test_coarser_products_come_near(
+def test_lower_precision_is_close(
     config: ModelConfig, dtype: torch.dtype, tolerance: float
 ) -> None:
-    """Against the spread of the logits; weights of 0.5 make the states chaotic, so not too many."""
+    """Errors are relative to the spread of the logits; weights of 0.5 make states chaotic."""
     model = tiny_model(config, dtype=torch.float32)
     (logits, weights), (found, found_weights) = both(model, dtype, 3, (0, 1, 2))
     assert float((found.float() - logits).abs().mean()) < tolerance * float(logits.std())
@@ -89,7 +89,7 @@ def drawn(*shape: int, seed: int) -> Tensor:
 
 @needs_int8
 @pytest.mark.parametrize("bounded", [True, False])
-def test_an_8_bit_product_errs_by_half_a_step_of_each_number(bounded: bool) -> None:
+def test_int8_product_errs_by_at_most_half_a_step(bounded: bool) -> None:
     weight, bias = drawn(20, 300, seed=1), drawn(20, seed=2)
     inputs = drawn(7, 300, seed=3).tanh() * (1 if bounded else 30)
     found = product(weight, bias, torch.int8, bounded=bounded)(inputs)
@@ -109,7 +109,7 @@ def test_an_8_bit_product_errs_by_half_a_step_of_each_number(bounded: bool) -> N
     "dtype", [torch.float32, torch.bfloat16, pytest.param(torch.int8, marks=needs_int8)]
 )
 @pytest.mark.parametrize("bounded", [True, False])
-def test_a_row_of_a_product_does_not_see_the_others(dtype: torch.dtype, bounded: bool) -> None:
+def test_rows_of_a_product_are_independent(dtype: torch.dtype, bounded: bool) -> None:
     multiply = product(drawn(96, 64, seed=1), drawn(96, seed=2), dtype, bounded=bounded)
     inputs = drawn(40, 64, seed=3).tanh()
     others = inputs.clone()
@@ -119,7 +119,7 @@ def test_a_row_of_a_product_does_not_see_the_others(dtype: torch.dtype, bounded:
     assert multiply(inputs.view(4, 10, 64)).shape == (4, 10, 96)
 
 
-def test_products_without_onednn_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_without_onednn_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, inputs = drawn(32, 16, seed=1), drawn(5, 16, seed=2)
     packed = product(weight, None, torch.float32)(inputs)
     monkeypatch.setattr("seq2seq.model.prepared.product.packs", lambda *_: False)
@@ -128,9 +128,7 @@ def test_products_without_onednn_are_the_same(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_table_holds_what_the_product_gives(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lookup_table_matches_product(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     embedding, weight, bias = drawn(50, 16, seed=1), drawn(24, 16, seed=2), drawn(24, seed=3)
     tokens = torch.tensor([[3, 49], [0, 3]])
     table = Lookup(embedding, weight, bias, dtype)
@@ -138,5 +136,5 @@ def test_a_table_holds_what_the_product_gives(
     each = Lookup(embedding, weight, bias, dtype)
     assert (table.is_table, each.is_table) == (True, False)
     torch.testing.assert_close(table(tokens), each(tokens), rtol=0, atol=1e-6)
-    table(tokens).zero_()  # what it gives is the caller's
+    table(tokens).zero_()  # the result belongs to the caller
     torch.testing.assert_close(table(tokens), each(tokens), rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The page for other programs: its Python runs, and the keys that it names are in the JSON."""
+"""docs/python.md: its Python blocks run, and its keys are in the JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seq2seq.cli import main
 PAGE = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
 
 
-def test_its_python_runs(
+def test_python_blocks_run(
     trained: Path, toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "configs").mkdir()
@@ -37,7 +37,7 @@ def test_its_python_runs(
     assert (tmp_path / "runs/short").is_dir()
 
 
-def test_a_translation_has_the_keys_that_it_names(trained: Path, tmp_path: Path) -> None:
+def test_documented_keys_of_translations(trained: Path, tmp_path: Path) -> None:
     source, output = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("gato come pan\n", encoding="utf-8")
     files = ["-i", str(source), "-o", str(output)]
@@ -46,15 +46,13 @@ def test_a_translation_has_the_keys_that_it_names(trained: Path, tmp_path: Path)
     check_keys(json.loads(output.read_text(encoding="utf-8")), table("seq2seq translate"))
 
 
-def test_an_explanation_has_the_keys_that_it_names(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documented_keys_of_explanations(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(trained), "gato come pan", "--json"]) == 0
     check_keys(json.loads(capsys.readouterr().out), table("seq2seq explain"))
 
 
 def table(command: str) -> list[list[str]]:
-    """Return the first column's names of the table after a command's name, row by row."""
+    """Return the names in the first column of a command's table, row by row."""
     text = PAGE[PAGE.index(f"`{command} ", PAGE.index("## JSON")) :]
     rows = re.search(r"\| --- \| --- \|\n((?:\|.*\n)+)", text)
     assert rows
@@ -62,7 +60,7 @@ def table(command: str) -> list[list[str]]:
 
 
 def check_keys(found: dict[str, Any], rows: list[list[str]]) -> None:
-    """Check that each key is there; in a row those after the first are beside it."""
+    """Check that each key exists; in a row, the keys after the first are in the same object."""
     named = set()
     for first, *others in rows:
         *path, name = first.split(".")

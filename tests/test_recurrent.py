@@ -1,4 +1,4 @@
-"""The GRU against torch.nn.GRU, the NumPy formulas, and its own plain twin.
+"""The GRU against torch.nn.GRU, the NumPy formulas, and its own step-by-step version.
 
 Legend: T time, B batch, I input size, H hidden size, G = 3H gates.
 """
@@ -46,7 +46,7 @@ def right_padded(masked: bool) -> Tensor | None:
 
 
 def twin(layer: GRU, gates: Tensor, hidden: Tensor, mask: Tensor | None, reverse: bool) -> Tensor:
-    """Return what the plain, step by step version gives."""
+    """Return the states of the step-by-step version."""
     mask_TB1 = None if mask is None else mask.unsqueeze(-1).to(hidden.dtype)
     return layer.unrolled(gates, hidden, mask_TB1, reverse)
 
@@ -66,7 +66,7 @@ def states_and_gradients(
 @either_direction
 @pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalised"])
 @torch.no_grad()
-def test_states_are_those_of_the_formulas(layer_norm: bool, reverse: bool) -> None:
+def test_states_match_formulas(layer_norm: bool, reverse: bool) -> None:
     layer, (inputs, hidden) = random_gru(layer_norm=layer_norm), random_inputs()
     states = layer(layer.project(inputs), hidden, reverse=reverse)
     weights = {name: p.numpy() for name, p in layer.named_parameters()}
@@ -78,7 +78,7 @@ def test_states_are_those_of_the_formulas(layer_norm: bool, reverse: bool) -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_states_and_gradients_are_those_of_torch(dtype: torch.dtype) -> None:
+def test_states_and_gradients_match_torch(dtype: torch.dtype) -> None:
     layer = random_gru(dtype=dtype)
     theirs = torch.nn.GRU(INPUT, HIDDEN).to(dtype)
     with torch.no_grad():
@@ -98,7 +98,7 @@ def test_states_and_gradients_are_those_of_torch(dtype: torch.dtype) -> None:
 
 @either_direction
 @either_mask
-def test_the_written_gradient_is_the_numerical_one(masked: bool, reverse: bool) -> None:
+def test_gradient_matches_numerical_gradient(masked: bool, reverse: bool) -> None:
     layer, (inputs, hidden) = random_gru(), random_inputs()
     mask = right_padded(masked)
 
@@ -118,9 +118,7 @@ def test_the_written_gradient_is_the_numerical_one(masked: bool, reverse: bool) 
 @either_direction
 @either_mask
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_the_written_gradient_is_that_of_the_plain_twin(
-    dtype: torch.dtype, masked: bool, reverse: bool
-) -> None:
+def test_gradient_matches_autograd(dtype: torch.dtype, masked: bool, reverse: bool) -> None:
     layer, mask = random_gru(dtype=dtype), right_padded(masked)
     found = states_and_gradients(layer, lambda g, h: layer(g, h, mask, reverse=reverse), dtype)
     expected = states_and_gradients(layer, lambda g, h: twin(layer, g, h, mask, reverse), dtype)
@@ -129,7 +127,7 @@ def test_the_written_gradient_is_that_of_the_plain_twin(
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
 
 
-def test_bfloat16_states_and_gradients_are_close_to_full_precision() -> None:
+def test_bf16_is_close_to_full_precision() -> None:
     layer, mask = random_gru(dtype=torch.float32), right_padded(True)
     expected = states_and_gradients(layer, lambda g, h: layer(g, h, mask), torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
@@ -139,7 +137,7 @@ def test_bfloat16_states_and_gradients_are_close_to_full_precision() -> None:
         torch.testing.assert_close(mine, other, rtol=0.05, atol=0.05)
 
 
-def test_a_step_is_a_sequence_of_one() -> None:
+def test_step_equals_sequence_of_length_one() -> None:
     layer, (inputs, hidden) = random_gru(), random_inputs()
     gates = layer.project(inputs[:1])
     torch.testing.assert_close(layer(gates, hidden)[0], layer.step(gates[0], hidden))
@@ -147,7 +145,7 @@ def test_a_step_is_a_sequence_of_one() -> None:
 
 @either_direction
 @pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalised"])
-def test_masked_positions_are_zero_and_touch_no_other(layer_norm: bool, reverse: bool) -> None:
+def test_masked_positions_are_zero_and_affect_no_others(layer_norm: bool, reverse: bool) -> None:
     layer, (inputs, _) = random_gru(layer_norm=layer_norm), random_inputs()
     mask, zeros = right_padded(True), torch.zeros(len(LENGTHS), HIDDEN).double()
     inputs.requires_grad_()
@@ -161,7 +159,7 @@ def test_masked_positions_are_zero_and_touch_no_other(layer_norm: bool, reverse:
         assert gradient[:length, row].abs().amax(-1).min() > 0
 
 
-def test_running_forwards_and_backwards_leaves_its_arguments_alone() -> None:
+def test_forward_and_backward_do_not_modify_arguments() -> None:
     layer, (inputs, hidden) = random_gru(), random_inputs()
     gates = layer.project(inputs).detach().requires_grad_()
     kept = [gates.detach().clone(), hidden.clone()]
@@ -186,8 +184,8 @@ def test_huge_inputs_saturate_without_nan() -> None:
         assert gradient.isfinite().all()
 
 
-def test_normalising_the_gates_of_a_zero_state_does_not_magnify_the_gradient() -> None:
-    """Fresh biases are zero: were they below the norm, it would divide by the root of its eps."""
+def test_layer_norm_at_zero_state_keeps_gradient_bounded() -> None:
+    """Biases start at zero; before the norm, they would make it divide by sqrt(eps)."""
     torch.manual_seed(0)
     model = TranslationModel(tiny_config(layer_norm=True, init="scaled"), 11, 9)
     layer, inputs = model.encoder.forwards[0], torch.randn(TIME, len(LENGTHS), INPUT)

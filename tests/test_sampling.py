@@ -1,4 +1,4 @@
-"""Sampling: frequencies, cuts, and independence of the batch."""
+"""Sampling: frequencies, truncation, and independence of the batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prefix_model import EOS, prefix_model
 from properties import examples
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.sampling import draw, sample
+from seq2seq.inference.sampling import Sampling, draw, sample
 from seq2seq.inference.search import Hypothesis, SearchOptions, greedy
 
 SHORT = SearchOptions(max_length_factor=0, max_length_offset=2)
@@ -27,10 +27,10 @@ def outputs(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_frequencies_are_the_distribution(temperature: float) -> None:
+def test_frequencies_match_distribution(temperature: float) -> None:
     model = prefix_model(11, [4])
     num_samples = 5000
-    [samples] = sample(model, SHORT, seed=3, num_samples=num_samples, temperature=temperature)
+    [samples] = sample(model, SHORT, Sampling(num_samples, temperature, seed=3))
     counts = Counter(tuple(h.tokens) for h in samples)
 
     def share(prefix: tuple[int, ...], piece: int) -> float:
@@ -52,9 +52,9 @@ def test_frequencies_are_the_distribution(temperature: float) -> None:
     assert chi_square < freedom + 4 * math.sqrt(2 * freedom)
 
 
-def test_log_probs_are_the_models_own() -> None:
+def test_log_probs_are_those_of_the_model() -> None:
     model = prefix_model(11, [4])
-    [samples] = sample(model, SHORT, seed=3, num_samples=20, temperature=0.3, top_k=2)
+    [samples] = sample(model, SHORT, Sampling(20, temperature=0.3, top_k=2, seed=3))
     for h in samples:
         pieces = [*h.tokens, EOS]
         logits = [torch.tensor(model.logits(0, (2, *pieces[:i]))) for i in range(len(pieces))]
@@ -65,31 +65,31 @@ def test_log_probs_are_the_models_own() -> None:
         assert h.score == pytest.approx(total / ((5 + len(pieces)) / 6))
 
 
-def test_one_candidate_is_greedy() -> None:
+def test_one_candidate_matches_greedy() -> None:
     model = prefix_model(12, [4, 2, 7])
     options = SearchOptions()
     for one in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-6}):
-        found = sample(model, options, seed=1, num_samples=2, **one)  # type: ignore[arg-type]
+        found = sample(model, options, Sampling(2, **one))  # type: ignore[arg-type]
         assert outputs(found) == [[h.tokens] * 2 for [h] in greedy(model, options)]
 
 
-def test_a_seed_gives_the_same_samples() -> None:
+def test_seed_determines_samples() -> None:
     model = prefix_model(13, [4, 2, 7])
     options = SearchOptions()
-    first = outputs(sample(model, options, seed=1, num_samples=8))
-    assert first == outputs(sample(model, options, seed=1, num_samples=8))
-    assert first != outputs(sample(model, options, seed=2, num_samples=8))
+    first = outputs(sample(model, options, Sampling(8, seed=1)))
+    assert first == outputs(sample(model, options, Sampling(8, seed=1)))
+    assert first != outputs(sample(model, options, Sampling(8, seed=2)))
     assert len({tuple(tokens) for tokens in first[0]}) > 1
 
 
-def test_samples_do_not_depend_on_the_batch_or_their_number() -> None:
+def test_samples_do_not_depend_on_batch_or_number() -> None:
     model = prefix_model(13, [4, 2, 7, 1])
     options = SearchOptions(keep_weights=True, no_repeat_ngram=2, coverage_penalty=0.1)
     keys = [50, 7, 9, 3]
-    together = sample(model, options, seed=1, num_samples=6, keys=keys)
+    together = sample(model, options, Sampling(6, seed=1), keys=keys)
     for order in ([2, 0, 3], [1]):
         part = model.select(torch.tensor(order))
-        some = sample(part, options, seed=1, num_samples=3, keys=[keys[s] for s in order])
+        some = sample(part, options, Sampling(3, seed=1), keys=[keys[s] for s in order])
         for sentence, found in zip(order, some, strict=True):
             assert [h.tokens for h in found] == [h.tokens for h in together[sentence][:3]]
             for one, other in zip(found, together[sentence], strict=False):
@@ -107,7 +107,7 @@ def test_samples_do_not_depend_on_the_batch_or_their_number() -> None:
     st.integers(1, 4),
     st.booleans(),
 )
-def test_samples_are_legal_and_have_the_models_probability(
+def test_samples_are_legal_with_the_models_probability(
     seed: int,
     lengths: list[int],
     temperature: float,
@@ -121,7 +121,7 @@ def test_samples_are_legal_and_have_the_models_probability(
         max_length_factor=1.0, max_length_offset=2, no_repeat_ngram=2, allow_unk=allow_unk
     )
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    found = sample(model, options, seed=seed, num_samples=number, **drawing)  # type: ignore[arg-type]
+    found = sample(model, options, Sampling(number, seed=seed, **drawing))  # type: ignore[arg-type]
     for sentence, (length, samples) in enumerate(zip(lengths, found, strict=True)):
         assert len(samples) == number
         for h in samples:
@@ -136,9 +136,9 @@ def test_samples_are_legal_and_have_the_models_probability(
             assert h.log_prob == pytest.approx(total, abs=1e-9)
 
 
-def test_rows_and_sentences_leave_when_finished() -> None:
+def test_finished_rows_and_sentences_leave_the_batch() -> None:
     model = prefix_model(13, [4, 2, 7, 1])
-    sample(model, SearchOptions(), seed=1, num_samples=6)
+    sample(model, SearchOptions(), Sampling(6, seed=1))
     assert model.log[0] == (4, 24)
     rows = [rows for _, rows in model.log]
     assert rows == sorted(rows, reverse=True)
@@ -156,7 +156,7 @@ def test_rows_and_sentences_leave_when_finished() -> None:
         ({"top_k": 3, "top_p": 0.6}, [0, 0.625, 0, 0, 0.375]),
     ],
 )
-def test_draw_shares_the_interval(cut: dict[str, float], shares: list[float]) -> None:
+def test_draw_follows_probabilities(cut: dict[str, float], shares: list[float]) -> None:
     logits = torch.tensor([0.15, 0.5, 0.0, 0.05, 0.3]).log() + 2
     uniforms = torch.arange(10_000, dtype=torch.float64) / 10_000
     drawn = draw(logits.expand(10_000, -1), uniforms, **cut)  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ def test_draw_shares_the_interval(cut: dict[str, float], shares: list[float]) ->
 
 
 @pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
-def test_a_nucleus_of_many_pieces(top_p: float) -> None:
+def test_nucleus_of_many_pieces(top_p: float) -> None:
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(1, 600, generator=generator, dtype=torch.float64)
     probs, order = logits.softmax(-1)[0].sort(descending=True)
@@ -177,7 +177,7 @@ def test_a_nucleus_of_many_pieces(top_p: float) -> None:
     assert counts[size:].sum() == 0
 
 
-def test_draw_never_takes_an_impossible_piece() -> None:
+def test_draw_never_returns_impossible_piece() -> None:
     logits = torch.tensor([[-math.inf, 0.0, -math.inf, 1.0, -math.inf]]).repeat(3, 1)
     uniforms = torch.tensor([0.0, 1 - 2**-53, 1.0], dtype=torch.float64)
     for cut in ({}, {"top_k": 4}, {"top_p": 0.999}):
@@ -187,13 +187,13 @@ def test_draw_never_takes_an_impossible_piece() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("temperature", 0.0), ("top_k", -1), ("top_p", 0.0), ("num_samples", 0)]
 )
-def test_values_out_of_range(name: str, value: float) -> None:
+def test_values_out_of_range_raise(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=f"{name}: expected .*, found {value}"):
-        sample(prefix_model(1, [1]), SHORT, seed=1, **{name: value})  # type: ignore[arg-type]
+        Sampling(**{name: value})  # type: ignore[arg-type]
 
 
-def test_logits_that_are_not_finite_are_an_error() -> None:
+def test_nonfinite_logits_raise() -> None:
     model = prefix_model(5, [3, 2], sharpness=math.nan)
     for top_k in (0, 2):
         with pytest.raises(FloatingPointError, match="not finite"):
-            sample(model, SHORT, seed=1, top_k=top_k)
+            sample(model, SHORT, Sampling(top_k=top_k))

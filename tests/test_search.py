@@ -45,7 +45,9 @@ def same(found: list[Hypothesis], expected: list[tuple[float, tuple[int, ...]]])
 
 @examples(60)
 @given(any_model, any_options, st.sampled_from([1, 3, 20]))
-def test_a_wide_beam_is_enumeration(model: PrefixModel, options: SearchOptions, nbest: int) -> None:
+def test_wide_beam_matches_enumeration(
+    model: PrefixModel, options: SearchOptions, nbest: int
+) -> None:
     wide = dataclasses.replace(options, beam_size=WIDE, nbest=nbest)
     for sentence, found in enumerate(beam_search(model, wide)):
         length = int(model.source_lengths_B[sentence])
@@ -54,10 +56,10 @@ def test_a_wide_beam_is_enumeration(model: PrefixModel, options: SearchOptions, 
 
 @examples(60)
 @given(any_model, any_options, st.integers(1, 6), st.data())
-def test_a_narrow_beam_is_the_plain_one(
+def test_narrow_beam_matches_plain_beam(
     model: PrefixModel, options: SearchOptions, beam_size: int, data: st.DataObject
 ) -> None:
-    """The plain beam goes on until all is finished: so stopping early loses nothing."""
+    """The plain beam never stops early, so this shows that stopping early loses nothing."""
     nbest = data.draw(st.integers(1, beam_size))
     options = dataclasses.replace(
         options, beam_size=beam_size, nbest=nbest, max_length_factor=1.0, max_length_offset=4
@@ -69,7 +71,7 @@ def test_a_narrow_beam_is_the_plain_one(
 
 @examples(40)
 @given(any_model, any_options)
-def test_greedy_is_a_beam_of_one(model: PrefixModel, options: SearchOptions) -> None:
+def test_greedy_matches_beam_of_one(model: PrefixModel, options: SearchOptions) -> None:
     options = dataclasses.replace(options, beam_size=1, max_length_offset=8, keep_weights=True)
     for one, other in zip(greedy(model, options), beam_search(model, options), strict=True):
         assert len(one) == len(other) == 1
@@ -81,7 +83,7 @@ def test_greedy_is_a_beam_of_one(model: PrefixModel, options: SearchOptions) -> 
 
 @examples(30)
 @given(st.integers(0, 100), st.permutations([1, 2, 3, 4, 5]), st.integers(1, 4), st.booleans())
-def test_a_batch_is_one_by_one_in_any_order(
+def test_results_do_not_depend_on_batch_or_order(
     seed: int, order: list[int], beam_size: int, tied: bool
 ) -> None:
     options = SearchOptions(
@@ -120,20 +122,20 @@ def test_hypotheses_are_sorted_distinct_and_legal(
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
-def test_the_limit_closes_a_hypothesis_and_says_so(search) -> None:  # type: ignore[no-untyped-def]
+def test_length_limit_marks_hypothesis_unfinished(search) -> None:  # type: ignore[no-untyped-def]
     options = SearchOptions(max_length_factor=1.5, max_length_offset=2)
     endless = prefix_model(1, [1, 2, 5], eos_bias=-100.0)
     for limit, [found] in zip([3, 5, 9], search(endless, options), strict=True):
         assert len(found.tokens) == limit
         assert not found.finished
-        assert found.log_prob < -90  # the end is forced at its own probability
+        assert found.log_prob < -90  # EOS is forced, at its own probability
     brief = prefix_model(1, [1, 2, 5], eos_bias=100.0)
     for [found] in search(brief, options):
         assert found.tokens == []
         assert found.finished
 
 
-def test_an_end_at_the_limit_that_the_model_wants_is_finished() -> None:
+def test_eos_preferred_at_the_limit_is_finished() -> None:
     model = prefix_model(1, [1])
     real = model.logits
 
@@ -166,14 +168,14 @@ def test_finished_hypotheses_leave_their_sentence() -> None:
     assert rows[-1] < max(rows)
 
 
-def test_search_stops_as_soon_as_the_best_is_certain() -> None:
+def test_search_stops_when_the_best_is_certain() -> None:
     certain = prefix_model(1, [5], eos_bias=8.0)
     beam_search(certain, SearchOptions(beam_size=5))
     assert len(certain.log) == 1
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
-def test_weights_are_those_of_each_step(search) -> None:  # type: ignore[no-untyped-def]
+def test_weights_match_each_step(search) -> None:  # type: ignore[no-untyped-def]
     model = prefix_model(5, [3, 1, 6, 4])
     found = search(model, SearchOptions(beam_size=4, nbest=4, keep_weights=True))
     for sentence, length in enumerate([3, 1, 6, 4]):
@@ -185,7 +187,7 @@ def test_weights_are_those_of_each_step(search) -> None:  # type: ignore[no-unty
     assert search(model, SearchOptions(beam_size=4))[0][0].weights is None
 
 
-def test_a_model_without_attention() -> None:
+def test_model_without_attention() -> None:
     model = prefix_model(5, [3, 1], attends=False)
     for h in itertools.chain(*beam_search(model, SearchOptions(keep_weights=True))):
         assert h.weights is None
@@ -193,14 +195,14 @@ def test_a_model_without_attention() -> None:
         beam_search(model, SearchOptions(coverage_penalty=0.1))
 
 
-def test_impossible_pieces_are_never_taken() -> None:
+def test_impossible_pieces_are_never_chosen() -> None:
     model = prefix_model(5, [3], sharpness=1.0)
     model.logits = lambda *_: [0, 0, 0, 2.0, -math.inf, -math.inf, 0]  # type: ignore
     found = beam_search(model, SearchOptions(beam_size=5, nbest=5))[0]
     assert sorted(h.tokens for h in found) == [[6] * n for n in range(5)]
 
 
-def test_half_precision_logits_are_normalised_in_single() -> None:
+def test_half_precision_logits_are_normalised_in_fp32() -> None:
     options = SearchOptions(max_length_factor=0, max_length_offset=1, length_penalty=0)
     model = prefix_model(5, [3], eos_bias=9.0, dtype=torch.bfloat16)
     [[found]] = greedy(model, options)
@@ -209,7 +211,7 @@ def test_half_precision_logits_are_normalised_in_single() -> None:
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
-def test_logits_that_are_not_finite_are_an_error(search) -> None:  # type: ignore[no-untyped-def]
+def test_nonfinite_logits_raise(search) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(FloatingPointError, match="not finite"):
         search(prefix_model(5, [3, 2], sharpness=math.nan), SearchOptions())
 
@@ -218,11 +220,11 @@ def test_logits_that_are_not_finite_are_an_error(search) -> None:  # type: ignor
     ("wrong", "message"),
     [
         ({"beam_size": 0}, "beam_size: expected 1 or more, found 0"),
-        ({"length_penalty": -0.5}, "length_penalty: expected 0 or more, found -0.5"),
-        ({"coverage_penalty": math.nan}, "coverage_penalty: expected 0 or more, found nan"),
+        ({"length_penalty": -0.5}, "length_penalty: expected 0.0 or more, found -0.5"),
+        ({"coverage_penalty": math.nan}, "coverage_penalty: expected a finite number, found NaN"),
         ({"nbest": 6}, "nbest: 6 is more than beam_size 5"),
     ],
 )
-def test_options_out_of_range(wrong: dict[str, float], message: str) -> None:
+def test_options_out_of_range_raise(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SearchOptions(**wrong)  # type: ignore[arg-type]

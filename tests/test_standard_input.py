@@ -1,4 +1,4 @@
-"""Whatever comes on standard input, one line goes out for each line that comes in."""
+"""Any bytes on standard input: one line is written for each line read."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Done:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of what was written; by no definition of a line are there more."""
+        """The lines of the output, which are as many by any definition of a line."""
         assert self.code == 0, self.err
         text = self.out.decode()
         assert text.endswith("\n")
@@ -76,7 +76,7 @@ Translate = Callable[..., Done]
 def translate(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> Translate:
-    """Return the command as a function of its standard input and further options."""
+    """Return the command as a function of its standard input and more options."""
 
     def call(data: bytes, *options: object) -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -88,7 +88,7 @@ def translate(
     return call
 
 
-def test_one_line_out_for_each_line_in(translate: Translate) -> None:
+def test_one_line_out_per_line_in(translate: Translate) -> None:
     done = translate(b"\n".join(LINES))
     found = done.lines
     assert len(found) == len(LINES)
@@ -103,11 +103,11 @@ def test_one_line_out_for_each_line_in(translate: Translate) -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_the_last_line_needs_no_end(translate: Translate, end: bytes) -> None:
+def test_last_line_may_be_unterminated(translate: Translate, end: bytes) -> None:
     assert translate(b"gato\r\n\r\nperro" + end).lines == ["cat", "", "dog"]
 
 
-def test_one_object_of_json_for_each_line(translate: Translate) -> None:
+def test_one_json_object_per_line(translate: Translate) -> None:
     found = [json.loads(line) for line in translate(b"\n".join(LINES), "--format", "jsonl").lines]
     assert len(found) == len(LINES)
     assert found[-1]["text"] == "cat"
@@ -117,7 +117,7 @@ def test_one_object_of_json_for_each_line(translate: Translate) -> None:
         assert sources == "".join(text.split())
 
 
-def test_n_lines_for_each_line_of_the_n_best(translate: Translate) -> None:
+def test_nbest_writes_n_lines_per_line(translate: Translate) -> None:
     lines = [line for line in LINES if len(line) < 2000]
     found = translate(b"\n".join(lines), "--nbest", 3).lines
     assert len(found) == 3 * len(lines)
@@ -125,33 +125,33 @@ def test_n_lines_for_each_line_of_the_n_best(translate: Translate) -> None:
     assert found[3:9] == [""] * 6
 
 
-def test_a_line_of_100_000_words(translate: Translate) -> None:
+def test_line_of_100_000_words(translate: Translate) -> None:
     assert len(WORDS) > 100_000
     before, found, after = translate(f"perro\n{' '.join(WORDS[:100_000])}\nperro".encode()).lines
     assert (before, after) == ("dog", "dog")
     assert len(found.split()) > 10_000
 
 
-def test_nothing_in_nothing_out(translate: Translate) -> None:
+def test_empty_input_gives_empty_output(translate: Translate) -> None:
     assert translate(b"") == Done(0, b"", "")
     assert translate(b"\n").lines == [""]
     assert translate(b"\n\n").lines == ["", ""]
 
 
-def test_invalid_lines_are_refused_on_demand(translate: Translate) -> None:
+def test_invalid_utf8_is_refused_on_request(translate: Translate) -> None:
     done = translate(b"gato\n\xff\n", "--invalid", "refuse")
     words = "line 2: not UTF-8 (byte 0xff at 0); convert the input with iconv"
     assert done == Done(2, b"", f"seq2seq: {words}\n")
 
 
-def test_an_endless_line_is_refused(translate: Translate) -> None:
+def test_endless_line_is_refused(translate: Translate) -> None:
     done = translate(b"perro\n" + b"x" * (MAX_LINE_BYTES + 1))
     assert done.code == 2
     assert done.err.startswith(f"seq2seq: line 2: more than {MAX_LINE_BYTES} bytes without a line")
 
 
 @pytest.mark.parametrize("name", ["input", "output"])
-def test_a_stream_that_is_closed(
+def test_closed_stream_is_named(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"gato\n")))
@@ -161,7 +161,7 @@ def test_a_stream_that_is_closed(
     assert capsys.readouterr().err == words
 
 
-def test_a_stream_that_is_full(trained: Path) -> None:
+def test_full_output_device(trained: Path) -> None:
     command = f"{sys.executable} -m seq2seq translate {trained} > /dev/full"
     done = subprocess.run(
         ["bash", "-c", command], input="gato\n", capture_output=True, text=True,

@@ -109,7 +109,7 @@ def test_changes_go_to_the_study_or_to_all_recipes(plan: Planner, tmp_path: Path
     ("change", "words"),
     [
         ("seds=[1]", "seds: unknown key; did you mean seeds?"),
-        ("seeds=[]", "seeds: expected list of integer, one entry or more, found []"),
+        ("seeds=[]", "seeds: expected list of integer with at least one entry, found []"),
         ("seeds=[-1]", "seeds.0: expected 0 or more, found -1"),
         ("seeds=[1, 1]", "seeds: [1, 1] has an entry twice"),
         ("lengths=[9, 5]", "lengths: expected rising numbers, found [9, 5]"),
@@ -169,7 +169,7 @@ def test_illegal_combinations_are_told_at_once_before_anything_is_trained(
 ) -> None:
     message = error(plan, old="[general, none]", new="[general, none, dot, dott]")
     assert "8 of 15 cells cannot be trained, and nothing was begun: " in message
-    assert message.count("score dot multiplies queries of decoder_size 24 with keys of") == 1
+    assert message.count("score dot requires queries and keys of one size") == 1
     assert message.count("did you mean dot?") == 1
     assert "bahdanau_score=dot_residual=false, luong-not-fed_score=dot_residual=true, " in message
     assert "Mend them, or leave them out with 'exclude'" in message
@@ -193,7 +193,7 @@ def test_corpora_and_gold_are_looked_at_before_anything_is_trained(
     found = plan("data.train.1.path=none.tsv")
     with pytest.raises(UserError, match=r"none.tsv: no such file"):
         unfinished(found, [Pair("a", "b")], overwrite=False)
-    with pytest.raises(UserError, match=r"link 1-0, counted from 0, but the source has 1"):
+    with pytest.raises(UserError, match=r"link 1-0 .* the source has 1"):
         unfinished(plan(), [Pair("a", "b", alignment="1-0")], overwrite=False)
     assert len(unfinished(plan(), [Pair("a", "b", alignment="0-0")], overwrite=False)) == 14
     assert not (tmp_path / "out").exists()

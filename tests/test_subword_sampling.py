@@ -1,4 +1,4 @@
-"""seq2seq.data.subwords, through Tokenizer.sample_batch."""
+"""Subword sampling, through Tokenizer.sample_batch."""
 
 import itertools
 import math
@@ -60,7 +60,7 @@ def spellings(tokenizer: Tokenizer, rows: list[list[int]]) -> Counter[tuple[str,
 
 
 def assert_drawn_from(counts: Counter, probabilities: dict) -> None:
-    """Hold counts to probabilities: chi-square, at five standard deviations."""
+    """Compare counts with probabilities: chi-square, at five standard deviations."""
     assert counts.keys() <= probabilities.keys()
     total = counts.total()
     expected = {key: p * total for key, p in probabilities.items() if p * total >= 5}
@@ -74,7 +74,7 @@ def assert_drawn_from(counts: Counter, probabilities: dict) -> None:
 
 
 def unigram_probabilities(tokenizer: Tokenizer, word: str, alpha: float) -> dict:
-    """Return the probability of each segmentation of a word: every way to cut it, tried."""
+    """Return the probability of each segmentation of a word: by enumeration."""
     scores = Pieces(tokenizer._processor).scores
     weights = {}
     for cuts in itertools.product((False, True), repeat=len(word) - 1):
@@ -124,7 +124,7 @@ def test_bpe_draws_each_segmentation_with_its_probability(bpe, alpha):
     assert_drawn_from(spellings(bpe, rows), dropout_probabilities(bpe, f"▁{WORD}", alpha))
 
 
-def test_unigram_draws_as_sentencepiece_does(unigram):
+def test_unigram_matches_sentencepiece(unigram):
     options = {"out_type": int, "enable_sampling": True, "nbest_size": -1, "alpha": 0.2}
     theirs = spellings(unigram, unigram._processor.Encode([WORD] * COUNT, **options))
     ours = spellings(unigram, unigram.sample_batch([WORD] * COUNT, alpha=0.2, seed=1))
@@ -132,7 +132,7 @@ def test_unigram_draws_as_sentencepiece_does(unigram):
         assert ours[pieces] == pytest.approx(count, abs=6 * math.sqrt(2 * count))
 
 
-def test_neighbours_are_drawn_independently(unigram):
+def test_words_are_drawn_independently(unigram):
     rows = unigram.sample_batch([f"{WORD} {WORD}"] * COUNT, alpha=0.5, seed=1)
     one = unigram_probabilities(unigram, f"▁{WORD}", 0.5)
     two = {a + b: p * q for (a, p), (b, q) in itertools.product(one.items(), repeat=2)}
@@ -145,25 +145,25 @@ def test_neighbours_are_drawn_independently(unigram):
 @example("cama" * 20 + " " + "漢" * 1100)
 @settings(max_examples=150, deadline=None)
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
-def test_samples_are_of_the_text(tokenizer, alpha, text):
+def test_samples_spell_the_text(tokenizer, alpha, text):
     expected = normalize(text.replace("▁", " "))
     assert tokenizer.decode(tokenizer.sample_batch([text], alpha=alpha, seed=0)[0]) == expected
 
 
 @given(st.lists(st.text(alphabet="acelmnoprst .ñ漢"), max_size=5))
 @settings(deadline=None)
-def test_bpe_without_dropout_is_the_ordinary_encoding(bpe, texts):
+def test_bpe_without_dropout_matches_encode(bpe, texts):
     assert bpe.sample_batch(texts, alpha=0.0, seed=1) == bpe.encode_batch(texts)
     assert bpe.sample_batch(TEXTS, alpha=0.0, seed=1) == bpe.encode_batch(TEXTS)
 
 
-def test_bpe_with_every_merge_left_out_is_characters(bpe):
+def test_bpe_with_all_merges_dropped_gives_characters(bpe):
     (ids,) = bpe.sample_batch(["la cama"], alpha=1.0, seed=1)
     assert bpe.pieces(ids) == list("▁la▁cama")
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_unknown_characters_without_bytes(kind):
+def test_unknown_characters_without_byte_fallback(kind):
     tokenizer = train(kind, size=120, byte_fallback=False)
     for text in ("cama 😀", "漢字", "ca漢字ma 漢"):
         (ids,) = tokenizer.sample_batch([text], alpha=0.2, seed=1)
@@ -182,7 +182,7 @@ def test_samples_vary_with_the_seed_and_within_a_batch(tokenizer):
     assert len(spellings(tokenizer, tokenizer.sample_batch([WORD] * 50, alpha=0.2, seed=1))) > 5
 
 
-def test_nothing_but_texts_alpha_and_seed_matters(tokenizer, monkeypatch):
+def test_samples_depend_only_on_texts_alpha_and_seed(tokenizer, monkeypatch):
     first = tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5)
     tokenizer.sample_batch(TEXTS[::-1], alpha=0.2, seed=6)
     assert tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5) == first
@@ -196,7 +196,7 @@ def test_nothing_but_texts_alpha_and_seed_matters(tokenizer, monkeypatch):
         assert all(rows == first for rows in found)
 
 
-def test_forgetting_the_graphs_changes_nothing(tokenizer, monkeypatch):
+def test_discarding_graphs_does_not_change_samples(tokenizer, monkeypatch):
     monkeypatch.setattr(subwords, "_CHUNK", 7)
     kept = tokenizer.sample_batch(TEXTS, alpha=0.2, seed=5)
     for kind in (subwords.UnigramSampler, subwords.MergeSampler):
@@ -205,7 +205,7 @@ def test_forgetting_the_graphs_changes_nothing(tokenizer, monkeypatch):
     assert not tokenizer._sampler._starts
 
 
-def test_every_process_draws_the_same(tokenizer, tmp_path):
+def test_samples_are_equal_in_every_process(tokenizer, tmp_path):
     path = tmp_path / "a.model"
     tokenizer.save(path)
     code = (

@@ -60,17 +60,17 @@ def test_special_ids_and_size(tokenizer):
 @example("\ufffd\ufeff")
 @example("▁a▁▁b▁")
 @examples(300)
-def test_any_text_comes_back(tokenizer, text):
+def test_any_text_round_trips(tokenizer, text):
     expected = normalize(text.replace("▁", " "))
     assert tokenizer.decode(tokenizer.encode(text)) == expected
     assert tokenizer.decode(tokenizer.sample_batch([text], alpha=0.2, seed=0)[0]) == expected
 
 
-def test_texts_of_the_corpus_come_back_as_they_are(tokenizer):
+def test_corpus_texts_round_trip(tokenizer):
     assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(TEXTS)] == TEXTS
 
 
-def test_a_batch_is_encoded_like_its_texts(tokenizer):
+def test_encode_batch_matches_encode(tokenizer):
     texts = [*TEXTS[:20], "", "  ", "😀"]
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
     assert tokenizer.encode("") == []
@@ -85,7 +85,7 @@ def test_decoding_stays_on_one_line(tokenizer):
     assert tokenizer.decode([tokenizer._processor.PieceToId("<0xF0>")]) == "\ufffd"
 
 
-def test_a_long_text_without_spaces_is_no_trouble(tokenizer):
+def test_long_text_without_spaces(tokenizer):
     text = "".join(random.Random(1).choices("abcdeíñ¿😀漢", k=100_000))
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.decode(tokenizer.sample_batch([text], alpha=0.2, seed=1)[0]) == text
@@ -96,7 +96,7 @@ def test_training_is_deterministic(kind):
     assert train(type=kind)._model_proto == train(type=kind)._model_proto
 
 
-def test_no_more_than_the_first_sentences_are_looked_at(monkeypatch):
+def test_training_uses_the_first_sentences_only(monkeypatch):
     config = {"max_sentences": 100, "size": 330}
     assert train(TEXTS, **config)._model_proto == train(TEXTS[:100], size=330)._model_proto
     monkeypatch.setattr("seq2seq.data.tokenizer._MAX_TEXTS", sum(map(len, TEXTS[:100])))
@@ -104,7 +104,7 @@ def test_no_more_than_the_first_sentences_are_looked_at(monkeypatch):
     assert train(TEXTS[1:], **config)._model_proto != train(TEXTS, **config)._model_proto
 
 
-def test_without_bytes_unseen_characters_are_unknown():
+def test_unseen_characters_without_byte_fallback_are_unknown():
     tokenizer = train(size=120, byte_fallback=False)
     assert tokenizer.vocab_size == 120
     ids = tokenizer.encode("gato 😀")
@@ -112,7 +112,7 @@ def test_without_bytes_unseen_characters_are_unknown():
     assert tokenizer.decode(ids) == "gato"
 
 
-def test_a_joint_vocabulary_covers_both_languages():
+def test_joint_vocabulary_covers_both_languages():
     english = ["the cat sleeps", "the white house would know why"] * 20
     tokenizer = train([*TEXTS, *english], size=450, name="joint")
     for text in (TEXTS[0], english[1]):
@@ -121,7 +121,7 @@ def test_a_joint_vocabulary_covers_both_languages():
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_a_vocabulary_that_the_text_cannot_fill_is_lowered(kind, caplog):
+def test_vocabulary_too_large_for_the_text_is_lowered(kind, caplog):
     with caplog.at_level(logging.WARNING):
         tokenizer = train(size=30_000, type=kind)
     assert tokenizer.vocab_size < 30_000
@@ -135,7 +135,7 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_lowered(kind, caplog):
     ("name", "key"),
     [("source", "source_vocab_size"), ("target", "target_vocab_size"), ("joint", "source_vocab")],
 )
-def test_a_vocabulary_that_is_too_small_is_refused(name, key):
+def test_vocabulary_too_small_is_refused(name, key):
     with pytest.raises(DataError, match=rf"{name} tokenizer: data\.tokenizer\.{key}.*256 bytes"):
         train(size=100, name=name)
     with pytest.raises(DataError, match="or more") as caught:
@@ -151,7 +151,7 @@ def test_no_text_is_refused(texts):
         train(texts)
 
 
-def test_long_texts_are_trained_on_too():
+def test_training_truncates_long_texts():
     tokenizer = train(["gato " * 10_000], size=270)
     assert "gato" in tokenizer.pieces(tokenizer.encode("gato"))[-1]
 
@@ -172,12 +172,12 @@ def test_damaged_files_are_refused_by_name(tokenizer, tmp_path, damage):
         Tokenizer.load(path)
 
 
-def test_pieces_that_are_no_text_are_refused():
+def test_pieces_that_are_not_utf8_are_refused():
     proto = train()._model_proto
     assert "ñ".encode() in proto
-    with pytest.raises(DataError, match="not a SentencePiece model, or a damaged one"):
+    with pytest.raises(DataError, match="not a SentencePiece model, or damaged"):
         Tokenizer(proto.replace("ñ".encode(), b"\xff\xfe"))
-    with pytest.raises(DataError, match="not a SentencePiece model, or a damaged one"):
+    with pytest.raises(DataError, match="not a SentencePiece model, or damaged"):
         Tokenizer(proto.replace(b"<0x41>", b"<0x\xff1>"))
 
 

@@ -26,12 +26,12 @@ def drawn(*shape: int, seed: int, levels: int | None = None) -> Tensor:
     count=st.sampled_from([1, 2, 5, 40]),
     levels=st.sampled_from([None, 1, 8]),
 )
-def test_the_best_extensions_are_those_of_a_sort(
+def test_top_extensions_match_sorting(
     seed: int, vocab: int, sentences: int, hypotheses: int, count: int, levels: int | None
 ) -> None:
     log_probs = drawn(sentences * hypotheses, vocab, seed=seed, levels=levels)
     totals = drawn(sentences * hypotheses, seed=seed + 1, levels=levels)
-    totals[drawn(len(totals), seed=seed + 2) > 1.2] = -math.inf  # places that are not used
+    totals[drawn(len(totals), seed=seed + 2) > 1.2] = -math.inf  # unused rows
     found, places = top_extensions(log_probs, totals, sentences, count)
     every = (log_probs + totals[:, None]).view(sentences, -1)
     expected, order = every.sort(dim=1, descending=True, stable=True)
@@ -40,11 +40,11 @@ def test_the_best_extensions_are_those_of_a_sort(
     assert all(len(set(row)) == len(row) for row in places.tolist())
     if levels is None and found.isfinite().all():
         assert torch.equal(places, order[:, :count])
-    # Of equal ones the first place comes first.
+    # Equal totals are ordered by place.
     assert ((found[:, :-1] > found[:, 1:]) | (places[:, :-1] < places[:, 1:])).all()
 
 
-def test_nothing_that_is_not_a_number_is_hidden() -> None:
+def test_nan_is_not_hidden() -> None:
     log_probs, totals = drawn(4, 500, seed=1), torch.zeros(4)
     log_probs[1, 499] = math.nan
     found, _ = top_extensions(log_probs, totals, 2, 3)
@@ -53,7 +53,7 @@ def test_nothing_that_is_not_a_number_is_hidden() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_of_equal_scores_the_first_is_the_largest(dtype: torch.dtype) -> None:
+def test_argmax_prefers_the_first_of_equal_scores(dtype: torch.dtype) -> None:
     scores = torch.tensor([[1, 3, 2, 3], [0, 0, 0, 0], [-math.inf, 5, 5, 1]], dtype=dtype)
     assert argmax(scores).tolist() == [1, 0, 1]
     assert top(scores, 1)[1].tolist() == [[1], [0], [1]]
@@ -61,7 +61,7 @@ def test_of_equal_scores_the_first_is_the_largest(dtype: torch.dtype) -> None:
     assert torch.equal(argmax(many), many.argmax(1))
 
 
-def test_the_top_of_a_row_is_in_the_order_of_its_places() -> None:
+def test_top_is_ordered_by_index() -> None:
     scores, places = top(torch.tensor([[1.0, 7.0, 3.0, 5.0]]), 3)
     assert (scores.tolist(), places.tolist()) == ([[7.0, 3.0, 5.0]], [[1, 2, 3]])
     assert top(torch.zeros(2, 3), 9)[1].tolist() == [[0, 1, 2]] * 2

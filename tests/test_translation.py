@@ -1,4 +1,4 @@
-"""The whole model against its NumPy twin, and what must not change its output."""
+"""The whole model against the NumPy oracle, and its invariances."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(model: TranslationModel, batch: TinyBatch) -> tuple[Tensor, Tensor | Non
 
 
 def rows(batch: TinyBatch, chosen: list[int]) -> TinyBatch:
-    """Return some sentences, without the padding that only the others need."""
+    """Return some sentences, without padding that only the others need."""
     width = int(batch.mask_BS[chosen].sum(1).max())
     return TinyBatch(
         batch.source_BS[chosen, :width], batch.mask_BS[chosen, :width], batch.inputs_BT[chosen]
@@ -49,7 +49,7 @@ def rows(batch: TinyBatch, chosen: list[int]) -> TinyBatch:
 
 
 def gradients(model: TranslationModel, batch: TinyBatch, sentence: int) -> Gradients:
-    """Return the gradient of one sentence's loss by the names of the parameters."""
+    """Return the gradient of one sentence's loss by parameter name."""
     model.zero_grad()
     logits, _ = run(model, batch)
     logits[sentence].log_softmax(-1)[:, 5].sum().backward()
@@ -65,7 +65,7 @@ def close(found: Tensor | None, expected: Tensor | None, tolerance: float = 1e-1
 
 @every_case
 @torch.no_grad()
-def test_logits_and_weights_are_those_of_the_formulas(config: ModelConfig) -> None:
+def test_logits_and_weights_match_formulas(config: ModelConfig) -> None:
     model, batch = tiny_model(config), tiny_batch()
     logits, weights = run(model, batch)
     twin = OracleModel.of(model)
@@ -77,7 +77,7 @@ def test_logits_and_weights_are_those_of_the_formulas(config: ModelConfig) -> No
             np.testing.assert_allclose(weights[row, :, : len(source)], shares, rtol=0, atol=1e-10)
 
 
-def test_the_cases_hold_each_legal_pair_of_switches() -> None:
+def test_cases_cover_each_legal_pair_of_switches() -> None:
     held = set().union(*map(pairs, ALL_CHOICES))
     generator = random.Random(2)
     for base in bases():
@@ -97,7 +97,7 @@ def test_every_parameter_learns(config: ModelConfig) -> None:
         assert parameter.grad.abs().max() > 1e-10, f"{name} has no gradient"
 
 
-def test_what_it_expects_of_nothing_are_the_frequencies() -> None:
+def test_initial_output_bias_gives_unigram_frequencies() -> None:
     model = tiny_model(tiny_config())
     counts = torch.arange(TARGET_VOCAB)
     model.init_output_bias(counts)
@@ -108,7 +108,7 @@ def test_what_it_expects_of_nothing_are_the_frequencies() -> None:
 
 @one_of_each
 @torch.no_grad()
-def test_weights_sum_to_one_and_are_exactly_zero_on_padding(config: ModelConfig) -> None:
+def test_weights_sum_to_one_and_are_zero_at_padding(config: ModelConfig) -> None:
     batch = tiny_batch(padding=3)
     _, weights = run(tiny_model(config), batch)
     if weights is None:
@@ -122,7 +122,7 @@ def test_weights_sum_to_one_and_are_exactly_zero_on_padding(config: ModelConfig)
 
 @one_of_each
 @torch.no_grad()
-def test_padding_columns_change_nothing(config: ModelConfig) -> None:
+def test_padding_does_not_change_output(config: ModelConfig) -> None:
     model, batch = tiny_model(config), tiny_batch()
     wider = tiny_batch(padding=4)
     rubbish = torch.where(wider.mask_BS, wider.source_BS, 7)  # not the padding piece
@@ -135,7 +135,7 @@ def test_padding_columns_change_nothing(config: ModelConfig) -> None:
 
 @one_of_each
 @torch.no_grad()
-def test_other_sentences_of_the_batch_change_nothing(config: ModelConfig) -> None:
+def test_rest_of_batch_does_not_change_output(config: ModelConfig) -> None:
     model, batch = tiny_model(config), tiny_batch()
     logits, _ = run(model, batch)
     for row in range(len(logits)):
@@ -144,7 +144,7 @@ def test_other_sentences_of_the_batch_change_nothing(config: ModelConfig) -> Non
 
 @one_of_each
 @torch.no_grad()
-def test_a_permuted_batch_gives_permuted_output(config: ModelConfig) -> None:
+def test_permuted_batch_gives_permuted_output(config: ModelConfig) -> None:
     model, batch = tiny_model(config), tiny_batch()
     order = [2, 0, 1]
     logits, weights = run(model, batch)
@@ -155,7 +155,7 @@ def test_a_permuted_batch_gives_permuted_output(config: ModelConfig) -> None:
 
 @one_of_each
 @torch.no_grad()
-def test_later_target_pieces_do_not_change_earlier_logits(config: ModelConfig) -> None:
+def test_logits_do_not_depend_on_later_targets(config: ModelConfig) -> None:
     # With one source piece only, pre_attention without the residual never sees the target.
     model, batch = tiny_model(config), tiny_batch((4, 2, 5), target_length=4)
     changed_BT = batch.inputs_BT.clone()
@@ -167,7 +167,7 @@ def test_later_target_pieces_do_not_change_earlier_logits(config: ModelConfig) -
 
 
 @one_of_each
-def test_the_gradient_of_a_sentence_does_not_depend_on_the_batch(config: ModelConfig) -> None:
+def test_gradient_of_a_sentence_does_not_depend_on_batch(config: ModelConfig) -> None:
     model, batch = tiny_model(config), tiny_batch(padding=2)
     alone = gradients(model, rows(batch, [0]), 0)
     beside_others = gradients(model, batch, 0)
@@ -179,7 +179,7 @@ def test_the_gradient_of_a_sentence_does_not_depend_on_the_batch(config: ModelCo
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("style", STYLES)
 @torch.no_grad()
-def test_a_source_of_500_pieces_beside_one_of_one_piece_works(score: Score, style: Style) -> None:
+def test_source_of_500_pieces_beside_one_piece(score: Score, style: Style) -> None:
     model = tiny_model(tiny_config(style=style, **{"attention.score": score}))
     batch = tiny_batch((500, 1))
     logits, weights = run(model, batch)
@@ -191,7 +191,7 @@ def test_a_source_of_500_pieces_beside_one_of_one_piece_works(score: Score, styl
 
 
 @one_of_each
-def test_bfloat16_is_close_to_full_precision(config: ModelConfig) -> None:
+def test_bf16_is_close_to_full_precision(config: ModelConfig) -> None:
     model, batch = tiny_model(config, dtype=torch.float32), tiny_batch()
     logits, weights = run(model, batch)
     with torch.autocast("cpu", torch.bfloat16):
@@ -212,14 +212,14 @@ def test_tied_and_joint_embeddings_are_one_matrix() -> None:
     assert model.target_embedding.weight is model.output_weight
 
 
-def test_uniform_initial_weights_are_all_within_a_tenth() -> None:
+def test_uniform_init_is_within_a_tenth() -> None:
     model = TranslationModel(tiny_config(init="uniform"), 11, 9)
     for name, parameter in model.named_parameters():
         assert 0 < parameter.abs().max() <= 0.1, name
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_the_residual_is_the_default_of_pre_attention_only(style: Style) -> None:
+def test_residual_is_default_for_pre_attention_only(style: Style) -> None:
     assert tiny_config(style=style).residual == (style == "pre_attention")
 
 
@@ -257,9 +257,7 @@ model: {embedding_size: 4, encoder_size: 3, decoder_size: 6}
         ("dropout=1.0", "model.dropout"),
     ],
 )
-def test_an_illegal_combination_is_refused_by_the_names_of_its_keys(
-    overrides: str, keys: str
-) -> None:
+def test_illegal_combination_error_names_keys(overrides: str, keys: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(RECIPE, [f"model.{override}" for override in overrides.split()])
     for key in keys.split():
@@ -276,7 +274,7 @@ def test_an_illegal_combination_is_refused_by_the_names_of_its_keys(
         "joint_embeddings=true",
     ],
 )
-def test_the_ways_out_that_a_refusal_names_are_legal(overrides: str) -> None:
+def test_fixes_named_in_errors_are_legal(overrides: str) -> None:
     joint = "data.tokenizer.joint=true"
     parse_config(RECIPE, [joint, *(f"model.{override}" for override in overrides.split())])
 
@@ -291,7 +289,7 @@ def test_the_ways_out_that_a_refusal_names_are_legal(overrides: str) -> None:
         ("general", "pre_attention", True, False),
     ],
 )
-def test_a_tiny_model_learns_to_copy_and_to_reverse(
+def test_tiny_model_learns_to_copy_and_reverse(
     score: Score, style: Style, input_feeding: bool, reverse: bool
 ) -> None:
     config = small_config(score, style, input_feeding=input_feeding)

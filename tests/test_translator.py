@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from properties import examples
 
 from benchmarks.decoding import CPU, native_precisions
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.inference.text import Part, Sampling, Translation, join_parts, normalize_line
+from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.text import Part, Translation, join_parts
 from seq2seq.inference.translator import Translator
 from seq2seq.pipeline import train
 
@@ -42,7 +44,7 @@ def words(line: str) -> str:
     return " ".join(LEXICON[word] for word in line.split())
 
 
-def test_it_has_learned_the_toy_language(translator: Translator) -> None:
+def test_translates_the_toy_language(translator: Translator) -> None:
     lines = ["gato come pan", "perro", "niño quiere casa grande"]
     assert best(translator, lines) == [words(line) for line in lines]
     assert best(translator, lines, beam_size=1) == [words(line) for line in lines]
@@ -50,7 +52,7 @@ def test_it_has_learned_the_toy_language(translator: Translator) -> None:
 
 @examples(40)
 @given(st.lists(st.text(max_size=30) | st.sampled_from(ODD), max_size=6))
-def test_one_line_out_for_each_line_in(translator: Translator, lines: list[str]) -> None:
+def test_one_line_out_per_line_in(translator: Translator, lines: list[str]) -> None:
     found = best(translator, lines, beam_size=1)
     assert len(found) == len(lines)
     for line, text in zip(lines, found, strict=True):
@@ -62,7 +64,7 @@ def test_one_line_out_for_each_line_in(translator: Translator, lines: list[str])
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("precision", native_precisions(CPU))
-def test_neighbours_and_batches_make_no_difference(
+def test_translation_does_not_depend_on_batch(
     trained: Path, precision: str, beam_size: int
 ) -> None:
     translator = Translator.load(trained, precision=precision)
@@ -89,7 +91,7 @@ WORDY = st.lists(st.sampled_from([*LEXICON, "😀", "xyz"]), max_size=30).map(" 
 
 @examples(15)
 @given(st.lists(WORDY | st.sampled_from(ODD), min_size=1, max_size=6), st.data())
-def test_the_order_and_the_number_of_lines_make_no_difference(
+def test_translation_does_not_depend_on_order_or_number_of_lines(
     translator: Translator, lines: list[str], data: st.DataObject
 ) -> None:
     order = data.draw(st.lists(st.integers(0, len(lines) - 1), max_size=8))
@@ -100,7 +102,7 @@ def test_the_order_and_the_number_of_lines_make_no_difference(
         assert found[0].score == pytest.approx(whole[place][0].score, abs=1e-4)
 
 
-def test_what_a_translation_holds(translator: Translator) -> None:
+def test_fields_of_a_translation(translator: Translator) -> None:
     options = translator.options(keep_weights=True, nbest=3)
     first, second, third = translator.translate(["gato come"], options)[0]
     assert first.score >= second.score >= third.score
@@ -115,7 +117,7 @@ def test_what_a_translation_holds(translator: Translator) -> None:
     assert part.score == pytest.approx(part.log_prob / ((5 + 3) / 6))
 
 
-def test_a_long_line_is_translated_in_parts(translator: Translator) -> None:
+def test_long_line_is_translated_in_parts(translator: Translator) -> None:
     line = "gato come pan. " * 20
     (found,) = translator.translate([line], translator.options(nbest=2))
     assert len(found[0].parts) > 2
@@ -127,20 +129,20 @@ def test_a_long_line_is_translated_in_parts(translator: Translator) -> None:
         translator.translate(["gato", line], refuse_long=True, first_number=7)
 
 
-def test_a_huge_line_is_translated(translator: Translator) -> None:
+def test_huge_line_is_translated(translator: Translator) -> None:
     (found,) = translator.translate(["gatop" * 20_000], translator.options(beam_size=1))
     assert "".join(part.source for part in found[0].parts) == "gatop" * 20_000
     assert {part.first_word for part in found[0].parts} == {0}
 
 
-def test_nbest_widens_the_beam(translator: Translator) -> None:
+def test_nbest_raises_the_beam(translator: Translator) -> None:
     assert translator.options(nbest=7).beam_size == 7
     assert translator.options(beam_size=9, nbest=7).beam_size == 9
     with pytest.raises(ConfigError, match="beam_size: expected 1 or more"):
         translator.options(beam_size=0)
 
 
-def test_samples_are_drawn_by_seed_and_place(translator: Translator) -> None:
+def test_samples_depend_on_seed_and_place(translator: Translator) -> None:
     lines = ["gato come", "perro " * 30, "agua"]
     sampling = Sampling(num_samples=4, temperature=3.0, seed=7)
 
@@ -159,7 +161,7 @@ def test_samples_are_drawn_by_seed_and_place(translator: Translator) -> None:
         assert sorted(t.text for t in line) == sorted(options) or len(line[0].parts) > 1
 
 
-def test_an_ensemble_is_the_mean(trained: Path, other: Path, toy: ToyCorpus) -> None:
+def test_ensemble_averages_runs(trained: Path, other: Path, toy: ToyCorpus) -> None:
     both = Translator.load(trained, other)
     assert len(both.models) == 2
     (found,) = both.translate(["gato come pan"], both.options(keep_weights=True))
@@ -171,14 +173,14 @@ def test_an_ensemble_is_the_mean(trained: Path, other: Path, toy: ToyCorpus) -> 
     assert len(Translator.load(*sorted((trained / "checkpoints").glob("step-*"))).models) == 3
 
 
-def test_a_checkpoint_can_be_named(trained: Path) -> None:
+def test_checkpoint_path_selects_checkpoint(trained: Path) -> None:
     early = Translator.load(trained / "checkpoints/step-000050")
     late = Translator.load(trained / "checkpoints/step-000150")
     lines = ["gato come pan agua rojo"]
     assert early.translate(lines)[0][0].score < late.translate(lines)[0][0].score
 
 
-def test_what_cannot_be_loaded(
+def test_unusable_runs_are_refused(
     trained: Path, toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(CheckpointError, match="not a run directory"):
@@ -201,7 +203,7 @@ def test_what_cannot_be_loaded(
         Translator.load(trained, path)
 
 
-def test_weights_that_are_not_finite(trained: Path) -> None:
+def test_nonfinite_weights_raise(trained: Path) -> None:
     translator = Translator.load(trained)
     with torch.no_grad():
         translator.models[0].output_bias.fill_(math.nan)
@@ -209,7 +211,7 @@ def test_weights_that_are_not_finite(trained: Path) -> None:
         translator.translate(["gato"])
 
 
-def test_parts_are_joined_rank_by_rank() -> None:
+def test_join_parts_combines_ranks() -> None:
     def part(text: str, score: float) -> Part:
         return Part("", [], [], text, score, 0.0, True)
 

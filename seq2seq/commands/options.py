@@ -1,4 +1,4 @@
-"""The options of searching, for every command that translates."""
+"""Options that several commands share: search, device, workers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from seq2seq.errors import EXIT_USER, UserError, one_line
 
 if TYPE_CHECKING:
-    from seq2seq.parallel import Sharing
+    from seq2seq.parallel import Parallelism
 
 
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser that prints errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USER, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
@@ -37,7 +37,7 @@ def add_command(
     *,
     action: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    """Add a command, whose `action` takes what was given and returns the exit code."""
+    """Add a command; `action` takes its arguments and returns the exit code."""
     lines = "\n".join(f"  {line}" for line in examples.splitlines())
     parser = commands.add_parser(
         name,
@@ -51,17 +51,17 @@ def add_command(
 
 
 def positive(text: str) -> int:
-    """Read 1, 2, 3, ..."""
+    """Parse 1, 2, 3, ..."""
     return _whole(text, 1)
 
 
 def from_zero(text: str) -> int:
-    """Read 0, 1, 2, ..."""
+    """Parse 0, 1, 2, ..."""
     return _whole(text, 0)
 
 
 def _whole(text: str, least: int) -> int:
-    # Nine digits are more than anything here can use, and less than torch cannot hold.
+    # Nine digits are more than any option needs, and fit into 32 bits.
     number = int(text) if text.isdecimal() and len(text) <= 9 else -1
     if number < least:
         numbers = ", ".join(str(least + step) for step in range(3))
@@ -74,28 +74,29 @@ MAX_THREADS = 1024
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("search (defaults: the run's inference section)")
-    group.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    group.add_argument("--beam", type=positive, metavar="N", help="beam size; 1 is greedy search")
     group.add_argument(
         "--length-penalty", type=float, metavar="ALPHA",
-        help="scores are divided by ((5 + length) / 6)**ALPHA; larger prefers longer translations",
+        help="divide scores by ((5 + length) / 6)**ALPHA; larger values prefer longer translations",
     )  # fmt: skip
     group.add_argument(
         "--coverage-penalty", type=float, metavar="BETA",
-        help="larger prefers translations whose attention leaves no source piece out",
+        help="larger values prefer translations whose attention covers every source piece",
     )  # fmt: skip
     group.add_argument(
-        "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams"
+        "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams of size N"
     )
     add_device(parser)
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("where to compute")
+    group = parser.add_argument_group("device")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     group.add_argument(
         "--precision", choices=("auto", "fp32", "bf16", "int8"), default="fp32",
-        help="of products; bf16 and int8 are faster where the processor has them, at some tenth of "
-        "a BLEU; auto: bf16 where it is native; default: %(default)s",
+        help="number format of matrix products; bf16 and int8 are faster where the processor "
+        "supports them, and cost about a tenth of a BLEU point; auto: bf16 where it is native; "
+        "default: %(default)s",
     )  # fmt: skip
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
 
@@ -103,24 +104,24 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=positive, default=1, metavar="N",
-        help="processes that share the lines; the translations are the same whatever N is. Each "
-        "has one CPU thread, or --threads; N workers are faster than one with N threads. Under "
-        "torchrun the processes that it started share the lines instead",
+        help="translate in N processes, each with one CPU thread (or --threads); does not affect "
+        "the output. N workers are faster than one process with N threads. Under torchrun, its "
+        "processes share the lines instead",
     )  # fmt: skip
 
 
 @contextlib.contextmanager
-def sharing(arguments: argparse.Namespace) -> Iterator[Sharing]:
-    """Yield how this process shares its work: with workers, or with the ranks of torchrun."""
-    from seq2seq.parallel import Sharing, join
+def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
+    """Yield how to share the work: among workers, or among the ranks of torchrun."""
+    from seq2seq.parallel import Parallelism, init_process_group
 
     set_threads(arguments)
-    with join() as ranks:
-        yield Sharing(arguments.workers, arguments.threads or 1, ranks)
+    with init_process_group() as ranks:
+        yield Parallelism(arguments.workers, arguments.threads or 1, ranks)
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what was given of the search, as Translator.options takes it."""
+    """Return the given search options, as Translator.options takes them."""
     return {
         "beam_size": arguments.beam,
         "length_penalty": arguments.length_penalty,
@@ -130,7 +131,7 @@ def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def set_threads(arguments: argparse.Namespace) -> None:
-    """Use as many CPU threads as were asked for; workers, which are forked, start theirs."""
+    """Set the number of CPU threads; with workers, each of which sets its own, it is one."""
     if arguments.threads or getattr(arguments, "workers", 1) > 1:
         import torch
 

@@ -1,9 +1,8 @@
-"""`seq2seq translate`: lines to lines."""
+"""`seq2seq translate`: translate lines of text."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
 
 from seq2seq.commands.options import (
     Commands,
@@ -11,14 +10,11 @@ from seq2seq.commands.options import (
     add_search,
     add_workers,
     from_zero,
+    parallelism,
     positive,
     search_options,
-    sharing,
 )
 from seq2seq.errors import UserError
-
-if TYPE_CHECKING:
-    from seq2seq.parallel import Sharing
 
 
 def add(commands: Commands) -> None:
@@ -44,35 +40,49 @@ def add(commands: Commands) -> None:
     add_workers(parser)
     parser.add_argument(
         "--nbest", type=positive, default=1, metavar="N",
-        help="translations a line (text: N lines each); raises the beam to N where it is smaller",
+        help="write the N best translations of each line (as text, N lines); a smaller beam is "
+        "raised to N",
     )  # fmt: skip
     parser.add_argument(
-        "--alignments", metavar="FILE", help="write word links (i-j, words by white space)"
+        "--alignments", metavar="FILE", help="write word links (i-j, words split at white space)"
     )
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")
-    parser.add_argument("--attention", action="store_true", help="jsonl: with the attention matrix")
+    parser.add_argument(
+        "--attention",
+        action="store_true",
+        help="include attention weights; requires --format jsonl",
+    )
     parser.add_argument(
         "--long", choices=("split", "refuse"), default="split",
-        help="a line longer than inference.max_source_length: split it at sentence ends, clause "
-        "marks or spaces and join the translations, or end with an error",
+        help="lines longer than inference.max_source_length: split them at sentence ends, clause "
+        "marks or spaces and join the translations (default), or exit with an error",
     )  # fmt: skip
     parser.add_argument(
         "--invalid", choices=("replace", "refuse"), default="replace",
-        help="a line that is not UTF-8: replace what is invalid by U+FFFD and say so, or end with "
-        "an error",
+        help="lines that are not UTF-8: replace invalid bytes by U+FFFD with a warning (default), "
+        "or exit with an error",
     )  # fmt: skip
     parser.add_argument(
-        "--samples", type=positive, metavar="N", help="draw N translations instead of searching"
+        "--samples", type=positive, metavar="N", help="draw N samples instead of searching"
     )
-    parser.add_argument("--temperature", type=float, metavar="T", help="of sampling")
     parser.add_argument(
-        "--top-k", type=from_zero, metavar="K", help="sample from the K likeliest pieces"
+        "--temperature", type=float, metavar="T", help="divide logits by T; requires --samples"
     )
-    parser.add_argument("--top-p", type=float, metavar="P", help="sample from this share of mass")
-    parser.add_argument("--seed", type=from_zero, metavar="N", help="of sampling")
+    parser.add_argument(
+        "--top-k", type=from_zero, metavar="K",
+        help="sample from the K likeliest pieces; requires --samples",
+    )  # fmt: skip
+    parser.add_argument(
+        "--top-p", type=float, metavar="P",
+        help="sample from the likeliest pieces that hold probability P; requires --samples",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=from_zero, metavar="N", help="random seed; requires --samples"
+    )
     parser.add_argument(
         "--mbr", choices=("chrf", "bleu"),
-        help="choose among the samples or the beam the translation that agrees best with all",
+        help="minimum Bayes risk: choose the sample (or beam hypothesis) with the best mean chrF "
+        "or BLEU against all others",
     )  # fmt: skip
 
 
@@ -83,48 +93,40 @@ def _translate(arguments: argparse.Namespace) -> int:
         if (value := getattr(arguments, name)) is not None
     }
     if drawing and not arguments.samples:
-        raise UserError(
-            f"--{next(iter(drawing)).replace('_', '-')} is of sampling; add --samples N"
-        )
+        raise UserError(f"--{next(iter(drawing)).replace('_', '-')} requires --samples N")
     if arguments.samples and arguments.nbest > 1:
-        raise UserError("--nbest is of the beam; with --samples N there are N translations a line")
+        raise UserError("--nbest does not go with --samples N, which gives N translations a line")
     if arguments.attention and arguments.format != "jsonl":
-        raise UserError("--attention is a matrix; add --format jsonl")
-    with sharing(arguments) as shared:
-        _translate_shared(arguments, shared, drawing)
+        raise UserError("--attention requires --format jsonl")
+    with parallelism(arguments) as shared:
+        from seq2seq.evaluation.alignment import pharaoh
+        from seq2seq.inference.sampling import Sampling
+        from seq2seq.inference.streams import Request, translate_files
+        from seq2seq.inference.translator import Translator
+
+        translator = Translator.load(
+            *arguments.runs, device=arguments.device, precision=arguments.precision
+        )
+        request = Request(
+            translator.options(
+                **search_options(arguments),
+                nbest=arguments.nbest,
+                keep_weights=bool(arguments.alignments or arguments.attention),
+            ),
+            sampling=Sampling(arguments.samples, **drawing) if arguments.samples else None,
+            mbr=arguments.mbr,
+            refuse_long=arguments.long == "refuse",
+            refuse_invalid=arguments.invalid == "refuse",
+            format=arguments.format,
+            attention=arguments.attention,
+            word_links=pharaoh if arguments.alignments else None,
+        )
+        translate_files(
+            translator,
+            request,
+            source=arguments.input,
+            output=arguments.output,
+            alignments=arguments.alignments,
+            parallelism=shared,
+        )
     return 0
-
-
-def _translate_shared(
-    arguments: argparse.Namespace, shared: Sharing, drawing: dict[str, Any]
-) -> None:
-    from seq2seq.evaluation.alignment import pharaoh
-    from seq2seq.inference.service import Request, translate_files
-    from seq2seq.inference.text import Sampling
-    from seq2seq.inference.translator import Translator
-
-    translator = Translator.load(
-        *arguments.runs, device=arguments.device, precision=arguments.precision
-    )
-    request = Request(
-        translator.options(
-            **search_options(arguments),
-            nbest=arguments.nbest,
-            keep_weights=bool(arguments.alignments or arguments.attention),
-        ),
-        sampling=Sampling(arguments.samples, **drawing) if arguments.samples else None,
-        mbr=arguments.mbr,
-        refuse_long=arguments.long == "refuse",
-        refuse_invalid=arguments.invalid == "refuse",
-        format=arguments.format,
-        attention=arguments.attention,
-    )
-    translate_files(
-        translator,
-        request,
-        source=arguments.input,
-        output=arguments.output,
-        alignments=arguments.alignments,
-        links=pharaoh,
-        sharing=shared,
-    )

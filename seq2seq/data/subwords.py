@@ -1,9 +1,9 @@
-"""Random segmentations of texts into subwords, the same for a seed in every process.
+"""Random segmentations of texts into subwords, reproducible in every process.
 
-SentencePiece samples too, but its seed does not fix what a new process draws. Here each word is a
-small graph: a node is what is decided of the word so far, an edge is a choice. The graphs of the
-words met are kept, and all words of a chunk of texts walk through theirs together, step by step,
-in NumPy. Pieces do not cross white space.
+SentencePiece samples too, but its seed does not determine what a new process draws. Here each word
+is a small graph: a node is a partial decision about the word, an edge a choice. The graphs of all
+words so far are kept, and all words of a chunk of texts walk through theirs together, step by
+step, in NumPy. Pieces do not cross white space.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-SPACE_PIECE = "\u2581"  # SentencePiece's own sign for a space
+SPACE_PIECE = "\u2581"  # SentencePiece's symbol for a space
 
 
 class Pieces:
-    """What a SentencePiece model can cut a word into."""
+    """The pieces of a SentencePiece model."""
 
     def __init__(self, processor: Any) -> None:
         """Read the pieces, scores and bytes of a sentencepiece.SentencePieceProcessor."""
@@ -48,7 +48,7 @@ class Pieces:
         return all(score == int(score) for score in self.scores.values())
 
     def spell(self, symbols: Iterable[str]) -> list[int]:
-        """Return the ids of pieces; what is no piece is in bytes, or one <unk> a run."""
+        """Return the ids of symbols; unknown ones become bytes, or one <unk> a run."""
         found: list[int] = []
         for symbol in symbols:
             known = self.ids.get(symbol)
@@ -69,25 +69,25 @@ class Pieces:
 Ints = npt.NDArray[np.int64]
 
 _CHUNK = 2000  # texts that walk together
-_UNIT = 2**32  # draws are integers below it: exact, whatever place in the graph a word has
-_END, _UNSEEN = -1, -2  # where an edge leads, when not to a node; below: see MergeSampler
-_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores this below any piece
+_UNIT = 2**32  # draws are integers below it: exact, wherever in the graph a word is
+_END, _UNSEEN = -1, -2  # targets of edges that are not nodes; see MergeSampler for the latter
+_UNKNOWN_PENALTY = 10.0  # SentencePiece's: how far an unknown character scores below any piece
 
 
 class SubwordSampler(ABC):
-    """Draws segmentations; what it draws depends on the texts and the generator only."""
+    """Draw segmentations, which depend on the texts and the generator only."""
 
-    longest_word: ClassVar[int]  # in characters; longer ones have their best segmentation
-    most_edges: ClassVar[int]  # with more of them, all graphs are forgotten
+    longest_word: ClassVar[int]  # in characters; longer ones get their best segmentation
+    most_edges: ClassVar[int]  # beyond it, all graphs are discarded
 
     def __init__(self, pieces: Pieces, alpha: float) -> None:
         self.alpha = alpha
         self._pieces = pieces
-        self._lock = threading.Lock()  # the graph grows as it is walked through
+        self._lock = threading.Lock()  # sampling adds to the graph
         self._clear()
 
     def sample(self, texts: Sequence[str], generator: np.random.Generator) -> list[list[int]]:
-        """Return a random segmentation of each text, normalised as the tokenizer does, as ids."""
+        """Return a random segmentation of each normalised text as ids."""
         rows: list[list[int]] = []
         with self._lock:
             for start in range(0, len(texts), _CHUNK):
@@ -103,15 +103,15 @@ class SubwordSampler(ABC):
     def _clear(self) -> None:
         self._starts: dict[str, int] = {}  # the first node of each word
         self._num_nodes = 0
-        # Of each edge: the draw below which it is taken, over the node in the upper bits; the node
-        # that it leads to; and where its ids end, and those of the next begin.
+        # For each edge: its node in the upper bits and the draw below which it is taken in the
+        # lower ones; the node that it leads to; and where its ids end.
         self._keys = array("q")
         self._targets = array("q")
         self._bounds = array("q", [0])
         self._ids = array("i")
 
     def _add_node(self, edges: Iterable[tuple[float, int, Sequence[int]]]) -> int:
-        """Add a node of edges: the probability up to and with each, its target, its ids."""
+        """Add a node with edges (cumulative probability, target, ids); return the node."""
         node = self._num_nodes
         for share, target, ids in edges:
             self._keys.append(node * _UNIT + min(int(share * _UNIT), _UNIT))
@@ -143,7 +143,7 @@ class SubwordSampler(ABC):
     def _walk(
         self, nodes: Ints, generator: np.random.Generator
     ) -> tuple[npt.NDArray[np.int32], Ints]:
-        """Go from nodes to the end; return the ids of all ways and how many each has."""
+        """Return the ids of random walks from nodes to the end, and the length of each."""
         walkers = np.arange(len(nodes))
         lengths = np.zeros_like(nodes)
         steps: list[tuple[Ints, Ints, Ints]] = []
@@ -152,7 +152,7 @@ class SubwordSampler(ABC):
             edges = np.asarray(self._keys).searchsorted(nodes * _UNIT + draws, side="right")
             bounds = np.asarray(self._bounds)
             starts, sizes = bounds[edges], bounds[edges + 1] - bounds[edges]
-            del bounds  # an array that NumPy looks at cannot grow
+            del bounds  # an array with a NumPy view cannot grow
             lengths[walkers] += sizes
             steps.append((walkers, starts, sizes))
             nodes = self._follow(nodes, edges)
@@ -166,17 +166,17 @@ class SubwordSampler(ABC):
         return found, lengths
 
     def _follow(self, nodes: Ints, edges: Ints) -> Ints:
-        """Return where the edges, of these nodes, lead."""
+        """Return the targets of these edges of these nodes."""
         return np.asarray(self._targets)[edges]
 
 
 class UnigramSampler(SubwordSampler):
-    """Draws from all segmentations, each with its probability to the power of alpha (Kudo 2018).
+    """Draw from all segmentations by their probability to the power of alpha (Kudo 2018).
 
-    A node is a place in a word, an edge a piece that begins there. The probability of an edge is
-    the share of the segmentations of the rest of the word that begin with it (forward filtering,
-    backward sampling, with the directions exchanged), so that nothing is cut off as it is in
-    drawing from the l best.
+    A node is a position in a word, an edge a piece that begins there. The probability of an edge
+    is the share of the segmentations of the rest of the word that begin with it (forward filtering,
+    backward sampling, with the directions exchanged); unlike sampling from the l best, this is
+    exact.
     """
 
     longest_word = 1000
@@ -187,7 +187,7 @@ class UnigramSampler(SubwordSampler):
         self._unknown_score = min(pieces.scores.values(), default=0.0) - _UNKNOWN_PENALTY
 
     def _add_word(self, word: str) -> int:
-        rest = [0.0] * (len(word) + 1)  # the logarithm of the sum over all segmentations from here
+        rest = [0.0] * (len(word) + 1)  # log of the sum over all segmentations from here
         nodes = [_END] * (len(word) + 1)
         for begin in reversed(range(len(word))):
             edges = self._edges(word, begin)
@@ -202,7 +202,7 @@ class UnigramSampler(SubwordSampler):
         return nodes[0]
 
     def _edges(self, word: str, begin: int) -> list[tuple[int, float, Sequence[int]]]:
-        """Return the end, score and ids of each piece that begins at a place of a word."""
+        """Return the end, score and ids of each piece that begins at a position of a word."""
         pieces = self._pieces
         found: list[tuple[int, float, Sequence[int]]] = []
         for end in range(begin + 1, min(begin + pieces.longest, len(word)) + 1):
@@ -218,13 +218,13 @@ class UnigramSampler(SubwordSampler):
 
 
 class MergeSampler(SubwordSampler):
-    """Merges symbols as BPE does, with each possible merge left out with probability alpha.
+    """Merge symbols as BPE does, dropping each merge with probability alpha.
 
-    BPE-dropout (Provilkov et al. 2020, algorithm 1): at each step each possible merge is left out
-    with the probability alpha and the best of the others is done, until none is. A node is a
-    segmentation; its edges are the merges, the best first, and to stop, which gives its ids. A
-    merge is drawn when it is kept and all better ones are not. Until a merge is drawn for the first
-    time, its target is _UNSEEN less the place of its left symbol.
+    BPE-dropout (Provilkov et al. 2020, algorithm 1): at each step each possible merge is dropped
+    with probability alpha and the best of the others is applied, until there is none. A node is a
+    segmentation; its edges are the merges, the best first, and an end, which gives the ids. A merge
+    is drawn if it is kept and all better ones are dropped. Until a merge is drawn for the first
+    time, its target is _UNSEEN minus the position of its left symbol.
     """
 
     longest_word = 64
@@ -269,11 +269,11 @@ class MergeSampler(SubwordSampler):
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """Return start, start + 1 ... of each range, one range after the other."""
+    """Return the concatenation of start, start + 1, ... of each range."""
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(sizes.sum())
 
 
 def make_sampler(pieces: Pieces, alpha: float) -> SubwordSampler:
-    """Return the sampler that is of the model's type."""
+    """Return the sampler for the type of the model."""
     return (MergeSampler if pieces.are_merges else UnigramSampler)(pieces, alpha)

@@ -24,29 +24,37 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 log = logging.getLogger(__name__)
 
-_MAX_TEXT = 4000  # characters; SentencePiece would drop what is longer without a word
-_MAX_TEXTS = 40_000_000  # characters of all; a unigram model takes some 25 bytes for each
-_TRAINING_THREADS = 4  # a constant: the order of its float sums, so the model, depends on it
+_MAX_TEXT = 4000  # characters; SentencePiece would silently drop longer texts
+_MAX_TEXTS = 40_000_000  # characters in all; a unigram model takes some 25 bytes for each
+_TRAINING_THREADS = 4  # a constant: the order of float sums, and so the model, depends on it
+
+
+def normalize_line(text: str) -> str:
+    """Return the text as a tokenizer reads it: as the corpus is, with `▁` as a space.
+
+    SentencePiece writes `▁` for a space, so that it could not give the character back.
+    """
+    return normalize(text.replace(SPACE_PIECE, " "))
 
 
 class Tokenizer:
     """A trained SentencePiece model.
 
-    Texts are normalised as the corpus is (`cleaning.normalize`), and no further: NFKC,
-    SentencePiece's default, would turn `1º` into `1o`, `…` into three dots and `½` into `1⁄2`,
-    which BLEU, on detokenized text, counts as errors. So `decode(encode(x)) == normalize(x)`, but
-    for the sign `▁`, which becomes a space, and for characters that are <unk> without bytes.
+    Texts are normalised by `normalize_line` and no further: NFKC, SentencePiece's default, would
+    turn `1º` into `1o`, `…` into three dots and `½` into `1⁄2`, which BLEU, on detokenized text,
+    counts as errors. So `decode(encode(x)) == normalize_line(x)`, except for characters that are
+    <unk> without byte fallback.
     """
 
     def __init__(self, model_proto: bytes) -> None:
-        """Read the bytes of a .model file; raises DataError for a damaged or foreign one."""
+        """Read the bytes of a .model file; raise DataError for a damaged or foreign one."""
         self._model_proto = model_proto
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model_proto)
             self._processor.IdToPiece(list(range(self.vocab_size)))
-        except (RuntimeError, UnicodeDecodeError):  # the latter: pieces that are no text
-            raise DataError("tokenizer: not a SentencePiece model, or a damaged one") from None
+        except (RuntimeError, UnicodeDecodeError):  # the latter: pieces that are not UTF-8
+            raise DataError("tokenizer: not a SentencePiece model, or damaged") from None
         processor = self._processor
         found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if found != (PAD, UNK, BOS, EOS):
@@ -58,7 +66,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read a .model file; raises DataError, which names it, when it cannot be used."""
+        """Read a .model file; raise DataError, which names it, if it cannot be used."""
         try:
             return cls(Path(path).read_bytes())
         except OSError as error:
@@ -67,45 +75,50 @@ class Tokenizer:
             raise DataError(f"{path}: {error}") from None
 
     def save(self, path: str | Path) -> None:
-        """Write a .model file, whole or not at all."""
+        """Write a .model file atomically."""
         write_atomic(Path(path), self._model_proto)
 
     def fingerprint(self) -> str:
-        """Return what tells this model from another."""
+        """Return a hash of the model."""
         return hashlib.sha256(self._model_proto).hexdigest()[:16]
 
     @property
     def vocab_size(self) -> int:
-        """The number of pieces, specials and bytes included."""
+        """The number of pieces, special pieces and bytes included."""
         return self._processor.GetPieceSize()
 
     def encode(self, text: str) -> list[int]:
         """Return the best segmentation as ids, without BOS and EOS."""
-        return self.encode_batch([text])[0]
+        return self.encode_normalized(normalize_line(text))
+
+    def encode_normalized(self, text: str) -> list[int]:
+        """Return what `encode` does for a text that `normalize_line` would not change."""
+        ids: list[int] = self._processor.Encode(text, out_type=int)
+        return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the best segmentation of each text as ids, without BOS and EOS."""
         # One by one: SentencePiece starts a thread for each list, ten times the work of a sentence.
-        return [self._processor.Encode(_normalize(text), out_type=int) for text in texts]
+        return [self.encode(text) for text in texts]
 
     def sample_batch(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Return a random segmentation of each text as ids, without BOS and EOS.
 
         A unigram model draws from all segmentations, each with its probability to the power of
-        `alpha` (Kudo 2018): the lower, the more it varies. A BPE model leaves out each merge with
-        the probability `alpha` (Provilkov et al. 2020). The same texts, alpha and seed give the
-        same ids in every process, whatever was sampled before. See `seq2seq.data.subwords`.
+        `alpha` (Kudo 2018): a lower alpha gives more variety. A BPE model skips each merge with
+        probability `alpha` (Provilkov et al. 2020). The same texts, alpha and seed give the same
+        ids in every process, whatever was sampled before. See `seq2seq.data.subwords`.
         """
         sampler = self._sampler
         if sampler is None or sampler.alpha != alpha:
             self._sampler = sampler = make_sampler(Pieces(self._processor), alpha)
-        normalized = [_normalize(text) for text in texts]
+        normalized = [normalize_line(text) for text in texts]
         return sampler.sample(normalized, np.random.default_rng(seed))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the pieces in one line; PAD, UNK, BOS and EOS are left out."""
+        """Return the text of the pieces on one line, without PAD, UNK, BOS and EOS."""
         text: str = self._processor.Decode([int(i) for i in ids if i > EOS])
-        return normalize(text)  # byte pieces can spell line ends, and pieces can double spaces
+        return normalize(text)  # bytes can spell line ends, pieces can double spaces
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, as SentencePiece spells it."""
@@ -120,12 +133,11 @@ class Tokenizer:
 def train_tokenizer(
     texts: Iterable[str], *, config: TokenizerConfig, vocab_size: int, name: str
 ) -> Tokenizer:
-    """Train a tokenizer on texts; the same texts and configuration give the same one.
+    """Return a tokenizer trained on texts; the same texts and configuration give the same one.
 
-    No more than the first `config.max_sentences` and the first 40 million characters are looked
-    at. `name` (source, target or joint) says in messages which it is. Raises DataError when there
-    is no text, or when the vocabulary is too small for its characters, or too large and may not be
-    lowered.
+    At most the first `config.max_sentences` sentences and 40 million characters are used. `name`
+    (source, target or joint) is for messages. Raises DataError if there is no text, or if the
+    vocabulary is too small for its characters, or too large and may not be lowered.
     """
     key = f"data.tokenizer.{'target' if name == 'target' else 'source'}_vocab_size"
     sentences = _choose(texts, config.max_sentences)
@@ -142,20 +154,15 @@ def train_tokenizer(
                 f"{found}; set {key}={tokenizer.vocab_size} or less, "
                 "or data.tokenizer.lower_vocab_size=true"
             )
-        log.warning("%s (%s); going on with %d", found, key, tokenizer.vocab_size)
+        log.warning("%s (%s); using %d", found, key, tokenizer.vocab_size)
     return tokenizer
 
 
-def _normalize(text: str) -> str:
-    """Return the text as SentencePiece can give it back: its sign for a space is no other's."""
-    return normalize(text.replace(SPACE_PIECE, " "))
-
-
 def _choose(texts: Iterable[str], number: int) -> list[str]:
-    """Return the first texts, normalised, as many as training may look at."""
+    """Return the first texts, normalised, as many as training may use."""
     chosen, size = [], 0
     for text in itertools.islice(texts, number):
-        normalized = _normalize(text[:_MAX_TEXT])
+        normalized = normalize_line(text[:_MAX_TEXT])
         size += len(normalized)
         if size > _MAX_TEXTS:
             break
@@ -187,13 +194,13 @@ def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int)
 
 
 def _explain(message: str, config: TokenizerConfig, vocab_size: int, name: str, key: str) -> str:
-    """Say what a failed training of SentencePiece means for the configuration."""
+    """Return what an error of SentencePiece's training means for the configuration."""
     needed = re.search(r"smaller than required_chars\D*\d+ vs (\d+)", message)
     if needed is None:
         return f"{name} tokenizer: SentencePiece cannot train it: {message}"
-    parts = "the specials and one piece for each character"
-    mends = f"set {key}={needed[1]} or more, lower data.tokenizer.character_coverage"
+    parts = "the special pieces and one piece for each character"
+    fixes = f"set {key}={needed[1]} or more, lower data.tokenizer.character_coverage"
     if config.byte_fallback:
-        parts = "the specials, 256 bytes and one piece for each character"
-        mends += ", or data.tokenizer.byte_fallback=false (256 pieces fewer)"
-    return f"{name} tokenizer: {key}={vocab_size} is too small: {parts} are {needed[1]}; {mends}"
+        parts = "the special pieces, 256 bytes and one piece for each character"
+        fixes += ", or data.tokenizer.byte_fallback=false (256 pieces fewer)"
+    return f"{name} tokenizer: {key}={vocab_size} is too small: {parts} are {needed[1]}; {fixes}"

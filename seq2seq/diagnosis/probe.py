@@ -15,12 +15,11 @@ from torch import Tensor
 
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.data.corpus import Pair
-from seq2seq.data.tokenizer import PAD
+from seq2seq.data.tokenizer import PAD, normalize_line
 from seq2seq.errors import DataError
-from seq2seq.inference.text import normalize_line
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
-from seq2seq.training.loss import projection_loss
+from seq2seq.training.loss import batch_loss
 
 Loss = Callable[[TranslationModel, Batch], Tensor]
 
@@ -29,12 +28,8 @@ _MOST_PIECES = 60
 
 
 def mean_loss(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return the loss a target piece in nats, as training has it: padding is left out."""
-    features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-    mask_BT = batch.label_mask_BT
-    total, _ = projection_loss(
-        features_BTO[mask_BT], model.output_weight, model.output_bias, batch.labels_BT[mask_BT]
-    )
+    """Return the training loss per target piece in nats; padding is left out."""
+    total, _ = batch_loss(model, batch)
     return total / batch.num_target_tokens
 
 

@@ -20,8 +20,9 @@ import numpy.typing as npt
 
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.corpus import Pair, read_lines
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
-from seq2seq.inference.text import Part, Translation, normalize_line
+from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.translator import Translator
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.data.corpus import Pair
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import WORDS, AlignmentError, align, alignment_error, gold_of
 from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, fixed_buckets
@@ -33,7 +34,7 @@ from seq2seq.evaluation.statistics import (
     word_errors,
 )
 from seq2seq.files import write_atomic
-from seq2seq.inference.text import Translation, normalize_line
+from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import make_batch
-from seq2seq.data.tokenizer import BOS, EOS, PAD
+from seq2seq.data.tokenizer import BOS, EOS, PAD, normalize_line
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.alignment import END
 from seq2seq.explaining.explanation import (
@@ -42,8 +42,8 @@ from seq2seq.explaining.explanation import (
 from seq2seq.explaining.formulas import output_use, query_name, residual_name, score_formula
 from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
-from seq2seq.inference.search import beam_search, greedy
-from seq2seq.inference.text import Part, normalize_line
+from seq2seq.inference.search import search
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
@@ -250,7 +250,6 @@ def _source_ids(translator: Translator, text: str) -> list[int]:
 
 def _search(translator: Translator, ids: list[int], options: SearchOptions) -> Hypothesis:
     batch = make_batch([ids], None, [0]).to(translator.device)
-    search = greedy if options.beam_size == 1 else beam_search
     try:
         return search(translator.decoding(batch.source_BS, batch.source_mask_BS), options)[0][0]
     except FloatingPointError as error:

@@ -1,12 +1,7 @@
-"""The unfinished hypotheses of a batch: one model step for all, and what moves along with them.
+"""The unfinished hypotheses of a batch, and a fast search for their best extensions.
 
-B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
-V vocabulary, T pieces produced so far
-
-The largest of many scores, found faster than torch finds them on a CPU.
-
-Legend: B sentences, K hypotheses a sentence, R = B * K rows, V vocabulary, C candidates,
-N candidates a sentence, Z blocks of pieces, X places
+Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
+V vocabulary, T pieces so far, N or C candidates, Z blocks of pieces, X places in [K * V]
 """
 
 from __future__ import annotations
@@ -21,21 +16,203 @@ from torch import Tensor
 from seq2seq.errors import ConfigError
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
 
-# Pieces of a block. A maximum is fast over multiples of the vector width, and torch.topk, which
-# looks at each number on its own, then sees the maxima and a few blocks only.
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.floating]
+
+
+class BeamState(Generic[StateT]):
+    """Rows of unfinished hypotheses, and everything that is reordered with them.
+
+    Sentences whose search has ended leave the batch. The bookkeeping is NumPy on the host: each
+    step of a search transfers its few candidates there at once.
+    """
+
+    def __init__(
+        self, decoding: Decoding[StateT], options: SearchOptions, *, copies: int = 1
+    ) -> None:
+        """Start with this many copies of the empty hypothesis for each sentence."""
+        self.options = options
+        self.decoding = decoding
+        self.state = decoding.start()
+        self.device = decoding.source_lengths_B.device
+        num_rows = decoding.num_sentences * copies
+        if copies > 1:
+            sentences_B = torch.arange(decoding.num_sentences, device=self.device)
+            self.state = self.state.select(sentences_B.repeat_interleave(copies))
+        self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
+        limits = [options.max_length(length) for length in self.source_lengths]
+        self.limits: Ints = np.array(limits, dtype=np.int64)
+        # The sentences that are left, by their index in the batch that was given to search.
+        self.sentences: Ints = np.arange(decoding.num_sentences)
+        self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
+        self.log_probs_R = torch.zeros(num_rows, device=self.device)
+        self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
+        self._origins_RT: Ints = self.tokens_RT  # the row of the weights of each step
+        self._weights: list[Tensor | None] = []
+        self._coverage_RS: Tensor | None = None
+        self._penalty_R: Floats | None = None
+        self._cut_R: npt.NDArray[np.bool_] | None = None  # ended by the limit, not by the model
+        self._forbidden = torch.tensor(options.forbidden, device=self.device)
+
+    @property
+    def length(self) -> int:
+        """Return T."""
+        return int(self.tokens_RT.shape[1])
+
+    @property
+    def num_rows(self) -> int:
+        """Return R."""
+        return int(self.tokens_RT.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Return K."""
+        return self.num_rows // len(self.sentences)
+
+    def step(self) -> Tensor:
+        """Return log_probs_RV after the last pieces, -inf for illegal ones.
+
+        Raises ConfigError for a coverage penalty if the model has no attention weights.
+        """
+        logits_RV, weights_RS, self.state = self.decoding.step(self.tokens_R, self.state)
+        if self.options.keep_weights:
+            self._weights.append(weights_RS)
+        if self.options.coverage_penalty > 0:
+            self._cover(weights_RS)
+        log_probs_RV = log_softmax(logits_RV)
+        self._forbid(log_probs_RV)
+        return log_probs_RV
+
+    def scores(self, log_probs_BN: Floats, parents_BN: Ints) -> npt.NDArray[np.float64]:
+        """Return the scores of the hypotheses that would result if these rows ended here."""
+        scores_BN = log_probs_BN.astype(np.float64) / self.options.length_norm(self.length + 1)
+        if self._penalty_R is not None:
+            penalty_BK = self._penalty_R.reshape(len(self.sentences), -1)
+            scores_BN += np.take_along_axis(penalty_BK, parents_BN, 1)
+        return scores_BN
+
+    def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
+        """Return the hypothesis that results if a row of a sentence ends after this step."""
+        row = position * self.width + int(parent)
+        return Hypothesis(
+            tokens=self.tokens_RT[row].tolist(),
+            score=float(score),
+            log_prob=float(log_prob),
+            finished=self._cut_R is None or not self._cut_R[row],
+            weights=self._weights_of(row, self.source_lengths[self.sentences[position]]),
+        )
+
+    def extend(
+        self, kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
+    ) -> tuple[Ints, Ints]:
+        """Keep sentences, by their position, and extend the rows `parents` of each by pieces.
+
+        Only candidates with a finite log probability are used. Each sentence gets as many rows as
+        the one with the most of them needs. Returns the index of the candidates of each row.
+        """
+        unused_BN = np.isneginf(log_probs_BN[kept_B])
+        width = int((~unused_BN).sum(1).max(initial=0))
+        order_BK: Ints = unused_BN.argsort(1, kind="stable")[:, :width]
+        chosen = kept_B[:, None], order_BK
+        tokens: Ints = tokens_BN[chosen].ravel()
+        rows: Ints = (kept_B[:, None] * self.width + parents_BN[chosen]).ravel()
+        if len(kept_B) < len(self.sentences):
+            self.sentences = self.sentences[kept_B]
+            if len(kept_B) == 0:
+                return chosen
+            self.decoding = self.decoding.select(torch.from_numpy(kept_B).to(self.device))
+        if not np.array_equal(rows, np.arange(self.num_rows)):
+            rows_R = torch.from_numpy(rows).to(self.device)
+            self.state = self.state.select(rows_R)
+            if self._coverage_RS is not None:
+                self._coverage_RS = self._coverage_RS[rows_R]
+        if self.options.keep_weights:
+            self._origins_RT = np.column_stack((self._origins_RT[rows], rows))
+        self.tokens_RT = np.column_stack((self.tokens_RT[rows], tokens))
+        self.tokens_R = torch.from_numpy(tokens).to(self.device)
+        self.log_probs_R = torch.from_numpy(log_probs_BN[chosen].ravel()).to(self.device)
+        return chosen
+
+    def _cover(self, weights_RS: Tensor | None) -> None:
+        """Add weights to the coverage; compute the penalty of hypotheses that would end here."""
+        if weights_RS is None:
+            raise ConfigError(
+                "coverage_penalty: this model has no attention weights; set coverage_penalty=0"
+            )
+        size = weights_RS.size(1)
+        covered_RS = weights_RS if weights_RS.dtype == torch.float64 else weights_RS.float()
+        if self._coverage_RS is not None:
+            covered_RS = covered_RS + self._coverage_RS[:, :size]
+        lengths_R1 = self.decoding.source_lengths_B.repeat_interleave(self.width)[:, None]
+        padded_RS = torch.arange(size, device=self.device) >= lengths_R1
+        logs_RS = covered_RS.clamp(torch.finfo(torch.float32).tiny, 1).log()
+        penalty_R = logs_RS.masked_fill(padded_RS, 0).sum(1) * self.options.coverage_penalty
+        self._coverage_RS = covered_RS
+        self._penalty_R = penalty_R.cpu().numpy()
+
+    def _forbid(self, log_probs_RV: Tensor) -> None:
+        """Write -inf for illegal pieces; at the length limit only EOS is legal."""
+        eos = self.options.eos
+        log_probs_RV.index_fill_(1, self._forbidden, -torch.inf)
+        if self.options.no_repeat_ngram > 0:
+            rows, pieces = repeated(self.tokens_RT, self.options.no_repeat_ngram)
+            places = torch.from_numpy(np.stack((rows, pieces))).to(self.device)
+            log_probs_RV[places[0], places[1]] = -torch.inf
+        at_limit_B = self.limits[self.sentences] == self.length
+        self._cut_R = None
+        if at_limit_B.any():
+            at_limit_R = at_limit_B.repeat(self.width)
+            ends_R = log_probs_RV[:, eos].clone()
+            cut_R = (log_probs_RV.amax(1) > ends_R).cpu().numpy()
+            self._cut_R = at_limit_R & cut_R
+            log_probs_RV[torch.from_numpy(at_limit_R).to(self.device)] = -torch.inf
+            log_probs_RV[:, eos] = ends_R
+
+    def _weights_of(self, row: int, source_length: int) -> Tensor | None:
+        if not self._weights or self._weights[-1] is None:
+            return None
+        rows = [*self._origins_RT[row].tolist(), row]
+        steps = [
+            w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
+        ]
+        return torch.stack(steps).cpu()
+
+
+def log_softmax(logits_RV: Tensor) -> Tensor:
+    """Return log probabilities, in fp32 at least."""
+    half = logits_RV.dtype in (torch.bfloat16, torch.float16)
+    return logits_RV.log_softmax(-1, dtype=torch.float32 if half else None)
+
+
+def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return the rows and pieces that would repeat an n-gram of this size."""
+    num_rows, length = tokens_RT.shape
+    if length < size:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    starts = length - size + 1
+    same = np.ones((num_rows, starts), dtype=np.bool_)
+    for offset in range(size - 1):
+        last_R1 = tokens_RT[:, starts + offset, None]
+        same &= tokens_RT[:, offset : offset + starts] == last_R1
+    rows, positions = same.nonzero()
+    return rows, tokens_RT[rows, positions + size - 1]
+
+
+# Pieces in a block. A maximum is fast over multiples of the vector width; torch.topk, which
+# compares one number after the other, then reads only the maxima and a few blocks.
 _BLOCK = 64
 
 
 def argmax(scores_RV: Tensor) -> Tensor:
-    """Return the place of the largest score of each row; of equal ones the first."""
+    """Return the index of the largest score of each row; of equal ones the first."""
     if scores_RV.device.type == "cpu":  # NumPy is ten times faster here
         return torch.from_numpy(scores_RV.numpy().argmax(1))
     return scores_RV.argmax(1)
 
 
 def top(scores_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest scores of each row and their places, in the order of the places."""
-    if count == 1:  # topk does not promise the first of equal ones
+    """Return the largest scores of each row and their indices, in the order of the indices."""
+    if count == 1:  # topk does not always take the first of equal scores
         places_R1 = argmax(scores_RV).unsqueeze(1)
         return scores_RV.gather(1, places_R1), places_R1
     scores_RC, places_RC = scores_RV.topk(min(count, scores_RV.size(1)), sorted=False)
@@ -46,9 +223,9 @@ def top(scores_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def top_extensions(
     log_probs_RV: Tensor, totals_R: Tensor, num_sentences: int, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the largest totals_R + log_probs_RV of each sentence [B, N], and where they are.
+    """Return the largest totals_R + log_probs_RV of each sentence [B, N], and their places.
 
-    Places are of [K * V], so row and piece together. Equal ones are in the order of their places.
+    A place is an index into [K * V], so it gives row and piece. Equal totals are ordered by place.
     """
     vocab = log_probs_RV.size(1)
     log_probs_BX = log_probs_RV.view(num_sentences, -1)
@@ -61,7 +238,7 @@ def top_extensions(
         places_BX = (rows_BN1 * vocab + pieces_BNX.clamp(max=vocab - 1)).flatten(1)
         found_BNX = log_probs_BX.gather(1, places_BX).view(pieces_BNX.shape)
         totals_BNX = found_BNX + totals_BK.unsqueeze(2).gather(1, rows_BN1)
-        totals_BNX.masked_fill_(pieces_BNX >= vocab, -torch.inf)  # behind the last block
+        totals_BNX.masked_fill_(pieces_BNX >= vocab, -torch.inf)  # past the last piece
         totals_BN, chosen_BN = top(totals_BNX.flatten(1), count)
         places_BN = places_BX.gather(1, chosen_BN)
     totals_BN, order_BN = totals_BN.sort(dim=1, descending=True, stable=True)
@@ -82,179 +259,3 @@ def _top_blocks(log_probs_RV: Tensor, totals_BK: Tensor, count: int) -> tuple[Te
     firsts_BN = (places_BN - rows_BN * blocks) * _BLOCK
     pieces_BNX = firsts_BN.unsqueeze(2) + torch.arange(_BLOCK, device=firsts_BN.device)
     return rows_BN.unsqueeze(2), pieces_BNX
-
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.floating]
-
-
-class BeamState(Generic[StateT]):
-    """Rows of unfinished hypotheses, with all that is reordered together with them.
-
-    Sentences whose search is over leave the batch. The bookkeeping is NumPy on the host: each
-    step of a search brings its few candidates there in one transfer.
-    """
-
-    def __init__(
-        self, decoding: Decoding[StateT], options: SearchOptions, *, copies: int = 1
-    ) -> None:
-        """Start with so many copies of the empty hypothesis a sentence."""
-        self.options = options
-        self.decoding = decoding
-        self.state = decoding.start()
-        self.device = decoding.source_lengths_B.device
-        num_rows = decoding.num_sentences * copies
-        if copies > 1:
-            sentences_B = torch.arange(decoding.num_sentences, device=self.device)
-            self.state = self.state.select(sentences_B.repeat_interleave(copies))
-        self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
-        limits = [options.max_length(length) for length in self.source_lengths]
-        self.limits: Ints = np.array(limits, dtype=np.int64)
-        # Of those that are left: their numbers in the batch that search was given.
-        self.sentences: Ints = np.arange(decoding.num_sentences)
-        self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
-        self.log_probs_R = torch.zeros(num_rows, device=self.device)
-        self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
-        self._origins_RT: Ints = self.tokens_RT  # the row of each step's weights
-        self._weights: list[Tensor | None] = []
-        self._coverage_RS: Tensor | None = None
-        self._penalty_R: Floats | None = None
-        self._forced_R: npt.NDArray[np.bool_] | None = None
-        self._forbidden = torch.tensor(options.forbidden, device=self.device)
-
-    @property
-    def length(self) -> int:
-        """Return T."""
-        return int(self.tokens_RT.shape[1])
-
-    @property
-    def num_rows(self) -> int:
-        """Return R."""
-        return int(self.tokens_RT.shape[0])
-
-    @property
-    def width(self) -> int:
-        """Return K."""
-        return self.num_rows // len(self.sentences)
-
-    def step(self) -> Tensor:
-        """Let the model read the last pieces; return log_probs_RV, -inf for what may not follow.
-
-        Raises ConfigError for a coverage penalty where the model has no attention weights.
-        """
-        logits_RV, weights_RS, self.state = self.decoding.step(self.tokens_R, self.state)
-        if self.options.keep_weights:
-            self._weights.append(weights_RS)
-        if self.options.coverage_penalty > 0:
-            self._cover(weights_RS)
-        log_probs_RV = log_softmax(logits_RV)
-        self._forbid(log_probs_RV)
-        return log_probs_RV
-
-    def scores(self, log_probs_BN: Floats, parents_BN: Ints) -> npt.NDArray[np.float64]:
-        """Return the scores of hypotheses that these rows of the sentences would end as now."""
-        scores_BN = log_probs_BN.astype(np.float64) / self.options.length_norm(self.length + 1)
-        if self._penalty_R is not None:
-            penalty_BK = self._penalty_R.reshape(len(self.sentences), -1)
-            scores_BN += np.take_along_axis(penalty_BK, parents_BN, 1)
-        return scores_BN
-
-    def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
-        """Return the hypothesis that ends a row of a sentence after the step just made."""
-        row = position * self.width + int(parent)
-        return Hypothesis(
-            tokens=self.tokens_RT[row].tolist(),
-            score=float(score),
-            log_prob=float(log_prob),
-            finished=self._forced_R is None or not self._forced_R[row],
-            weights=self._weights_of(row, self.source_lengths[self.sentences[position]]),
-        )
-
-    def advance(
-        self, kept_B: Ints, parents_BK: Ints, tokens_BK: Ints, log_probs_BK: Floats
-    ) -> None:
-        """Go on with some sentences: with these rows of each, extended by these pieces.
-
-        kept_B are positions in the present batch, parents_BK rows within a sentence. A log
-        probability of -inf marks a place that is not used.
-        """
-        rows: Ints = (kept_B[:, None] * self.width + parents_BK).ravel()
-        if len(kept_B) < len(self.sentences):
-            self.sentences = self.sentences[kept_B]
-            if len(kept_B) == 0:
-                return
-            self.decoding = self.decoding.select(torch.from_numpy(kept_B).to(self.device))
-        if not np.array_equal(rows, np.arange(self.num_rows)):
-            rows_R = torch.from_numpy(rows).to(self.device)
-            self.state = self.state.select(rows_R)
-            if self._coverage_RS is not None:
-                self._coverage_RS = self._coverage_RS[rows_R]
-        if self.options.keep_weights:
-            self._origins_RT = np.column_stack((self._origins_RT[rows], rows))
-        self.tokens_RT = np.column_stack((self.tokens_RT[rows], tokens_BK.ravel()))
-        self.tokens_R = torch.from_numpy(tokens_BK.ravel()).to(self.device)
-        self.log_probs_R = torch.from_numpy(log_probs_BK.ravel()).to(self.device)
-
-    def _cover(self, weights_RS: Tensor | None) -> None:
-        """Add the weights to the coverage; keep the coverage penalty of hypotheses that end now."""
-        if weights_RS is None:
-            raise ConfigError(
-                "coverage_penalty: this model has no attention weights; set coverage_penalty=0"
-            )
-        size = weights_RS.size(1)
-        covered_RS = weights_RS if weights_RS.dtype == torch.float64 else weights_RS.float()
-        if self._coverage_RS is not None:
-            covered_RS = covered_RS + self._coverage_RS[:, :size]
-        lengths_R1 = self.decoding.source_lengths_B.repeat_interleave(self.width)[:, None]
-        padded_RS = torch.arange(size, device=self.device) >= lengths_R1
-        logs_RS = covered_RS.clamp(torch.finfo(torch.float32).tiny, 1).log()
-        penalty_R = logs_RS.masked_fill(padded_RS, 0).sum(1) * self.options.coverage_penalty
-        self._coverage_RS = covered_RS
-        self._penalty_R = penalty_R.cpu().numpy()
-
-    def _forbid(self, log_probs_RV: Tensor) -> None:
-        """Write -inf where a piece may not follow; at the length limit only the end may."""
-        eos = self.options.eos
-        log_probs_RV.index_fill_(1, self._forbidden, -torch.inf)
-        if self.options.no_repeat_ngram > 0:
-            rows, pieces = repeated(self.tokens_RT, self.options.no_repeat_ngram)
-            places = torch.from_numpy(np.stack((rows, pieces))).to(self.device)
-            log_probs_RV[places[0], places[1]] = -torch.inf
-        at_limit_B = self.limits[self.sentences] == self.length
-        self._forced_R = None
-        if at_limit_B.any():
-            at_limit_R = at_limit_B.repeat(self.width)
-            ends_R = log_probs_RV[:, eos].clone()
-            goes_on_R = (log_probs_RV.amax(1) > ends_R).cpu().numpy()
-            self._forced_R = at_limit_R & goes_on_R
-            log_probs_RV[torch.from_numpy(at_limit_R).to(self.device)] = -torch.inf
-            log_probs_RV[:, eos] = ends_R
-
-    def _weights_of(self, row: int, source_length: int) -> Tensor | None:
-        if not self._weights or self._weights[-1] is None:
-            return None
-        rows = [*self._origins_RT[row].tolist(), row]
-        steps = [
-            w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
-        ]
-        return torch.stack(steps).cpu()
-
-
-def log_softmax(logits_RV: Tensor) -> Tensor:
-    """Return log probabilities in single precision at least."""
-    half = logits_RV.dtype in (torch.bfloat16, torch.float16)
-    return logits_RV.log_softmax(-1, dtype=torch.float32 if half else None)
-
-
-def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
-    """Return rows and pieces that would complete an n-gram of this size for the second time."""
-    num_rows, length = tokens_RT.shape
-    if length < size:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    starts = length - size + 1
-    same = np.ones((num_rows, starts), dtype=np.bool_)
-    for offset in range(size - 1):
-        last_R1 = tokens_RT[:, starts + offset, None]
-        same &= tokens_RT[:, offset : offset + starts] == last_R1
-    rows, positions = same.nonzero()
-    return rows, tokens_RT[rows, positions + size - 1]

@@ -1,6 +1,6 @@
 """Several models that translate as one.
 
-B sentences, R rows, S source length, V vocabulary
+Legend: B sentences, R rows, S source length, V vocabulary
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class EnsembleState:
 class Ensemble:
     """A `Decoding` that averages the probabilities of its members.
 
-    The members have read the same sentences with one source tokenizer and share the target
-    vocabulary. Attention weights are averaged over the members that have any.
+    All members have the same source pieces and share the target vocabulary. Attention weights are
+    averaged over the members that have attention.
     """
 
     def __init__(self, members: Sequence[Decoding[Any]]) -> None:
-        """Join members; raise ConfigError where there are none or their sentences differ."""
+        """Raise ConfigError if there are no members or their source lengths differ."""
         if not members:
-            raise ConfigError("an ensemble needs a model")
+            raise ConfigError("an ensemble needs at least one model")
         lengths_B = members[0].source_lengths_B
         for number, member in enumerate(members[1:], start=2):
             if not torch.equal(member.source_lengths_B, lengths_B):
                 raise ConfigError(
-                    f"model {number} of the ensemble cuts the sources into other pieces than "
-                    "model 1: the models need one tokenizer"
+                    f"model {number} of the ensemble splits the sources into other pieces than "
+                    "model 1; ensemble models that share a tokenizer"
                 )
         self.members = tuple(members)
 
@@ -56,11 +56,11 @@ class Ensemble:
 
     @property
     def source_lengths_B(self) -> Tensor:
-        """Return the numbers of source pieces, the end of sentence included."""
+        """Return the number of source pieces of each sentence, EOS included."""
         return self.members[0].source_lengths_B
 
     def start(self) -> EnsembleState:
-        """Return the members' states before the first piece."""
+        """Return the states before the first piece."""
         return EnsembleState(tuple(member.start() for member in self.members))
 
     def step(
@@ -68,7 +68,7 @@ class Ensemble:
     ) -> tuple[Tensor, Tensor | None, EnsembleState]:
         """Return the log of the mean probabilities, the mean weights, and the state.
 
-        Raises ConfigError where the members' target vocabularies differ in size.
+        Raises ConfigError if the members' target vocabularies differ in size.
         """
         steps = [
             member.step(tokens_R, of_member)

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of several translations take the one that the others agree with most."""
+"""Minimum Bayes risk: choose the translation with the highest expected utility."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Literal
 
 from seq2seq.errors import ConfigError
 
-Utility = Callable[[str, str], float]
+Metric = Literal["chrf", "bleu"]  # of sentences
+Utility = Callable[[str, str], float]  # of a hypothesis and a reference
 
 
 def minimum_bayes_risk(
     candidates: Sequence[str],
     *,
-    utility: Literal["chrf", "bleu"] | Utility = "chrf",
+    utility: Metric | Utility = "chrf",
     weights: Sequence[float] | None = None,
 ) -> int:
-    """Return the number of the candidate with the highest expected utility; of equals the first.
+    """Return the index of the candidate with the highest expected utility; of equals the first.
 
-    See `expected_utilities` for the arguments and for what is raised.
+    Arguments and errors are those of `expected_utilities`.
     """
     expected = expected_utilities(candidates, utility=utility, weights=weights)
-    # Sums in another order differ by rounding: such candidates are equals.
+    # Utilities that differ by rounding only are equal.
     best = max(expected) - 1e-9 * max(1.0, abs(max(expected)))
-    return next(number for number, value in enumerate(expected) if value >= best)
+    return next(index for index, value in enumerate(expected) if value >= best)
 
 
 def expected_utilities(
     candidates: Sequence[str],
     *,
-    utility: Literal["chrf", "bleu"] | Utility = "chrf",
+    utility: Metric | Utility = "chrf",
     weights: Sequence[float] | None = None,
 ) -> list[float]:
-    """Return for each candidate h the mean of utility(h, r) over all candidates r.
+    """Return for each candidate h the mean of utility(h, r) over all candidates r, itself included.
 
     The candidates, samples or an n-best list, stand for the model's distribution (Eikema and Aziz
-    2020), the candidate itself included; `weights` say how much each counts as r, by default all
-    the same. `utility` is sacreBLEU's sentence chrF or sentence BLEU in percent, or a function
-    of a hypothesis and a reference.
+    2020); `weights` are the weights of the mean, by default equal. `utility` is sacreBLEU's
+    sentence chrF or sentence BLEU in percent, or a function.
 
-    Raises ConfigError for no candidates, for as many weights as there are not candidates, and for
-    weights that are negative or not positive in sum.
+    Raises ConfigError without candidates, if there is not one weight for each candidate, and for
+    weights that are negative or do not have a positive sum.
     """
     if not candidates:
         raise ConfigError("minimum Bayes risk needs a candidate, found 0")
@@ -65,14 +65,14 @@ def expected_utilities(
     return [expected[candidate] for candidate in candidates]
 
 
-def _sentence_utility(name: Literal["chrf", "bleu"]) -> Utility:
-    # sacreBLEU is slow to import, and only this kind of decision needs it.
+def _sentence_utility(metric: Metric) -> Utility:
+    # sacreBLEU is slow to import, and most translations do not need it.
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    metric = BLEU(effective_order=True) if name == "bleu" else CHRF()
+    scorer = BLEU(effective_order=True) if metric == "bleu" else CHRF()
 
     def utility(hypothesis: str, reference: str) -> float:
-        return float(metric.sentence_score(hypothesis, [reference]).score)
+        return float(scorer.sentence_score(hypothesis, [reference]).score)
 
     return utility

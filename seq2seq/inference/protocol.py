@@ -1,6 +1,7 @@
-"""What search asks of a model, what it is told, and what it gives back.
+"""The interface of search: a model to decode with, options, and hypotheses.
 
-B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length, V vocabulary
+Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
+V vocabulary
 """
 
 from __future__ import annotations
@@ -8,21 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from pydantic import ValidationError
+
+from seq2seq.config import InferenceConfig
+from seq2seq.config.section import explain
 from seq2seq.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Self
 
-
-MOST_PIECES = 10_000  # of a hypothesis, beyond what is a multiple of its source
+_DEFAULTS = InferenceConfig()
 
 
 class State(Protocol):
     """What changes with each step, one row a hypothesis."""
 
     def select(self, rows_R: Tensor) -> Self:
-        """Return the state of these rows, in this order; a row may come twice or not at all."""
+        """Return the state of these rows, in this order; rows may repeat."""
         ...
 
 
@@ -39,7 +43,7 @@ class Decoding(Protocol[StateT]):
 
     @property
     def source_lengths_B(self) -> Tensor:
-        """Return the numbers of source pieces, the end of sentence included."""
+        """Return the number of source pieces of each sentence, EOS included."""
         ...
 
     def start(self) -> StateT:
@@ -47,9 +51,9 @@ class Decoding(Protocol[StateT]):
         ...
 
     def step(self, tokens_R: Tensor, state: StateT) -> tuple[Tensor, Tensor | None, StateT]:
-        """Read one piece a row; return logits_RV, attention weights_RS if there are any, the state.
+        """Return logits_RV, attention weights_RS or None, and the state after one piece a row.
 
-        R is any multiple of `num_sentences`. Weights are zero at padded positions.
+        R is any multiple of `num_sentences`. Weights are zero at padding.
         """
         ...
 
@@ -62,11 +66,11 @@ class Decoding(Protocol[StateT]):
 class Hypothesis:
     """One translation.
 
-    `tokens` are without the ends of sentence. `log_prob` is the model's own, the end of sentence
-    included; `score` is equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false
-    where the hypothesis was closed at the length limit although the model preferred to go on.
-    `weights` has one attention row a step, the step of the end of sentence included, over the
-    sentence's own source pieces: [len(tokens) + 1, source length], on the CPU.
+    `tokens` excludes BOS and EOS. `log_prob` is that of the model, EOS included; `score` is
+    equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false where the length
+    limit ended the hypothesis although the model preferred another piece. `weights` has a row of
+    attention for each step, that of EOS included, over the source pieces of the sentence:
+    [len(tokens) + 1, source length], on the CPU.
     """
 
     tokens: list[int]
@@ -78,31 +82,32 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How hypotheses are sought and scored.
+    """How to search for hypotheses and score them.
 
     A hypothesis Y of source X has the score
 
         log P(Y | X) / ((5 + |Y|) / 6) ** alpha + beta * sum_i log(min(sum_j p_ij, 1))
 
-    of Wu et al. (2016, eq. 14), where |Y| counts the end of sentence, i runs over all source
-    pieces, j over all steps, and p_ij is the attention weight. A sum of weights below the smallest
-    normal float32 counts as that. The score ranks finished hypotheses; the unfinished ones, which
-    all have one length, are ranked by log probability.
+    of Wu et al. (2016, eq. 14), where |Y| counts EOS, i runs over all source pieces, j over all
+    steps, and p_ij is the attention weight. Sums of weights are clamped to the smallest normal
+    float32. The score ranks finished hypotheses; unfinished ones, which all have one length, are
+    ranked by log probability.
 
     The longest output has max_length_factor * (source pieces) + max_length_offset pieces before
-    the end of sentence. Padding and the begin of sentence are never produced, the unknown piece
-    only where it is allowed; log probabilities are not renormalised for what is forbidden.
+    EOS. Padding and BOS are never produced, the unknown piece only with `allow_unk`; log
+    probabilities are not renormalised for forbidden pieces.
 
-    Raises ConfigError for values out of range.
+    Raises ConfigError for values that a recipe's `inference` section could not have; only a
+    max_length_factor of 0, for a limit that is the same for all sources, is legal here.
     """
 
-    beam_size: int = 5
+    beam_size: int = _DEFAULTS.beam_size
     nbest: int = 1
-    length_penalty: float = 1.0
-    coverage_penalty: float = 0.0
-    max_length_factor: float = 2.0
-    max_length_offset: int = 10
-    no_repeat_ngram: int = 0
+    length_penalty: float = _DEFAULTS.length_penalty
+    coverage_penalty: float = _DEFAULTS.coverage_penalty
+    max_length_factor: float = _DEFAULTS.max_length_factor
+    max_length_offset: int = _DEFAULTS.max_length_offset
+    no_repeat_ngram: int = _DEFAULTS.no_repeat_ngram
     keep_weights: bool = False
     allow_unk: bool = False
     pad: int = 0
@@ -111,21 +116,15 @@ class SearchOptions:
     eos: int = 3
 
     def __post_init__(self) -> None:
-        """Refuse values that no search can use."""
-        for name, least, most in (
-            ("beam_size", 1, 10_000),
-            ("nbest", 1, 10_000),
-            ("length_penalty", 0, 10),
-            ("coverage_penalty", 0, 100),
-            ("max_length_factor", 0, 100),
-            ("max_length_offset", 1, MOST_PIECES),
-            ("no_repeat_ngram", 0, 10_000),
-        ):
-            value = getattr(self, name)
-            if not value >= least:
-                raise ConfigError(f"{name}: expected {least} or more, found {value}")
-            if value > most:
-                raise ConfigError(f"{name}: expected {most} or less, found {value}")
+        values = {name: getattr(self, name) for name in SEARCH_KEYS}
+        if self.max_length_factor == 0:
+            del values["max_length_factor"]
+        try:
+            InferenceConfig(**values)
+        except ValidationError as error:
+            raise ConfigError(explain(error, (), InferenceConfig)) from None
+        if self.nbest < 1:
+            raise ConfigError(f"nbest: expected 1 or more, found {self.nbest}")
         if self.nbest > self.beam_size:
             raise ConfigError(
                 f"nbest: {self.nbest} is more than beam_size {self.beam_size}; raise beam_size"
@@ -137,10 +136,14 @@ class SearchOptions:
         return [self.pad, self.bos] if self.allow_unk else [self.pad, self.bos, self.unk]
 
     def max_length(self, source_length: int) -> int:
-        """Return the largest number of pieces before the end of sentence."""
+        """Return the largest number of pieces before EOS."""
         # The small term keeps 0.29 * 100 from being 28.
         return int(self.max_length_factor * source_length + 1e-9) + self.max_length_offset
 
     def length_norm(self, length: int) -> float:
-        """Return what a log probability of so many pieces, the end included, is divided by."""
+        """Return the divisor of the log probability of this many pieces, EOS included."""
         return float(((5 + length) / 6) ** self.length_penalty)
+
+
+# The options that a recipe sets, in its section `inference`.
+SEARCH_KEYS = tuple(key for key in InferenceConfig.model_fields if hasattr(SearchOptions, key))

@@ -1,11 +1,7 @@
-"""Greedy search and beam search over a `Decoding`; no model is known here.
+"""Greedy search, beam search and forced decoding over a `Decoding`; no model is known here.
 
-B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
-V vocabulary, N candidates a sentence
-
-Forced decoding over a `Decoding`: the pieces are given, the model says what it makes of them.
-
-B sentences, R rows, V vocabulary
+Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
+V vocabulary, N candidates a sentence, T target length
 """
 
 from __future__ import annotations
@@ -15,24 +11,33 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from seq2seq.inference.beam_state import BeamState, Floats, Ints, argmax, top_extensions
 from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
 
-Bools = npt.NDArray[np.bool_]
+# From log_probs_RV (-inf for illegal pieces), the sentence and the copy of each row, and the number
+# of pieces so far, a choice makes tokens_R.
 Choose = Callable[[Tensor, Ints, Ints, int], Tensor]
+
+
+def search(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
+    """Return for each sentence up to `nbest` hypotheses, best score first.
+
+    A beam of 1 is searched greedily, which finds the same with less work. Raises ConfigError for a
+    coverage penalty without attention, FloatingPointError for logits that are not finite.
+    """
+    strategy = greedy if options.beam_size == 1 else beam_search
+    return strategy(decoding, options)
 
 
 @torch.inference_mode()
 def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
-    """Return for each sentence the one hypothesis that takes the likeliest piece at each step.
+    """Return for each sentence the hypothesis that takes the likeliest piece at each step.
 
-    It is what a beam of 1 finds, with less work. Of equal pieces the smaller number wins. At the
-    length limit the end of sentence is the only choice, at its own probability. Raises ConfigError
-    for a coverage penalty without attention, FloatingPointError for logits that are not finite.
+    Of equally likely pieces the one with the smallest id wins. At the length limit EOS is the only
+    choice, at its own probability. Raises as `search` does.
     """
     return decode(decoding, options, lambda log_probs_RV, *_: argmax(log_probs_RV))
 
@@ -42,20 +47,19 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
     Each step ranks all extensions of a sentence's hypotheses by log probability and takes the
-    best. One that takes the end of sentence is finished and keeps its place: the finished and the
-    unfinished hypotheses of a sentence are never more than `beam_size` together.
+    best. A hypothesis that takes EOS is finished and keeps its place in the beam: a sentence never
+    has more than `beam_size` hypotheses, finished and unfinished.
 
-    A sentence is decided when no hypothesis is unfinished, or when `nbest` are finished and the
-    worst of the best `nbest` scores at least log p / length_norm(longest output), p being the
-    probability of the best unfinished one. Stopping there loses nothing: log probabilities only
-    fall, the norm is largest at the largest length, and the coverage penalty is never positive, so
-    no continuation scores more; of equal scores the one that was finished first wins.
+    The search for a sentence ends when no hypothesis is unfinished, or when `nbest` are finished
+    and the worst of the best `nbest` scores at least log p / length_norm(longest output), where p
+    is the probability of the best unfinished one. Stopping there loses nothing: log probabilities
+    only fall, the norm is largest at the largest length, and the coverage penalty is never
+    positive, so no continuation scores more; of equal scores the first one finished wins.
 
-    At the length limit the end of sentence is the only extension, at its own probability. Equal
-    candidates are ordered by the rank of what they extend, then by the number of the piece; which
-    of more equal ones than the beam has places are taken is up to torch.topk. The result of
-    a sentence does not depend on the others of the batch. Raises ConfigError for a
-    coverage penalty without attention, FloatingPointError for logits that are not finite.
+    At the length limit EOS is the only extension, at its own probability. Equally likely
+    candidates are ordered by the rank of the hypothesis that they extend, then by piece id; if
+    there are more of them than places in the beam, torch.topk chooses. The result for a sentence
+    does not depend on the rest of the batch. Raises as `search` does.
     """
     beams = BeamState(decoding, options)
     found: list[list[Hypothesis]] = [[] for _ in beams.sentences]
@@ -63,34 +67,30 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
     worst_kept = np.full(len(found), -np.inf)  # score of the last of the best `nbest`
     longest_norms = np.array([options.length_norm(limit + 1) for limit in beams.limits])
     while len(beams.sentences):
-        here_B = beams.sentences
+        ids_B = beams.sentences
         log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
-        places_B1 = options.beam_size - finished[here_B, None]
+        places_B1 = options.beam_size - finished[ids_B, None]
         taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
         ended_BN = taken_BN & (tokens_BN == options.eos)
-        finished[here_B] += ended_BN.sum(1)
+        finished[ids_B] += ended_BN.sum(1)
         scores_BN = beams.scores(log_probs_BN, parents_BN)
-        for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[here_B, None])).tolist():
+        for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[ids_B, None])).tolist():
             hypothesis = beams.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
-            sentence = here_B[b]
-            found[sentence] = _best([*found[sentence], hypothesis], options.nbest)
+            sentence = ids_B[b]
+            found[sentence] = sorted([*found[sentence], hypothesis], key=_rank)[: options.nbest]
             if len(found[sentence]) == options.nbest:
                 worst_kept[sentence] = found[sentence][-1].score
         log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
-        bound_B = log_probs_BN.max(1) / longest_norms[here_B]
-        kept_B = np.flatnonzero(bound_B > worst_kept[here_B])
-        _go_on(beams, kept_B, log_probs_BN, parents_BN, tokens_BN)
-    return [_some(hypotheses) for hypotheses in found]
+        bound_B = log_probs_BN.max(1) / longest_norms[ids_B]
+        kept_B = np.flatnonzero(bound_B > worst_kept[ids_B])
+        beams.extend(kept_B, log_probs_BN, parents_BN, tokens_BN)
+    return [_check(hypotheses) for hypotheses in found]
 
 
 def decode(
     decoding: Decoding[StateT], options: SearchOptions, choose: Choose, *, copies: int = 1
 ) -> list[list[Hypothesis]]:
-    """Return `copies` hypotheses a sentence, each extended by one chosen piece at a time.
-
-    `choose` is given log_probs_RV (-inf for what may not follow), the sentence and the copy of each
-    row, and the number of pieces so far; it returns tokens_R.
-    """
+    """Return `copies` hypotheses a sentence, each extended by the piece that `choose` returns."""
     beams = BeamState(decoding, options, copies=copies)
     found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
@@ -112,12 +112,12 @@ def decode(
             found[beams.sentences[b]][int(copies_BK[b, k])] = hypothesis
         log_probs_BK = np.where(finite_BK & ~ended_BK, log_probs_BK, -np.inf)
         kept_B = np.flatnonzero(log_probs_BK.max(1) > -np.inf)
-        copies_BK = copies_BK[_go_on(beams, kept_B, log_probs_BK, parents_BK, tokens_BK)]
-    return [_some([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
+        copies_BK = copies_BK[beams.extend(kept_B, log_probs_BK, parents_BK, tokens_BK)]
+    return [_check([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
 def _candidates(beams: BeamState[Any]) -> tuple[Floats, Ints, Ints]:
-    """Make a step; return log probabilities, parents and pieces of the best extensions, sorted."""
+    """Return log probabilities, parents and pieces of the best extensions after a step, sorted."""
     log_probs_RV, beam_size = beams.step(), beams.options.beam_size
     totals_BN, places_BN = top_extensions(
         log_probs_RV, beams.log_probs_R, len(beams.sentences), beam_size
@@ -129,32 +129,16 @@ def _candidates(beams: BeamState[Any]) -> tuple[Floats, Ints, Ints]:
 
 
 def _to_host(floats: Tensor, *integers: Tensor) -> Any:
-    """Bring tensors of one shape to NumPy in one transfer; float32 holds integers up to 2**24."""
+    """Return tensors of one shape as NumPy in one transfer; float32 holds integers up to 2**24."""
     packed = torch.stack((floats, *(i.to(floats.dtype) for i in integers))).cpu().numpy()
     return [packed[0], *packed[1:].astype(np.int64)]
 
 
-def _go_on(
-    beams: BeamState[Any], kept_B: Ints, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
-) -> tuple[Ints, Ints]:
-    """Advance by the unfinished candidates, which have a finite log probability; return which.
-
-    Sentences have as many places as the one with most of them needs.
-    """
-    unused_BN = np.isneginf(log_probs_BN[kept_B])
-    width = int((~unused_BN).sum(1).max(initial=0))
-    order_BK: Ints = unused_BN.argsort(1, kind="stable")[:, :width]
-    chosen = kept_B[:, None], order_BK
-    beams.advance(kept_B, parents_BN[chosen], tokens_BN[chosen], log_probs_BN[chosen])
-    return chosen
+def _rank(hypothesis: Hypothesis) -> float:
+    return -hypothesis.score
 
 
-def _best(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
-    """Return the best by score; of equal ones the first."""
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
-
-
-def _some(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+def _check(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     if not hypotheses:
         raise FloatingPointError("the model's logits are not finite; no hypothesis has a score")
     return hypotheses
@@ -164,13 +148,12 @@ def _some(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
 def force(
     decoding: Decoding[StateT], targets: Sequence[Sequence[int]], options: SearchOptions
 ) -> list[Hypothesis]:
-    """Return for each sentence the hypothesis that has exactly the target's pieces.
+    """Return for each sentence the hypothesis that has exactly the pieces of its target.
 
-    Targets are without the ends of sentence, and of any pieces but padding and the begin of
-    sentence. Probabilities, score and weights are those of a search that happened to choose these
-    pieces: each row of weights is what the model looked at to predict the piece of that row. Every
-    hypothesis is finished. Raises FloatingPointError for logits that are not finite, ConfigError as
-    `greedy` does, and for a target of more pieces than a search may produce.
+    Targets have no EOS, and any pieces but padding and BOS. Probabilities, score and weights are
+    those of a search that chooses these pieces: row i of the weights is the attention that
+    predicted piece i. Every hypothesis is finished. Raises as `search` does, and ConfigError for a
+    target longer than a search may produce.
     """
     steps = max(map(len, targets), default=0) + 1
     forced_BT: Ints = np.full((len(targets), steps), options.eos)

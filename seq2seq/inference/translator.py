@@ -1,55 +1,46 @@
-"""A run directory to a translator of text: one line in, one line out, in order."""
+"""Load a run as a translator of text: one line in, one line out, in order."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from seq2seq.config import Config
-from seq2seq.data.batching import source_batches
-from seq2seq.data.tokenizer import Tokenizer
+from seq2seq.data.batching import Batch, source_batches
+from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.mbr import minimum_bayes_risk
-from seq2seq.inference.protocol import MOST_PIECES, Decoding, Hypothesis, SearchOptions
-from seq2seq.inference.sampling import sample
-from seq2seq.inference.search import beam_search, force, greedy
-from seq2seq.inference.text import (
-    Part,
-    Sampling,
-    Translation,
-    first_words,
-    join_parts,
-    normalize_line,
-    split_line,
-)
+from seq2seq.inference.mbr import Metric, minimum_bayes_risk
+from seq2seq.inference.protocol import SEARCH_KEYS, Decoding, Hypothesis, SearchOptions
+from seq2seq.inference.sampling import Sampling, sample
+from seq2seq.inference.search import force, search
+from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_line
 from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.prepared.product import multiplies_int8
-from seq2seq.parallel import Item, Result, Sharing
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.untrusted import check_files, check_shapes, shapes_of
 
-__all__ = ["Part", "Sampling", "Translation", "Translator"]
-
 log = logging.getLogger(__name__)
 
-Utility = Literal["chrf", "bleu"]
+_MOST_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
 
 
 class Translator:
-    """Models of one or several runs (an ensemble) with their tokenizers.
+    """The model of a run, or the models of several (an ensemble), with their tokenizers.
 
-    Translation of a line does not depend on the lines around it.
+    The translation of a line does not depend on the lines around it.
     """
 
     def __init__(
@@ -63,23 +54,23 @@ class Translator:
         dtype: torch.dtype,
         plain: bool = False,
     ) -> None:
-        """Keep the models; a `plain` translator uses them as they are, in the dtype they have."""
+        """Move the models to a device; `plain` uses them unprepared, in the dtype they have."""
         self.models = [model.to(device).eval() for model in models]
         self.source, self.target, self.config = source, target, config
         self.device, self.dtype, self.plain = device, dtype, plain
 
     @cached_property
     def prepared(self) -> list[PreparedModel]:
-        """The models laid out for translating, from the weights that they have at the first use."""
+        """The models laid out for translating, with the weights that they have at first use."""
         return [PreparedModel(model, self.dtype) for model in self.models]
 
     @classmethod
     def load(cls, *runs: str | Path, device: str = "auto", precision: str = "fp32") -> Translator:
-        """Load the best checkpoint of each run, or the very checkpoint that a path names.
+        """Load the best checkpoint of each run, or the checkpoint that a path names.
 
-        Raises CheckpointError when one is missing, damaged, made to do harm (runs.untrusted),
-        or of other tokenizers than the first, and ConfigError for a device that is not there and
-        for int8 where it is not native.
+        Raises CheckpointError if one is missing, damaged, unsafe (seq2seq.runs.untrusted), or has
+        other tokenizers than the first, and ConfigError for a device that does not exist and for
+        int8 where it is not native.
         """
         if not runs:
             raise ConfigError("a translator needs a run directory or a checkpoint")
@@ -91,11 +82,11 @@ class Translator:
         for run, checkpoint in chosen:
             if not run.shares_tokenizers(first):
                 raise CheckpointError(
-                    f"{run.path}: its tokenizers are not those of {first.path}; an ensemble needs "
-                    "runs that share them"
+                    f"{run.path}: its tokenizers are not those of {first.path}; the runs of an "
+                    "ensemble must share them"
                 )
             sizes = run.config().model, source.vocab_size, target.vocab_size
-            # Before memory is taken: a config can ask for more than there is.
+            # Before memory is allocated: a config can ask for more than there is.
             check_shapes(shapes_of(*sizes), checkpoint.shapes(), origin=checkpoint.path)
             model = TranslationModel(*sizes)
             load_weights(model, checkpoint.weights(), origin=checkpoint.path)
@@ -108,24 +99,12 @@ class Translator:
             )
         return cls(models, source, target, first.config(), device=where, dtype=dtype)
 
-    def shared(
-        self, work: Callable[[Item], Result], items: Iterable[Item], sharing: Sharing
-    ) -> Iterator[Result]:
-        """Return the results of work that translates, in order; see Sharing.map."""
-        _ = self.prepared  # now, so that workers have it in common
-        return sharing.map(work, items, self.device)
-
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
-        """Return the run's search options with some of them changed; None changes nothing.
+        """Return the run's search options with these changes; None changes nothing.
 
-        The beam is as wide as `nbest` at least. Raises ConfigError for values out of range.
+        The beam is at least `nbest`. Raises ConfigError for values out of range.
         """
-        defaults = self.config.inference
-        names = (
-            "beam_size", "length_penalty", "coverage_penalty", "max_length_factor",
-            "max_length_offset", "no_repeat_ngram",
-        )  # fmt: skip
-        values: dict[str, Any] = {name: getattr(defaults, name) for name in names}
+        values: dict[str, Any] = self.config.inference.model_dump(include=set(SEARCH_KEYS))
         values |= {name: value for name, value in changes.items() if value is not None}
         if values["beam_size"] >= 1:
             values["beam_size"] = max(values["beam_size"], values.get("nbest", 1))
@@ -137,139 +116,120 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         sampling: Sampling | None = None,
-        mbr: Utility | None = None,
+        mbr: Metric | None = None,
         refuse_long: bool = False,
         first_number: int = 1,
     ) -> list[list[Translation]]:
         """Return for each line its translations, best first (`options.nbest` at most).
 
-        With `sampling` they are samples, in the order of drawing. With `mbr` the one of them that
-        the others agree with most comes first (seq2seq.inference.mbr). A line longer than
-        `inference.max_source_length` pieces is split (seq2seq.inference.text), or raises
-        DataError with `refuse_long`; `first_number` is the number of the first line, for that
-        error and for what is drawn.
+        With `sampling` they are samples, in the order of drawing. With `mbr` the one with the
+        highest expected utility comes first (seq2seq.inference.mbr). A line longer than
+        `inference.max_source_length` pieces is split (seq2seq.inference.text), or raises DataError
+        with `refuse_long`. `first_number` is the number of the first line, which error messages
+        and samples depend on.
         """
         limit = self.config.inference.max_source_length
-        texts = [normalize_line(line) for line in lines]
+        numbered = list(enumerate(lines, first_number))
         split = [
-            split_line(text, self.source, limit, number=number, refuse=refuse_long)
-            for number, text in enumerate(texts, first_number)
+            split_line(line, self.source, limit, number=number, refuse=refuse_long)
+            for number, line in numbered
         ]
-        sentences = [part for parts in split for part in parts]
-        # What is drawn for a part depends on its place in the input only.
+        sentences = [sentence for line in split for sentence in line]
+        # What is drawn for a sentence depends only on its place in the input.
         keys = [
             (number << 32) + place
-            for number, parts in enumerate(split, first_number)
-            for place in range(len(parts))
+            for (number, _), line in zip(numbered, split, strict=True)
+            for place in range(len(line))
         ]
-        ids = self.source.encode_batch(sentences)
-        results = self._search(ids, keys, options or self.options(), sampling)
+        found = self._search(sentences, keys, options or self.options(), sampling)
         if mbr:
-            results = [self._agreed_first(hypotheses, mbr) for hypotheses in results]
-        waiting = zip(ids, results, strict=True)
-        found = []
-        for text, parts in zip(texts, split, strict=True):
-            words = first_words(text, parts)
-            found.append(
-                join_parts(
-                    [
-                        self._parts(part, word, *next(waiting))
-                        for part, word in zip(parts, words, strict=True)
-                    ]
-                )
-            )
-        return found
+            found = [self._agreed_first(hypotheses, mbr) for hypotheses in found]
+        parts = map(self._parts, sentences, found)
+        return [join_parts(list(islice(parts, len(line)))) for line in split]
 
     @torch.inference_mode()
     def force(
         self, sources: Sequence[str], targets: Sequence[str], options: SearchOptions | None = None
     ) -> list[Part]:
-        """Return for each source and its given translation the model's own account of it.
+        """Return each given translation with the model's probabilities and attention.
 
-        Log probability, score and attention weights are of exactly the target's pieces, each piece
-        given the true ones before it. Lines are normalised and never split; either may be empty.
-        Of the options the penalties count. Raises DataError where the numbers of lines differ, and
-        for a target of 10,000 pieces or more.
+        Each target piece is predicted from the true pieces before it. Lines are normalised and
+        never split; either may be empty. Of the options only the penalties matter. Raises DataError
+        if there is not one target for each source, and for a target of 10,000 pieces or more.
         """
         if len(sources) != len(targets):
             raise DataError(
-                f"{len(sources)} sources for {len(targets)} targets: their numbers must be equal"
+                f"{len(sources)} sources for {len(targets)} targets; give one target a source"
             )
         options = replace(options or self.options(), keep_weights=True)
         texts = [normalize_line(line) for line in sources]
-        ids = self.source.encode_batch(texts)
-        forced = self.target.encode_batch([normalize_line(line) for line in targets])
+        sentences = [Sentence(text, self.source.encode_normalized(text)) for text in texts]
+        forced = self.target.encode_batch(targets)
         for number, tokens in enumerate(forced, 1):
-            if len(tokens) >= MOST_PIECES:  # with its end it is one more
+            if len(tokens) > _MOST_FORCED:
                 raise DataError(
-                    f"target {number} of {len(forced)}: {len(tokens)} pieces, too many to force at "
-                    f"once; give sentences of less than {MOST_PIECES} pieces"
+                    f"target {number} of {len(forced)}: {len(tokens)} pieces are too many to force "
+                    f"at once; give sentences of at most {_MOST_FORCED} pieces"
                 )
-        found: dict[int, Hypothesis] = {}
-        for batch in source_batches(ids, self.config.inference.batch_tokens):
-            batch = batch.to(self.device)
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        for batch in self._batches(sentences, rows=1):
             decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
-            here = [forced[index] for index in batch.indices]
-            try:
-                results = force(decoding, here, options)
-            except FloatingPointError as error:
-                raise CheckpointError(f"{error}; use another checkpoint") from None
-            found |= zip(batch.indices, results, strict=True)
-        return [
-            self._parts(text, 0, ids[index], [found[index]])[0] for index, text in enumerate(texts)
-        ]
+            with _named_fault():
+                results = force(decoding, [forced[index] for index in batch.indices], options)
+            for index, hypothesis in zip(batch.indices, results, strict=True):
+                found[index] = [hypothesis]
+        return [self._parts(*pair)[0] for pair in zip(sentences, found, strict=True)]
 
     def decoding(
-        self, source_BS: Tensor, mask_BS: Tensor, *, shared: bool = False
+        self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False
     ) -> Decoding[Any]:
         """Return the models bound to a batch of sources; see PreparedModel.decoding."""
         members: list[Decoding[Any]]
         if self.plain:
             members = [model.decoding(source_BS, mask_BS) for model in self.models]
         else:
-            members = [m.decoding(source_BS, mask_BS, shared=shared) for m in self.prepared]
+            members = [m.decoding(source_BS, mask_BS, is_beam=is_beam) for m in self.prepared]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @torch.inference_mode()
     def _search(
         self,
-        ids: list[list[int]],
-        keys: list[int],
+        sentences: Sequence[Sentence],
+        keys: Sequence[int],
         options: SearchOptions,
         sampling: Sampling | None,
     ) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in ids]
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
         rows = sampling.num_samples if sampling else options.beam_size
-        budget = max(1, self.config.inference.batch_tokens // max(1, rows))
-        search = greedy if options.beam_size == 1 else beam_search
-        for batch in source_batches(ids, budget):
-            batch = batch.to(self.device)
-            decoding = self.decoding(batch.source_BS, batch.source_mask_BS, shared=rows > 1)
-            try:
+        for batch in self._batches(sentences, rows=rows):
+            decoding = self.decoding(batch.source_BS, batch.source_mask_BS, is_beam=rows > 1)
+            with _named_fault():
                 if sampling:
-                    here = [keys[index] for index in batch.indices]
-                    results = sample(decoding, options, keys=here, **vars(sampling))
+                    drawn_by = [keys[index] for index in batch.indices]
+                    results = sample(decoding, options, sampling, keys=drawn_by)
                 else:
                     results = search(decoding, options)
-            except FloatingPointError as error:
-                raise CheckpointError(f"{error}; translate with another checkpoint") from None
             for index, hypotheses in zip(batch.indices, results, strict=True):
                 found[index] = hypotheses
         return found
 
-    def _agreed_first(self, hypotheses: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
+    def _batches(self, sentences: Sequence[Sentence], *, rows: int) -> Iterator[Batch]:
+        """Yield batches of similar length within the token budget of so many rows a sentence."""
+        budget = max(1, self.config.inference.batch_tokens // rows)
+        for batch in source_batches([sentence.ids for sentence in sentences], budget):
+            yield batch.to(self.device)
+
+    def _agreed_first(self, hypotheses: list[Hypothesis], metric: Metric) -> list[Hypothesis]:
         texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
-        chosen = minimum_bayes_risk(texts, utility=utility)
+        chosen = minimum_bayes_risk(texts, utility=metric)
         return [hypotheses[chosen], *hypotheses[:chosen], *hypotheses[chosen + 1 :]]
 
-    def _parts(
-        self, source: str, first_word: int, ids: list[int], hypotheses: list[Hypothesis]
-    ) -> list[Part]:
-        """Return the hypotheses of one part of a line as text."""
-        source_pieces = [*self.source.pieces(ids), "</s>"]
+    def _parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
+        """Return the hypotheses of a sentence as text."""
+        source_pieces = [*self.source.pieces(sentence.ids), "</s>"]
         return [
             Part(
-                source=source,
+                source=sentence.text,
                 source_pieces=source_pieces,
                 target_pieces=[*self.target.pieces(hypothesis.tokens), "</s>"],
                 text=self.target.decode(hypothesis.tokens),
@@ -277,14 +237,23 @@ class Translator:
                 log_prob=hypothesis.log_prob,
                 finished=hypothesis.finished,
                 weights=hypothesis.weights,
-                first_word=first_word,
+                first_word=sentence.first_word,
             )
             for hypothesis in hypotheses
         ]
 
 
+@contextmanager
+def _named_fault() -> Iterator[None]:
+    """Raise CheckpointError for logits that are not finite."""
+    try:
+        yield
+    except FloatingPointError as error:
+        raise CheckpointError(f"{error}; use another checkpoint") from None
+
+
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
-    """Return the run and the checkpoint that a path to either names."""
+    """Return the run and the checkpoint of a path to either."""
     run = run_of(path)
     if (path / MODEL).is_file():
         check_files(run.path, path)
@@ -294,7 +263,7 @@ def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
 
 
 def run_of(path: Path) -> RunDirectory:
-    """Return the run of a path to it or to one of its checkpoints."""
+    """Return the run that a path to it or to one of its checkpoints belongs to."""
     if (path / MODEL).is_file():
         return RunDirectory(path.resolve().parent.parent)
     return RunDirectory(path)

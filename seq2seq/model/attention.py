@@ -1,24 +1,19 @@
-"""Attention: score functions, mask, softmax over the keys, context, residual.
+"""Attention: memory, score, masked softmax, context, residual.
 
-One query looks at all source positions of its sentence: scores_BKS compares it with each key,
-the softmax over S (the keys, never the batch or the queries) turns scores into weights that sum
-to one, and the context is the sum of weights times values. The weights are computed for each
-sentence, not learned; so their number follows the sentence.
+At each step a query of the decoder is compared with the keys of its sentence:
+
+    scores_BKS  = score(query_BKQ, keys)
+    weights_BKS = softmax over S of the scores, zero at padding
+    context_BKM = sum over S of weights and values
+    output_BKM  = context, plus the query where there is a residual
+
+The softmax runs over the keys, never over the batch or the queries. The weights are computed for
+each sentence, not learned, so their number follows its length. All that depends on the source
+alone is projected once a sentence (`project_keys`) and kept in a `Memory`.
 
 Legend: B batch, K queries a sentence (hypotheses, or target positions), S source length,
-Q query size, D key size, A attention size, M value size, H memory size, N heads.
-
-What the encoder hands over, and what the decoder reads at every step.
-
-Legend: B batch, S source length, M value size, H memory size (both directions of the encoder).
-
-Score functions: how well a query and a key fit. Each has two verbs.
-
-`project_keys` does what depends on the keys alone, once a sentence; `forward` compares queries with
-what was remembered, at each step, and gives scores [B, K, S].
-
-Legend: B batch, K queries a sentence, S source length, Q query size, D key size,
-A attention size.
+Q query size, D key size, A attention size, M value size, H memory size (both directions of the
+encoder), N heads, d and m key and value size of one head.
 """
 
 from __future__ import annotations
@@ -34,14 +29,14 @@ from seq2seq.config import AttentionConfig
 
 @dataclass(frozen=True)
 class Encoded:
-    """The encoder's output for a batch: states, mask, and what decoders start from."""
+    """The encoder's output: states, mask, and the last states of both directions."""
 
     states_BSH: Tensor
     mask_BS: Tensor
     summary_BH: Tensor
 
     def memory(self, keys: Tensor, values_BSM: Tensor) -> Memory:
-        """Return a memory with these keys and values."""
+        """Return the memory with these keys and values."""
         mask_BS1 = self.mask_BS.unsqueeze(-1)
         mean_BH = (self.states_BSH * mask_BS1).sum(1) / mask_BS1.sum(1)
         return Memory(keys, values_BSM, self.mask_BS, self.summary_BH, mean_BH)
@@ -49,9 +44,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Memory:
-    """What is fixed for a batch of source sentences; computed once, read at every step.
+    """What is fixed for a batch of sources: computed once, read at every step.
 
-    keys: what the score function compares with, already projected: [B, S, ...].
+    keys: what queries are compared with, already projected: [B, S, ...].
     values_BSM: what the context is a weighted sum of. mask_BS: true at real positions.
     summary_BH: last forward and first backward state. mean_BH: mean state.
     """
@@ -156,34 +151,57 @@ def build_score(
     return Dot(query_size, key_size, scaled=scaled, project=config.project_query)
 
 
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax over the last axis, in fp32 at least, exactly zero where mask is false."""
+    wide = scores.float() if scores.dtype == torch.bfloat16 else scores
+    return wide.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+class Residual(nn.Module):
+    """The query that is added to the context, projected where their sizes differ."""
+
+    def __init__(self, query_size: int, output_size: int) -> None:
+        super().__init__()
+        same = query_size == output_size
+        self.query = None if same else nn.Linear(query_size, output_size, bias=False)
+
+    def forward(self, query: Tensor) -> Tensor:
+        """Return the query in the size of the output."""
+        return query if self.query is None else self.query(query)
+
+
 class Attention(nn.Module):
-    """Score, mask, softmax over the source positions, weighted sum of values, residual."""
+    """The steps of attention in order; subclasses define projection, score and context."""
 
     def __init__(self, *, query_size: int, output_size: int, residual: bool) -> None:
         super().__init__()
         self.output_size = output_size
         self.residual = Residual(query_size, output_size) if residual else None
 
+    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return output [B, K, M] and weights [B, K, S], the mean of the heads' where there are."""
+        scores = self.scores(query_BKQ, memory)
+        weights = self.weights(scores, memory)
+        output_BKM = self.add_query(self.context(weights, memory), query_BKQ)
+        has_heads = weights.dim() == 4
+        return output_BKM, weights.mean(1) if has_heads else weights
+
     def project_keys(self, encoded: Encoded) -> Memory:
         """Return what every later query of these sentences needs."""
         raise NotImplementedError
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
-        """Return raw scores [B, K, S], before the mask, scaled where the score says so."""
+        """Return scores [B, K, S] or [B, N, K, S] before the mask."""
         raise NotImplementedError
 
-    def weights(self, scores_BKS: Tensor, memory: Memory) -> Tensor:
-        """Return the softmax of the scores over the source positions, exactly zero on padding."""
-        return masked_softmax(scores_BKS, memory.mask_BS.unsqueeze(1))
+    def weights(self, scores: Tensor, memory: Memory) -> Tensor:
+        """Return the softmax of the scores over the source positions, exactly zero at padding."""
+        batch, length = memory.mask_BS.shape
+        return masked_softmax(scores, memory.mask_BS.view(batch, *[1] * (scores.dim() - 2), length))
 
-    def context(self, weights_BKS: Tensor, memory: Memory) -> Tensor:
+    def context(self, weights: Tensor, memory: Memory) -> Tensor:
         """Return the weighted sum of values [B, K, M]."""
-        return torch.bmm(weights_BKS.to(memory.values_BSM.dtype), memory.values_BSM)
-
-    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return attention output [B, K, M] and weights [B, K, S] for K queries a sentence."""
-        weights_BKS = self.weights(self.scores(query_BKQ, memory), memory)
-        return self.add_query(self.context(weights_BKS, memory), query_BKQ), weights_BKS
+        raise NotImplementedError
 
     def add_query(self, context: Tensor, query: Tensor) -> Tensor:
         """Return the attention output: the context, plus the query where there is a residual."""
@@ -208,8 +226,15 @@ class SingleHeadAttention(Attention):
         return encoded.memory(self.score.project_keys(keys), values)
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
-        result: Tensor = self.score(query_BKQ, memory.keys)
-        return result
+        scores_BKS: Tensor = self.score(query_BKQ, memory.keys)
+        return scores_BKS
+
+    def context(self, weights_BKS: Tensor, memory: Memory) -> Tensor:
+        return torch.bmm(weights_BKS.to(memory.values_BSM.dtype), memory.values_BSM)
+
+
+def _projection(size: int, wanted: int | None) -> nn.Linear | None:
+    return None if wanted is None else nn.Linear(size, wanted, bias=False)
 
 
 class MultiHeadAttention(Attention):
@@ -233,28 +258,17 @@ class MultiHeadAttention(Attention):
         return encoded.memory(self.key(encoded.states_BSH), self.value(encoded.states_BSH))
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
-        """Return raw scores of each head [B, N, K, S]."""
-        query_BNKd = self._split(self.query(query_BKQ))
-        keys_BNSd = self._split(memory.keys)
+        query_BNKd, keys_BNSd = self._split(self.query(query_BKQ)), self._split(memory.keys)
         return query_BNKd.to(keys_BNSd.dtype) @ keys_BNSd.transpose(2, 3) * self.scale
 
-    def weights(self, scores_BNKS: Tensor, memory: Memory) -> Tensor:
-        """Return each head's softmax over the source positions [B, N, K, S]."""
-        return masked_softmax(scores_BNKS, memory.mask_BS[:, None, None])
-
     def context(self, weights_BNKS: Tensor, memory: Memory) -> Tensor:
-        """Return the heads' contexts, side by side and projected [B, K, M]."""
         heads_BNKm = weights_BNKS.to(memory.values_BSM.dtype) @ self._split(memory.values_BSM)
-        result: Tensor = self.output(heads_BNKm.transpose(1, 2).flatten(2))
-        return result
+        context_BKM: Tensor = self.output(heads_BNKm.transpose(1, 2).flatten(2))
+        return context_BKM
 
-    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return attention output [B, K, M] and the mean of the heads' weights [B, K, S]."""
-        output_BKM, weights_BNKS = super().forward(query_BKQ, memory)
-        return output_BKM, None if weights_BNKS is None else weights_BNKS.mean(1)
-
-    def _split(self, sides_BXD: Tensor) -> Tensor:
-        return sides_BXD.reshape(*sides_BXD.shape[:2], self.heads, -1).transpose(1, 2)
+    def _split(self, vectors: Tensor) -> Tensor:
+        """Return vectors [B, X, D] as those of the heads [B, N, X, d]."""
+        return vectors.reshape(*vectors.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class FixedContext(Attention):
@@ -273,25 +287,6 @@ class FixedContext(Attention):
         return self.add_query(summary_BKH, query_BKQ), None
 
 
-class Residual(nn.Module):
-    """The query as it is added to the attention output: projected where the sizes differ."""
-
-    def __init__(self, query_size: int, output_size: int) -> None:
-        super().__init__()
-        same = query_size == output_size
-        self.query = None if same else nn.Linear(query_size, output_size, bias=False)
-
-    def forward(self, query: Tensor) -> Tensor:
-        """Return the query in the size of the output."""
-        return query if self.query is None else self.query(query)
-
-
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the softmax over the last axis, in fp32 at least, exactly zero where mask is false."""
-    wide = scores.float() if scores.dtype == torch.bfloat16 else scores
-    return wide.masked_fill(~mask, -torch.inf).softmax(-1)
-
-
 def build_attention(
     config: AttentionConfig, *, query_size: int, memory_size: int, residual: bool
 ) -> Attention:
@@ -300,7 +295,3 @@ def build_attention(
         return FixedContext(query_size=query_size, memory_size=memory_size, residual=residual)
     kind = MultiHeadAttention if config.score == "multi_head" else SingleHeadAttention
     return kind(config, query_size=query_size, memory_size=memory_size, residual=residual)
-
-
-def _projection(size: int, wanted: int | None) -> nn.Linear | None:
-    return None if wanted is None else nn.Linear(size, wanted, bias=False)

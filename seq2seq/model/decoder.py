@@ -1,25 +1,12 @@
 """The decoders: how queries are made, and where the context enters.
 
-A decoder has three verbs. `start` makes the state before the first target piece, `step` advances
-it by one piece, `unroll` does all steps of a known target at once and gives what steps give.
+A decoder has three methods. `start` makes the state before the first target piece, `step` advances
+it by one piece, and `unroll` takes all steps of a known target at once, with the same results.
+What does not depend on the recurrence is computed for all time steps at once.
 
 Legend: R rows (B sentences x K hypotheses, sentence-major), B batch, T target length,
-S source length, E embedding size, D decoder size, M attention output size, O features size.
-
-The decoder of Bahdanau et al. (2014): attend first, then advance.
-
-Legend: R rows (B sentences x K hypotheses), B batch, T target length, S source length,
-E embedding size, D decoder size, G gates (3 D), M attention output size, O features size.
-
-The decoder of Luong et al. (2015): advance first, then attend.
-
-Legend: R rows (B sentences x K hypotheses), B batch, T target length, S source length,
-E embedding size, D decoder size, G gates (3 D), M attention output size, O features size.
-
-The decoder of the classic course example: a GRU, attention with residual, further GRUs.
-
-Legend: R rows (B sentences x K hypotheses), B batch, T target length, S source length,
-E embedding size, D decoder size, G gates (3 D), M attention output size, O features size.
+S source length, E embedding size, D decoder size, G gates (3 D), M attention output size,
+O features size.
 """
 
 from __future__ import annotations
@@ -38,7 +25,7 @@ Masks = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class DecoderState:
-    """What changes with each step: the GRU layers' states, and Luong's attentional state."""
+    """The GRU layers' states [R, D], and the attentional state that Luong's input feeding reads."""
 
     hidden: tuple[Tensor, ...]
     attentional_RO: Tensor | None = None
@@ -53,7 +40,7 @@ class DecoderState:
 
 
 class Decoder(nn.Module):
-    """What the styles share: layers, initial state, attention over a memory by rows."""
+    """Layers, initial state and attention of every style."""
 
     def __init__(self, config: ModelConfig, input_sizes: list[int]) -> None:
         super().__init__()
@@ -77,8 +64,9 @@ class Decoder(nn.Module):
     def start(self, memory: Memory) -> DecoderState:
         """Return the state before the first target piece, one row a sentence.
 
-        backward: tanh(W h) of the backward state of the first position (Bahdanau et al. 2014,
-        A.2.2); mean: of the mean state; last: of both directions' last states; zeros.
+        It is tanh(W h + b), where h is for `backward` the backward state of the first position
+        (Bahdanau et al. 2014, A.2.2), for `mean` the mean state, for `last` the last states of
+        both directions; or zeros.
         """
         if self.initial is None:
             size = sum(layer.hidden_size for layer in self.layers)
@@ -94,7 +82,7 @@ class Decoder(nn.Module):
     def attend(self, query_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """Return attention output [R, M] and weights [R, S] of one query a row.
 
-        The rows of a sentence share its keys and values by view; nothing is copied for a beam.
+        The rows of a sentence are queries to one memory; no key or value is copied for a beam.
         """
         batch = len(memory.mask_BS)
         output_BKM, weights_BKS = self.attention(
@@ -103,25 +91,23 @@ class Decoder(nn.Module):
         weights_RS = None if weights_BKS is None else weights_BKS.flatten(0, 1)
         return output_BKM.flatten(0, 1), weights_RS
 
-    def advance(
-        self, inputs_RX: Tensor, hidden: tuple[Tensor, ...], *, first: int, masks: Masks = ()
+    def step_layers(
+        self, gates_RG: Tensor, hidden: tuple[Tensor, ...], *, first: int = 0, masks: Masks = ()
     ) -> tuple[Tensor, ...]:
-        """Advance the layers from `first` on by one step; return their states.
+        """Return the next states of the layers from `first` on, whose projected inputs are given.
 
-        The first of them gets its inputs as they are, each other one the state of the layer below,
-        times its dropout mask where there are masks.
+        Each other layer reads the state of the one below, times its dropout mask if there are any.
         """
         states: list[Tensor] = []
         for number, state in enumerate(hidden[first:], first):
             layer = self.layers[number]
             if states:
-                inputs_RX = states[-1] * masks[number - 1] if masks else states[-1]
-            gates_RG = inputs_RX if number == 0 else layer.project(inputs_RX)
+                gates_RG = layer.project(states[-1] * masks[number - 1] if masks else states[-1])
             states.append(layer.step(gates_RG, state))
         return tuple(states)
 
-    def masks(self, steps: int, state: DecoderState) -> list[Masks]:
-        """Return for each step the dropout masks between the layers; none outside training."""
+    def layer_masks(self, steps: int, state: DecoderState) -> list[Masks]:
+        """Return the dropout masks between the layers for each step; none outside training."""
         below = [layer_RD.expand(steps, -1, -1) for layer_RD in state.hidden[:-1]]
         drawn = [self.dropout.mask(layer_TRD, time_axis=0) for layer_TRD in below]
         masks = [mask.expand(steps, -1, -1).unbind() for mask in drawn if mask is not None]
@@ -130,28 +116,28 @@ class Decoder(nn.Module):
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        """Advance by one target piece: features [R, O], weights [R, S] or none, next state."""
+        """Return features [R, O], weights [R, S] or None, and the state after one target piece."""
         raise NotImplementedError
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return features [T, B, O] and weights [T, B, S] for a known target (teacher forcing)."""
+        """Return features [T, B, O] and weights [T, B, S] or None under teacher forcing."""
         raise NotImplementedError
 
-    def _sequence(self, number: int, inputs_TBX: Tensor, state: DecoderState) -> Tensor:
-        """Run one layer over all time steps."""
+    def _run_layer(self, number: int, inputs_TBX: Tensor, state: DecoderState) -> Tensor:
+        """Return the states [T, B, D] of one layer over all time steps."""
         layer = self.layers[number]
         result: Tensor = layer(layer.project(inputs_TBX), state.hidden[number])
         return result
 
     def _attend_all(self, query_TBD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Attend with the queries of all time steps at once."""
+        """Return outputs [T, B, M] and weights [T, B, S] of the queries of all time steps."""
         output_BTM, weights_BTS = self.attention(query_TBD.transpose(0, 1), memory)
         weights_TBS = None if weights_BTS is None else weights_BTS.transpose(0, 1)
         return output_BTM.transpose(0, 1), weights_TBS
 
 
 def stack_weights(weights: list[Tensor | None]) -> Tensor | None:
-    """Return weights [T, B, S] of all steps, or none for a model without attention."""
+    """Return the weights [T, B, S] of all steps, or None for a model without attention."""
     known = [w for w in weights if w is not None]
     return torch.stack(known) if known else None
 
@@ -160,16 +146,16 @@ class BahdanauDecoder(Decoder):
     """Query s_{i-1}; the context enters the GRU with the embedding (Bahdanau et al. 2014).
 
     c_i = attend(s_{i-1}),  s_i = GRU([y_{i-1}; c_i], s_{i-1}),
-    t_i = maxout(U s_i + V y_{i-1} + C c_i) or tanh of it (A.2.2; the readout sees s_i, as in
-    eq. 4, where the appendix writes s_{i-1}).
+    t_i = maxout or tanh of U s_i + V y_{i-1} + C c_i (A.2.2; the readout reads s_i, as in eq. 4,
+    where the appendix has s_{i-1}).
     """
 
     def __init__(self, config: ModelConfig) -> None:
         size, embedding = config.decoder_size, config.embedding_size
         super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
         context_size = self.attention.output_size
-        # The first layer's input is [y; c]. Its product with y needs no context: it is taken
-        # for all time steps at once, outside the loop; the product with c is added inside.
+        # The first layer reads [y; c]. Its product with y does not need the context, so that it is
+        # taken for all time steps at once; the product with c is added at each step.
         self.context = nn.Linear(context_size, 3 * size, bias=False)
         self.maxout = config.readout == "maxout"
         width = config.features_size * (2 if self.maxout else 1)
@@ -179,15 +165,15 @@ class BahdanauDecoder(Decoder):
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         gates_RG = self.layers[0].project(embedded_RE)
-        output_RM, weights_RS, state = self._advance(gates_RG, state, memory)
+        output_RM, weights_RS, state = self._step(gates_RG, state, memory)
         return self._features(state.hidden[-1], embedded_RE, output_RM), weights_RS, state
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
         gates_TBG = self.layers[0].project(embedded_TBE)
         states, outputs, weights = [], [], []
-        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
-            output_BM, weights_BS, state = self._advance(gates_BG, state, memory, masks)
+        for gates_BG, masks in zip(gates_TBG, self.layer_masks(len(gates_TBG), state), strict=True):
+            output_BM, weights_BS, state = self._step(gates_BG, state, memory, masks)
             states.append(state.hidden[-1])
             outputs.append(output_BM)
             weights.append(weights_BS)
@@ -195,12 +181,12 @@ class BahdanauDecoder(Decoder):
         features_TBO = self._features(states_TBD, embedded_TBE, outputs_TBM)
         return features_TBO, stack_weights(weights)
 
-    def _advance(
+    def _step(
         self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         output_RM, weights_RS = self.attend(state.hidden[-1], memory)
         gates_RG = gates_RG + self.context(output_RM)
-        hidden = self.advance(gates_RG, state.hidden, first=0, masks=masks)
+        hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
         return output_RM, weights_RS, DecoderState(hidden)
 
     def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
@@ -213,8 +199,8 @@ class BahdanauDecoder(Decoder):
 class LuongDecoder(Decoder):
     """Query s_i; attentional state tanh(W[c; s]) (Luong et al. 2015, eq. 5).
 
-    With input feeding (sec. 3.3) the attentional state of the step before enters the first layer
-    beside the embedding; without, all queries are known before the attention is asked.
+    With input feeding (sec. 3.3) the first layer also reads the previous attentional state;
+    without it, all queries are known before the attention is computed.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -238,7 +224,7 @@ class LuongDecoder(Decoder):
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        return self._advance(self.layers[0].project(embedded_RE), state, memory)
+        return self._step(self.layers[0].project(embedded_RE), state, memory)
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
@@ -248,7 +234,7 @@ class LuongDecoder(Decoder):
         for number in range(len(self.layers)):
             if number:
                 hidden_TBX = self.dropout(hidden_TBX, time_axis=0)
-            hidden_TBX = self._sequence(number, hidden_TBX, state)
+            hidden_TBX = self._run_layer(number, hidden_TBX, state)
         output_TBM, weights_TBS = self._attend_all(hidden_TBX, memory)
         return self._attentional(output_TBM, hidden_TBX), weights_TBS
 
@@ -257,18 +243,18 @@ class LuongDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None]:
         features, weights = [], []
         gates_TBG = self.layers[0].project(embedded_TBE)
-        for gates_BG, masks in zip(gates_TBG, self.masks(len(gates_TBG), state), strict=True):
-            features_BO, weights_BS, state = self._advance(gates_BG, state, memory, masks)
+        for gates_BG, masks in zip(gates_TBG, self.layer_masks(len(gates_TBG), state), strict=True):
+            features_BO, weights_BS, state = self._step(gates_BG, state, memory, masks)
             features.append(features_BO)
             weights.append(weights_BS)
         return torch.stack(features), stack_weights(weights)
 
-    def _advance(
+    def _step(
         self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         if self.feed is not None:
             gates_RG = gates_RG + self.feed(state.attentional_RO)
-        hidden = self.advance(gates_RG, state.hidden, first=0, masks=masks)
+        hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
         output_RM, weights_RS = self.attend(hidden[-1], memory)
         features_RO = self._attentional(output_RM, hidden[-1])
         fed = None if self.feed is None else features_RO.to(hidden[-1].dtype)
@@ -279,10 +265,10 @@ class LuongDecoder(Decoder):
 
 
 class PreAttentionDecoder(Decoder):
-    """A first GRU over the target gives the queries; the attention feeds further GRU layers.
+    """The classic course example: a GRU makes the queries, further GRU layers read the attention.
 
-    q_i = GRU_1(y_{i-1}),  a_i = attend(q_i) (+ q_i, the residual),  s_i = GRU_2..(a_i). Neither
-    the queries nor the attention wait for the upper layers: all of it runs over all time steps.
+    q_i = GRU_1(y_{i-1}),  a_i = attend(q_i) (+ q_i, the residual),  s_i = GRU_2..(a_i). Queries and
+    attention do not depend on the upper layers, so each layer runs over all time steps at once.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -299,15 +285,16 @@ class PreAttentionDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         query_RD = self.layers[0].step(self.layers[0].project(embedded_RE), state.hidden[0])
         output_RM, weights_RS = self.attend(query_RD, memory)
-        hidden = (query_RD, *self.advance(output_RM, state.hidden, first=1))
+        gates_RG = self.layers[1].project(output_RM)
+        hidden = (query_RD, *self.step_layers(gates_RG, state.hidden, first=1))
         return self._features(hidden[-1]), weights_RS, DecoderState(hidden)
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
-        query_TBD = self._sequence(0, embedded_TBE, state)
+        query_TBD = self._run_layer(0, embedded_TBE, state)
         hidden_TBX, weights_TBS = self._attend_all(query_TBD, memory)
         for number in range(1, len(self.layers)):
-            hidden_TBX = self._sequence(number, self.dropout(hidden_TBX, time_axis=0), state)
+            hidden_TBX = self._run_layer(number, self.dropout(hidden_TBX, time_axis=0), state)
         return self._features(hidden_TBX), weights_TBS
 
     def _features(self, state: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A GRU over a sequence, with its exact gradient written by hand.
+"""GRU layers, whose gradient over a sequence is written by hand, and their dropout.
 
 Cho et al. (2014), eqs. 5-8, in the variant of cuDNN and torch.nn.GRU, which resets after the
 product with the hidden weights:
@@ -6,7 +6,7 @@ product with the hidden weights:
     r = sigmoid(x_r + U_r h),  z = sigmoid(x_z + U_z h),  n = tanh(x_n + r * (U_n h + b_n))
     h' = (1 - z) * n + z * h
 
-Legend: T time, B batch, I input size, H hidden size, G = 3H gates in the order r, z, n.
+Legend: T time, B batch, I input size, H hidden size, G = 3H gates in the order r, z, n, N = TB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 
 class Dropout(nn.Module):
-    """Ordinary dropout, or variational: the same mask at all time steps (Gal, Ghahramani 2016)."""
+    """Dropout; the variational one uses one mask for all time steps (Gal and Ghahramani 2016)."""
 
     def __init__(self, rate: float, *, variational: bool) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Dropout(nn.Module):
         self.variational = variational
 
     def mask(self, inputs: Tensor, *, time_axis: int) -> Tensor | None:
-        """Return what inputs are multiplied with: 0 or 1 / (1 - rate), or None outside training."""
+        """Return a mask of 0 and 1 / (1 - rate) to multiply inputs by, or None outside training."""
         if not self.training or self.rate == 0:
             return None
         shape = list(inputs.shape)
@@ -37,7 +37,7 @@ class Dropout(nn.Module):
         return inputs.new_empty(shape).bernoulli_(1 - self.rate).div_(1 - self.rate)
 
     def forward(self, inputs: Tensor, *, time_axis: int) -> Tensor:
-        """Return inputs with features dropped in training; time_axis is the axis of positions."""
+        """Return the inputs with dropout in training; time_axis is the axis of positions."""
         mask = self.mask(inputs, time_axis=time_axis)
         return inputs if mask is None else inputs * mask
 
@@ -50,8 +50,8 @@ class GRU(nn.Module):
         self.hidden_size = hidden_size
         self.weight_input = nn.Parameter(torch.empty(3 * hidden_size, input_size))
         self.weight_hidden = nn.Parameter(torch.empty(3 * hidden_size, hidden_size))
-        # The norms have biases of their own. Before a norm a bias would also be harmful: at a zero
-        # state it is all that the norm sees, and its gradient is magnified by 1 / sqrt(eps).
+        # The norms have biases of their own. A bias before a norm would even do harm: at a zero
+        # state it is the norm's only input, and its gradient is magnified by 1 / sqrt(eps).
         biased = not layer_norm
         self.bias_input = nn.Parameter(torch.zeros(3 * hidden_size)) if biased else None
         self.bias_hidden = nn.Parameter(torch.zeros(3 * hidden_size)) if biased else None
@@ -59,11 +59,11 @@ class GRU(nn.Module):
         self.norm_hidden = nn.LayerNorm(3 * hidden_size) if layer_norm else None
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the inputs' share of the gates: [..., I] to [..., G]."""
+        """Return the input products of the gates: [..., I] to [..., G]."""
         return nn.functional.linear(inputs, self.weight_input, self.bias_input)
 
     def step(self, gates_input_BG: Tensor, hidden_BH: Tensor) -> Tensor:
-        """Return the next state [B, H] from projected inputs and the present state."""
+        """Return the next state [B, H] from projected inputs and the current state."""
         gates_hidden_BG = nn.functional.linear(hidden_BH, self.weight_hidden, self.bias_hidden)
         if self.norm_input is not None and self.norm_hidden is not None:
             gates_input_BG = self.norm_input(gates_input_BG)
@@ -88,7 +88,7 @@ class GRU(nn.Module):
         """Return the states [T, B, H] of a whole sequence of projected inputs.
 
         States at masked positions are zero. So with right padding, a zero initial state and
-        `reverse`, the first real position sees exactly what it would see without the padding.
+        `reverse`, the last real position starts from the zero state, as it would without padding.
         """
         mask_TB1 = None if mask_TB is None else mask_TB.unsqueeze(-1).to(hidden_BH.dtype)
         if self.norm_input is not None:
@@ -107,7 +107,7 @@ class GRU(nn.Module):
     def unrolled(
         self, gates_input_TBG: Tensor, hidden_BH: Tensor, mask_TB1: Tensor | None, reverse: bool
     ) -> Tensor:
-        """Do what forward does, step by step; the plain twin of the hand-written gradient."""
+        """Return what forward does, by autograd; tests hold the written gradient to it."""
         steps = range(len(gates_input_TBG))
         states: list[Tensor] = [hidden_BH] * len(steps)
         for t in reversed(steps) if reverse else steps:
@@ -119,7 +119,7 @@ class GRU(nn.Module):
 
 
 class Layers(nn.ModuleList):
-    """GRU layers in a row."""
+    """A stack of GRU layers."""
 
     def __init__(self, sizes: Sequence[int], hidden_size: int, *, layer_norm: bool) -> None:
         super().__init__(GRU(size, hidden_size, layer_norm=layer_norm) for size in sizes)
@@ -134,7 +134,7 @@ class Layers(nn.ModuleList):
 def gate_step(
     gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor, kept_B4H: Tensor
 ) -> Tensor:
-    """Return the next state and keep r, z, n and the hidden share of n for the gradient."""
+    """Return the next state; keep r, z, n and the hidden product of n for the gradient."""
     size = hidden_BH.shape[-1]
     reset_update = kept_B4H[:, : 2 * size]
     torch.add(gates_input_BG[:, : 2 * size], gates_hidden_BG[:, : 2 * size], out=reset_update)
@@ -154,7 +154,7 @@ def gate_gradients(
     grad_input_BG: Tensor,
     grad_hidden_BG: Tensor,
 ) -> Tensor:
-    """Fill the gates' gradients; return the share of the previous state's that skips the gates."""
+    """Fill the gates' gradients; return the part of the state's that bypasses the gates."""
     size = grad_BH.shape[-1]
     reset_BH, update_BH, new_BH, hidden_new_BH = kept_B4H.chunk(4, -1)
     through_BH = grad_BH * update_BH
@@ -170,7 +170,7 @@ def gate_gradients(
 
 
 class _GRUSequence(torch.autograd.Function):
-    """The recurrence alone; weight gradients are one product after the loop, not one a step."""
+    """The recurrence; weight gradients are one product after the loop instead of one a step."""
 
     @staticmethod
     def forward(
@@ -207,7 +207,9 @@ class _GRUSequence(torch.autograd.Function):
         hidden_BH, weight_GH, mask_TB1, states_TBH, kept_TB4H = ctx.saved_tensors
         (grad_TBH,) = grads
         steps, dtype = len(states_TBH), weight_GH.dtype
-        previous_TBH = _shifted(states_TBH, hidden_BH, ctx.reverse)
+        first_1BH = hidden_BH.unsqueeze(0)
+        shifted = [states_TBH[1:], first_1BH] if ctx.reverse else [first_1BH, states_TBH[:-1]]
+        previous_TBH = torch.cat(shifted)
         grad_input_TBG = states_TBH.new_empty(*states_TBH.shape[:2], len(weight_GH), dtype=dtype)
         grad_hidden_TBG = torch.empty_like(grad_input_TBG)
         carried_BH = torch.zeros_like(hidden_BH)
@@ -230,10 +232,3 @@ class _GRUSequence(torch.autograd.Function):
             None,
             None,
         )
-
-
-def _shifted(states_TBH: Tensor, first_BH: Tensor, reverse: bool) -> Tensor:
-    """Return for each step the state that it started from."""
-    if reverse:
-        return torch.cat([states_TBH[1:], first_BH.unsqueeze(0)])
-    return torch.cat([first_BH.unsqueeze(0), states_TBH[:-1]])

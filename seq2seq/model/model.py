@@ -1,11 +1,7 @@
 """The whole model: source and target pieces to logits, for training and for search.
 
 Legend: B sentences, R rows (B x hypotheses), S source length, T target length, V vocabulary,
-E embedding size, O features size, N real target positions.
-
-BiGRU encoder: embedded source to states.
-
-Legend: S source length, B batch, E embedding size, H memory size (both directions).
+E embedding size, O features size, h encoder size, H memory size (both directions).
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ from seq2seq.model.gru import Dropout, Layers
 
 
 class Encoder(nn.Module):
-    """A stack of bidirectional GRU layers; a state is both directions side by side."""
+    """A stack of bidirectional GRU layers; a state is the concatenation of both directions."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -40,7 +36,7 @@ class Encoder(nn.Module):
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
-        """Return states [B, S, H]; those at padding are zero, and padding changes no other."""
+        """Return states [B, S, H], which are zero at padding and do not depend on it elsewhere."""
         layer_SBX = embedded_SBE
         for number, (forwards, backwards) in enumerate(
             zip(self.forwards, self.backwards, strict=True)
@@ -91,7 +87,7 @@ class TranslationModel(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw fresh weights by the global generator, as config.init says."""
+        """Initialise the weights by torch's global generator, as config.init says."""
         for name, parameter in self.named_parameters():
             if "norm_" in name:
                 continue
@@ -99,7 +95,7 @@ class TranslationModel(nn.Module):
                 parameter.uniform_(-0.1, 0.1)
             elif parameter.dim() == 1 and not name.endswith("energy"):
                 parameter.zero_()
-            elif "embedding" in name or name in ("output_weight",) or name.endswith("energy"):
+            elif "embedding" in name or name == "output_weight" or name.endswith("energy"):
                 parameter.normal_(std=parameter.shape[-1] ** -0.5)
             elif name.endswith("weight_hidden"):
                 for gate in parameter.chunk(3):
@@ -109,25 +105,25 @@ class TranslationModel(nn.Module):
 
     @torch.no_grad()
     def init_output_bias(self, counts_V: Tensor) -> None:
-        """Make output_bias the log frequencies of the pieces, each counted once more than it was.
+        """Set output_bias to the log frequencies of the pieces, with add-one smoothing.
 
-        A model that knows nothing of a sentence then begins with the best that it can say, and its
-        hidden layers need not learn the frequencies first.
+        An untrained model then predicts the unigram distribution, which its hidden layers need not
+        learn first.
         """
         counts_V = counts_V.double() + 1
         self.output_bias.copy_((counts_V / counts_V.sum()).log())
 
     def encode(self, source_BS: Tensor, mask_BS: Tensor) -> Memory:
-        """Return what the decoder reads of these source pieces."""
+        """Return the memory of these source pieces, which the decoder reads."""
         embedded_SBE = self.dropout(self.source_embedding(source_BS.t()), time_axis=0)
         return self.decoder.attention.project_keys(self.encoder(embedded_SBE, mask_BS.t()))
 
     def forward(
         self, source_BS: Tensor, source_mask_BS: Tensor, inputs_BT: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Return features [B, T, O] and weights [B, T, S] under teacher forcing.
+        """Return features [B, T, O] and weights [B, T, S] or None under teacher forcing.
 
-        inputs_BT are the target pieces that each step is given: BOS, y_1, ..., y_{n}.
+        inputs_BT are the pieces that each step reads: BOS, y_1, ..., y_n.
         """
         memory = self.encode(source_BS, source_mask_BS)
         embedded_TBE = self.dropout(self.target_embedding(inputs_BT.t()), time_axis=0)
@@ -137,29 +133,29 @@ class TranslationModel(nn.Module):
         return features_TBO.transpose(0, 1), weights_BTS
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return the scores of all target pieces: [..., O] to [..., V]."""
+        """Return the logits of all target pieces: [..., O] to [..., V]."""
         return nn.functional.linear(features, self.output_weight, self.output_bias)
 
     def decoding(self, source_BS: Tensor, mask_BS: Tensor) -> TranslationDecoding:
-        """Return this model bound to a batch of sources, as the search wants it."""
+        """Return this model bound to a batch of sources, for search."""
         return TranslationDecoding(self, self.encode(source_BS, mask_BS))
 
 
 @dataclass(frozen=True)
 class TranslationDecoding:
-    """A model and the memory of a batch of sentences; see seq2seq.inference.search.Decoding."""
+    """A model and the memory of a batch; implements seq2seq.inference.protocol.Decoding."""
 
     model: TranslationModel
     memory: Memory
 
     @property
     def num_sentences(self) -> int:
-        """Sentences still in the batch."""
+        """Return B."""
         return len(self.memory.mask_BS)
 
     @property
     def source_lengths_B(self) -> Tensor:
-        """Source pieces of each sentence, EOS included."""
+        """Return the number of source pieces of each sentence, EOS included."""
         return self.memory.mask_BS.sum(1)
 
     def start(self) -> DecoderState:
@@ -169,11 +165,11 @@ class TranslationDecoding:
     def step(
         self, tokens_R: Tensor, state: DecoderState
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        """Return logits [R, V], weights [R, S] or none, and the state after these pieces."""
+        """Return logits [R, V], weights [R, S] or None, and the state after these pieces."""
         embedded_RE = self.model.target_embedding(tokens_R)
         features_RO, weights_RS, state = self.model.decoder.step(embedded_RE, state, self.memory)
         return self.model.logits(features_RO), weights_RS, state
 
     def select(self, sentences_B: Tensor) -> TranslationDecoding:
-        """Return the same for these sentences only."""
+        """Return the decoding of these sentences only."""
         return TranslationDecoding(self.model, self.memory.select(sentences_B))

@@ -23,6 +23,7 @@ from seq2seq.files import write_atomic
 from seq2seq.inference.translator import Translator
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.logs import read_metrics
 from seq2seq.study.plan import Measure, Run
 
 FILE = "result.json"
@@ -202,7 +203,7 @@ def measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, end
     translator = Translator.load(run.path, device=run.config.training.device)
     translator.config = run.config  # whose search may be newer than that of the training
     evaluation = evaluate(translator, pairs)
-    records = _records(RunDirectory(run.path))
+    records = read_metrics(RunDirectory(run.path).metrics)
     aligned = alignment_error_percent(translator, pairs) if "alignment_error" in measures else None
     validations = [record for record in records if record["kind"] == "validation"]
     [model] = translator.models
@@ -232,8 +233,3 @@ def _train(run: Run, *, anew: bool) -> str:
 
 def _point(record: dict[str, Any]) -> Point:
     return Point.model_validate({key: record[key] for key in Point.model_fields})
-
-
-def _records(directory: RunDirectory) -> list[dict[str, Any]]:
-    lines = directory.metrics.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]

@@ -21,7 +21,7 @@ from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import ConfigError, DataError
 from seq2seq.study.plan import Plan, Run
 from seq2seq.study.results import Status, changed_text, digest, status_of
-from seq2seq.training.signals import REASONS, StopRequest
+from seq2seq.training.monitor import REASONS, StopRequest
 
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,5 @@
-"""A second, slow implementation of the model in NumPy, and the cases that it is compared in.
+"""A slow reference implementation of the model in NumPy, and the cases to compare it in.
 
-It is written from the papers' formulas: one sentence at a time, one step at a time, one source
-position at a time, without padding. Of the model it reads the weights only.
+It follows the papers' formulas: one sentence, one step and one source position at a time, without
+padding. It reads only the weights of the model.
 """

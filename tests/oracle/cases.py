@@ -1,7 +1,7 @@
 """Tiny models in every legal combination, and a tiny batch.
 
-Every score, style, residual and feeding goes with every other; of the further switches, each
-pair of values comes together in some case.
+Score, style, residual and input feeding are combined in every legal way; of the other switches,
+each pair of values occurs in some case.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Choice = dict[str, Any]
 
 
 def tiny_config(**choice: Any) -> ModelConfig:
-    """Return a tiny configuration; `attention.` keys go to the attention."""
+    """Return a tiny configuration; keys with `attention.` are those of its attention."""
     attention = {k.partition(".")[2]: v for k, v in choice.items() if k.startswith("attention.")}
     rest = {k: v for k, v in choice.items() if not k.startswith("attention.")}
     sizes = {"embedding_size": 4, "encoder_size": 3, "decoder_size": 6, "dropout": 0.0}
@@ -80,7 +80,7 @@ def _applies(switch: str, base: Choice) -> bool:
 
 
 def legal_choice(base: Choice, initial_state: str, generator: random.Random) -> Choice:
-    """Return the base with a random legal choice of all switches that it looks at."""
+    """Return the base with a random legal choice of all switches that apply to it."""
     while True:
         drawn = {k: generator.choice(v) for k, v in SWITCHES.items() if _applies(k, base)}
         choice = {**base, "initial_state": initial_state, **drawn}
@@ -92,7 +92,7 @@ def legal_choice(base: Choice, initial_state: str, generator: random.Random) -> 
 
 
 def pairs(choice: Choice) -> set[tuple[Any, ...]]:
-    """Return what each two switches are set to; all that makes the base counts as one switch."""
+    """Return the pairs of switch values of a choice; the base counts as one switch."""
     free = (*SWITCHES, "initial_state")
     base = tuple((k, v) for k, v in choice.items() if k not in free)
     settings = [(k, choice[k]) for k in free if k in choice]
@@ -101,7 +101,7 @@ def pairs(choice: Choice) -> set[tuple[Any, ...]]:
 
 @functools.cache
 def choices() -> tuple[list[Choice], ...]:
-    """Return for each base the choices of the other switches; together they cover all pairs."""
+    """Return choices of the other switches for each base, which together cover all pairs."""
     generator = random.Random(1)
     seen: set[tuple[Any, ...]] = set()
     found: list[list[Choice]] = []
@@ -123,7 +123,7 @@ def choices() -> tuple[list[Choice], ...]:
 
 
 def name(choice: Choice) -> str:
-    """Return a readable name of a case: the base, then the switches that are not at their first."""
+    """Return a readable name of a case: the base, then the switches not at their first value."""
     residual = "residual" if choice["attention.residual"] else ""
     fed = {None: "", True: "fed", False: "unfed"}[choice.get("input_feeding")]
     parts = [choice["attention.score"], choice["style"], residual, fed, choice["initial_state"]]
@@ -148,7 +148,7 @@ one_of_each = pytest.mark.parametrize("config", ONE_EACH.values(), ids=ONE_EACH.
 def tiny_model(
     config: ModelConfig, *, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> TranslationModel:
-    """Return a model in eval mode whose every weight is random, biases and norms too."""
+    """Return a model in eval mode with random weights, biases and norms."""
     target_vocab = SOURCE_VOCAB if config.joint_embeddings else TARGET_VOCAB
     model = TranslationModel(config, SOURCE_VOCAB, target_vocab).to(dtype).eval()
     generator = torch.Generator().manual_seed(seed)
@@ -182,7 +182,7 @@ def tiny_batch(
     padding: int = 0,
     seed: int = 0,
 ) -> TinyBatch:
-    """Return random sentences of these lengths, padded to the longest and some columns more."""
+    """Return random sentences of these lengths, padded beyond the longest."""
     generator = torch.Generator().manual_seed(seed)
     width = max(lengths) + padding
     mask_BS = torch.arange(width) < torch.tensor(lengths)[:, None]

@@ -17,13 +17,13 @@ Weights = dict[str, Array]
 
 
 def under(weights: Weights, prefix: str) -> Weights:
-    """Return the weights below a prefix, by the rest of their names."""
+    """Return the weights with a prefix, by the rest of their names."""
     start = prefix + "."
     return {name[len(start) :]: w for name, w in weights.items() if name.startswith(start)}
 
 
 def affine(weights: Weights, name: str, vector: Array) -> Array:
-    """Return W x + b, where there is a b."""
+    """Return W x + b, or W x without a b."""
     product: Array = weights[f"{name}.weight"] @ vector
     return product + weights[f"{name}.bias"] if f"{name}.bias" in weights else product
 
@@ -74,7 +74,7 @@ def gru(weights: Weights, vectors: list[Array], hidden: Array, *, layer_norm: bo
 def bigru(
     forwards: Weights, backwards: Weights, vectors: list[Array], *, layer_norm: bool
 ) -> tuple[list[Array], Array, Array]:
-    """Return both directions' states side by side, the last forward and the first backward one."""
+    """Return the concatenated states, the last forward and the first backward one."""
     zeros = np.zeros(forwards["weight_hidden"].shape[1])
     forth = gru(forwards, vectors, zeros, layer_norm=layer_norm)
     back = gru(backwards, vectors[::-1], zeros, layer_norm=layer_norm)[::-1]
@@ -83,7 +83,7 @@ def bigru(
 
 
 def softmax(scores: list[float]) -> list[float]:
-    """Return exp(score) over their sum, shifted so that nothing overflows."""
+    """Return the softmax, shifted so that nothing overflows."""
     largest = max(scores)
     exponentials = [float(np.exp(score - largest)) for score in scores]
     return [e / sum(exponentials) for e in exponentials]
@@ -128,7 +128,7 @@ def score_function(config: AttentionConfig, weights: Weights) -> Callable[[Array
 def single_head(
     config: AttentionConfig, weights: Weights, query: Array, states: list[Array]
 ) -> tuple[Array, list[float]]:
-    """Return context and weights of one query, keys and values projected where they have sizes."""
+    """Return context and weights of one query; project keys and values if they have sizes."""
     score = score_function(config, under(weights, "score"))
     keys = states if config.key_size is None else [affine(weights, "key", s) for s in states]
     values = states if config.value_size is None else [affine(weights, "value", s) for s in states]

@@ -42,7 +42,7 @@ def small_config(score: Score, style: Style, *, input_feeding: bool = True) -> M
 
 
 def draw(count: int, *, reverse: bool, generator: torch.Generator) -> Pairs:
-    """Return so many random sentences, as they are or backwards on the target side."""
+    """Return random sentences whose targets are copies, or reversed."""
     lengths_B = torch.randint(SHORTEST, LONGEST + 1, (count,), generator=generator)
     words_BS = torch.randint(
         FIRST_WORD, FIRST_WORD + WORDS, (count, LONGEST + 1), generator=generator
@@ -58,7 +58,7 @@ def draw(count: int, *, reverse: bool, generator: torch.Generator) -> Pairs:
 
 
 def train(config: ModelConfig, *, reverse: bool, steps: int) -> tuple[TranslationModel, set[str]]:
-    """Return a model trained by Adam with a falling rate, and the sources that it has seen."""
+    """Return a model trained by Adam with a falling learning rate, and its training sources."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     model = TranslationModel(config, FIRST_WORD + WORDS, FIRST_WORD + WORDS).train()
@@ -81,7 +81,7 @@ def train(config: ModelConfig, *, reverse: bool, steps: int) -> tuple[Translatio
 
 
 def exact_match(model: TranslationModel, seen: set[str], *, reverse: bool) -> float:
-    """Return the share of unseen sentences of which greedy search makes the very target."""
+    """Return the share of unseen sentences that greedy search translates exactly."""
     pairs = draw(400, reverse=reverse, generator=torch.Generator().manual_seed(1))
     found = greedy(model.decoding(pairs.source_BS, pairs.mask_BS), SearchOptions())
     right = []

@@ -38,7 +38,7 @@ Step = tuple[Array, list[float] | None]  # features and attention weights
 
 
 class OracleModel:
-    """The NumPy twin of a TranslationModel in eval mode."""
+    """A TranslationModel in eval mode, in NumPy."""
 
     def __init__(self, config: ModelConfig, weights: Weights) -> None:
         self.config = config

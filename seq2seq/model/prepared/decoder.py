@@ -127,8 +127,8 @@ _LEAST = 4
 class PreparedMemory:
     """What is fixed for a batch of sentences.
 
-    `initial_BD` is what the decoder starts from; `shared` says that several hypotheses read what
-    is kept of a sentence, so that all products with it are in the values already.
+    `initial_BD` is what the decoder starts from; `is_beam` says that several hypotheses read the
+    values of a sentence, which are therefore projected already.
     """
 
     keys: Tensor
@@ -136,7 +136,7 @@ class PreparedMemory:
     padding_B1S: Tensor
     lengths_B: Tensor
     initial_BD: Tensor
-    shared: bool
+    is_beam: bool
 
     def select(self, sentences_B: Tensor) -> PreparedMemory:
         """Return the memory of these sentences only."""
@@ -159,7 +159,7 @@ class FusedAttention:
             weight_XQ = _joined(weight_XM, attention.residual)
             self.residual = product(weight_XQ, None, dtype, bounded=True)
 
-    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
         """Return keys and values."""
         raise NotImplementedError
 
@@ -171,7 +171,7 @@ class FusedAttention:
         """Return reads [R, X] and weights [R, S] of one query a row."""
         query_BKQ = query_RQ.view(len(memory.lengths_B), -1, query_RQ.shape[1])
         count = query_BKQ.shape[1]
-        if memory.shared and count < _LEAST:
+        if memory.is_beam and count < _LEAST:
             query_BKQ = nn.functional.pad(query_BKQ, (0, 0, 0, _LEAST - count))
         reads_BKX, weights_BKS = self.attend(query_BKQ, memory)
         reads_RX = reads_BKX[:, :count].flatten(0, 1)
@@ -196,17 +196,17 @@ class SingleHead(FusedAttention):
         weight_XH = weight_XM if value is None else weight_XM @ value.weight
         self.read = product(weight_XH, bias_X, dtype, bounded=True)
 
-    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
         states_BSH = encoded.states_BSH
         # The weights of a sentence sum to one, so that the bias comes through unchanged.
-        values = self.read(states_BSH) if shared else states_BSH
+        values = self.read(states_BSH) if is_beam else states_BSH
         return self.score.project_keys(states_BSH), values
 
     def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
         scores_BKS = self.score(query_BKQ, memory.keys)
         weights_BKS = scores_BKS.masked_fill_(memory.padding_B1S, -torch.inf).softmax(-1)
         context = torch.bmm(weights_BKS, memory.values)
-        return context if memory.shared else self.read(context), weights_BKS
+        return context if memory.is_beam else self.read(context), weights_BKS
 
 
 class MultiHead(FusedAttention):
@@ -231,7 +231,7 @@ class MultiHead(FusedAttention):
         bias = bias if bias_X is None else bias + bias_X
         self.read = product(weight_XM @ output.weight, bias, dtype)
 
-    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
         states_BSH = encoded.states_BSH
         return self._split(self.key(states_BSH)), self._split(self.value(states_BSH))
 
@@ -260,7 +260,7 @@ class Summary(FusedAttention):
         super().__init__(attention, weight_XM, dtype)
         self.read = product(weight_XM, bias_X, dtype, bounded=True)
 
-    def project_keys(self, encoded: Encoded, *, shared: bool) -> tuple[Tensor, Tensor]:
+    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
         return encoded.states_BSH[:, :, :0], self.read(encoded.summary_BH)
 
     def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
@@ -303,16 +303,16 @@ class PreparedDecoder:
             None if initial is None else product(initial.weight, initial.bias, dtype, bounded=True)
         )
 
-    def project_keys(self, encoded: Encoded, *, shared: bool) -> PreparedMemory:
+    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> PreparedMemory:
         """Return what is fixed for these sentences."""
-        keys, values = self.attention.project_keys(encoded, shared=shared)
+        keys, values = self.attention.project_keys(encoded, is_beam=is_beam)
         return PreparedMemory(
             keys,
             values,
             ~encoded.mask_BS.unsqueeze(1),
             encoded.mask_BS.sum(1),
             self._initial(encoded),
-            shared,
+            is_beam,
         )
 
     def start(self, memory: PreparedMemory) -> DecoderState:
@@ -325,7 +325,7 @@ class PreparedDecoder:
         """Advance by one target piece: features [R, O], weights [R, S] or none, next state."""
         raise NotImplementedError
 
-    def advance(
+    def step_layers(
         self, gates_RG: Tensor, hidden: tuple[Tensor, ...], *, first: int = 0
     ) -> tuple[Tensor, ...]:
         """Advance the layers from `first` on, whose inputs are projected; return their states."""
@@ -379,7 +379,7 @@ class PreparedBahdanau(PreparedDecoder):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         reads_RX, weights_RS = self.attention(state.hidden[-1], memory)
         gates_RG, deep_RW = self.lookup(tokens_R).add_(reads_RX).split_with_sizes(self.sizes, -1)
-        hidden = self.advance(gates_RG, state.hidden)
+        hidden = self.step_layers(gates_RG, state.hidden)
         deep_RW = deep_RW + self.readout(hidden[-1])
         features_RO = torch.maximum(*deep_RW.chunk(2, -1)) if self.maxout else tanh_(deep_RW)
         return features_RO, weights_RS, DecoderState(hidden)
@@ -415,7 +415,7 @@ class PreparedLuong(PreparedDecoder):
         gates_RG = self.lookup(tokens_R)
         if self.feed is not None and state.attentional_RO is not None:
             gates_RG.add_(self.feed(state.attentional_RO))
-        hidden = self.advance(gates_RG, state.hidden)
+        hidden = self.step_layers(gates_RG, state.hidden)
         reads_RO, weights_RS = self.attention(hidden[-1], memory)
         features_RO = tanh_(reads_RO + self.combine(hidden[-1]))
         fed = None if self.feed is None else features_RO
@@ -444,7 +444,7 @@ class PreparedPreAttention(PreparedDecoder):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         query_RD = self.cells[0].step(self.lookup(tokens_R), state.hidden[0])
         reads_RG, weights_RS = self.attention(query_RD, memory)
-        hidden = (query_RD, *self.advance(reads_RG, state.hidden, first=1))
+        hidden = (query_RD, *self.step_layers(reads_RG, state.hidden, first=1))
         features = hidden[-1] if self.readout is None else tanh_(self.readout(hidden[-1]))
         return features, weights_RS, DecoderState(hidden)
 

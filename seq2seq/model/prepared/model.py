@@ -70,14 +70,14 @@ class PreparedModel:
         )
 
     def decoding(
-        self, source_BS: Tensor, mask_BS: Tensor, *, shared: bool = False
+        self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False
     ) -> PreparedDecoding:
-        """Return this model bound to a batch of sources, as the search wants it.
+        """Return this model bound to a batch of sources, for search.
 
-        With `shared` it is fast where each sentence has several hypotheses, else where it has one.
+        `is_beam` makes it fast for several hypotheses a sentence, at the cost of a single one.
         """
         encoded = self.encoder(source_BS, mask_BS)
-        return PreparedDecoding(self, self.decoder.project_keys(encoded, shared=shared))
+        return PreparedDecoding(self, self.decoder.project_keys(encoded, is_beam=is_beam))
 
 
 @dataclass(frozen=True)

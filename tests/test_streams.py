@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.evaluation.alignment import pharaoh
-from seq2seq.inference import service
-from seq2seq.inference.service import Request, translate_files
-from seq2seq.inference.text import Sampling, normalize_line
+from seq2seq.inference import streams
+from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
-from seq2seq.parallel import Sharing
+from seq2seq.parallel import Parallelism
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,9 @@ def run(
     options = translator.options(
         **{"beam_size": 1, **{k: v for k, v in changes.items() if k in names}}
     )
-    request = Request(options, **{k: v for k, v in changes.items() if k not in names})
+    word_links = pharaoh if links else None
+    rest = {k: v for k, v in changes.items() if k not in names}
+    request = Request(options, word_links=word_links, **rest)
     (folder / "in").write_bytes(data)
     translate_files(
         translator,
@@ -49,8 +52,7 @@ def run(
         source=str(folder / "in"),
         output=str(folder / "out"),
         alignments=str(folder / "links") if links else None,
-        links=pharaoh,
-        sharing=Sharing(workers),
+        parallelism=Parallelism(workers),
     )
     found = [
         (folder / name).read_bytes().decode() for name in (["out", "links"] if links else ["out"])
@@ -60,7 +62,7 @@ def run(
 
 
 def lines_of(data: bytes) -> list[str]:
-    """Return the lines as the rule is: only a line feed ends one."""
+    """Return the lines; only a line feed ends one."""
     lines = data.decode().split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -83,7 +85,7 @@ TEXT = st.text(max_size=25) | st.sampled_from(
 
 @examples(50)
 @given(st.lists(TEXT, max_size=5), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_line_n_of_the_output_is_line_n_of_the_input(
+def test_output_lines_correspond_to_input_lines(
     translator: Translator,
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],
@@ -110,12 +112,12 @@ def test_windows_keep_the_order(
     lines = ["gato come pan", "perro", "", "agua casa", "él ve rojo grande", "pan"]
     data = "\n".join(lines).encode()
     whole, _ = run(translator, tmp_path, data)
-    monkeypatch.setattr(service, "WINDOW", 2)
+    monkeypatch.setattr(streams, "WINDOW", 2)
     assert run(translator, tmp_path, data)[0] == whole
     assert whole[0] == "cat eats bread"
 
 
-def test_nbest_is_always_n_lines(translator: Translator, tmp_path: Path) -> None:
+def test_nbest_writes_n_lines(translator: Translator, tmp_path: Path) -> None:
     found, _ = run(translator, tmp_path, b"gato come\n\nperro\n", nbest=3)
     assert len(found) == 9
     assert found[0] == "cat eats"
@@ -143,7 +145,7 @@ def test_json_lines(translator: Translator, tmp_path: Path) -> None:
             assert sum(row) == pytest.approx(1, abs=1e-5)
 
 
-def test_samples_and_bayes_risk(translator: Translator, tmp_path: Path) -> None:
+def test_samples_and_minimum_bayes_risk(translator: Translator, tmp_path: Path) -> None:
     data = b"gato come pan\nagua\n"
     sampling = Sampling(num_samples=4, temperature=4.0, seed=3)
     found, _ = run(translator, tmp_path, data, sampling=sampling)
@@ -157,7 +159,7 @@ def test_samples_and_bayes_risk(translator: Translator, tmp_path: Path) -> None:
     assert len(by_beam) == 2
 
 
-def test_a_line_that_is_no_utf_8(
+def test_invalid_utf8(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, mended = b"gato\na\xff\nagua\n", "gato\na\ufffd\nagua\n"
@@ -169,7 +171,7 @@ def test_a_line_that_is_no_utf_8(
         run(translator, tmp_path, data, refuse_invalid=True)
 
 
-def test_an_output_never_overwrites_the_input(
+def test_output_never_overwrites_input(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, link = tmp_path / "in", tmp_path / "link"
@@ -186,12 +188,12 @@ def test_an_output_never_overwrites_the_input(
             translate_files(translator, request, **files)
     with path.open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        with pytest.raises(DataError, match="this is standard input as well"):
+        with pytest.raises(DataError, match="is also standard input"):
             translate_files(translator, request, output=str(path))
     assert path.read_text() == "gato\n"
 
 
-def test_files_that_cannot_be_opened(translator: Translator, tmp_path: Path) -> None:
+def test_unopenable_files_are_named(translator: Translator, tmp_path: Path) -> None:
     request = Request(translator.options())
     with pytest.raises(DataError, match="none: cannot be read"):
         translate_files(translator, request, source=str(tmp_path / "none"))
@@ -202,7 +204,7 @@ def test_files_that_cannot_be_opened(translator: Translator, tmp_path: Path) -> 
 
 
 class Terminal(io.StringIO):
-    """Standard input or output of a person."""
+    """Standard input or output, of a person if `terminal`."""
 
     def __init__(self, text: str = "", terminal: bool = True) -> None:
         super().__init__(text)
@@ -217,7 +219,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("reads", "writes"), [(True, True), (True, False), (False, True)])
-def test_a_prompt_is_for_terminals_only(
+def test_prompt_only_on_terminals(
     translator: Translator,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -243,13 +245,13 @@ LINES = ["gato come pan", "perro", "", "agua casa", "él ve rojo grande", "pan",
         {"sampling": Sampling(num_samples=3, temperature=3.0, seed=2)},
     ],
 )
-def test_workers_write_the_same_bytes(
+def test_workers_do_not_change_the_output(
     translator: Translator,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(service, "WINDOW", 3)
+    monkeypatch.setattr(streams, "WINDOW", 3)
     data = "\n".join(LINES * 3).encode() + b"\na\xff\n"
     links = "keep_weights" in changes
     alone = run(translator, tmp_path, data, links=links, **changes)
@@ -259,10 +261,10 @@ def test_workers_write_the_same_bytes(
         assert len(alone[1]) == len(LINES) * 3 + 1
 
 
-def test_a_killed_worker_leaves_no_hole(
+def test_killed_worker_leaves_no_gap(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "WINDOW", 2)
+    monkeypatch.setattr(streams, "WINDOW", 2)
     lines = ["gato", "pan"] * 6
     [whole, _] = run(translator, tmp_path, "\n".join(lines).encode())
     lines[9] = "agua"
@@ -282,13 +284,13 @@ def test_a_killed_worker_leaves_no_hole(
     assert len(written) in range(0, 9, 2)
 
 
-def test_workers_are_for_the_cpu(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_require_the_cpu(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translator, "device", torch.device("cuda"))
     with pytest.raises(ConfigError, match="2 workers cannot share cuda; use --device cpu"):
-        translator.shared(len, [""], Sharing(2))
+        Parallelism(2).map(len, [""], translator.device)
 
 
-def test_a_table_given_for_text_is_told_once(
+def test_tabs_are_warned_about_once(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     found, _ = run(translator, tmp_path, b"gato\nperro\tdog\npan\tbread\n")

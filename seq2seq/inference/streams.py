@@ -1,4 +1,4 @@
-"""`seq2seq translate`: files, pipes and a prompt around a translator."""
+"""Translate streams of lines: files, pipes and a prompt."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import BinaryIO, Literal, TextIO
@@ -17,10 +17,12 @@ from tqdm import tqdm
 
 from seq2seq.data.corpus import MAX_LINE_BYTES
 from seq2seq.errors import DataError
+from seq2seq.inference.mbr import Metric
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.text import Sampling, Translation
-from seq2seq.inference.translator import Translator, Utility
-from seq2seq.parallel import ALONE, Sharing
+from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.text import Translation
+from seq2seq.inference.translator import Translator
+from seq2seq.parallel import SERIAL, Parallelism
 
 log = logging.getLogger(__name__)
 
@@ -29,25 +31,23 @@ WINDOW = 1000  # lines that are sorted by length and translated together
 
 @dataclass(frozen=True)
 class Request:
-    """How lines are translated and what is written of them."""
+    """How to translate lines, and what to write for each."""
 
     options: SearchOptions
     sampling: Sampling | None = None
-    mbr: Utility | None = None
+    mbr: Metric | None = None
     refuse_long: bool = False
     refuse_invalid: bool = False  # a line that is not UTF-8
     format: Literal["text", "jsonl"] = "text"
     attention: bool = False  # in JSON
+    word_links: Callable[[Translation], str] | None = None  # makes the lines of alignments
 
     @property
     def shown(self) -> int:
-        """Translations of a line that are written."""
+        """The number of translations to write for a line."""
         if self.mbr:
             return 1
         return self.sampling.num_samples if self.sampling else self.options.nbest
-
-
-Links = Callable[[Translation], str]
 
 
 def translate_files(
@@ -57,19 +57,20 @@ def translate_files(
     source: str | None = None,
     output: str | None = None,
     alignments: str | None = None,
-    links: Links | None = None,
-    sharing: Sharing = ALONE,
+    parallelism: Parallelism = SERIAL,
 ) -> None:
-    """Translate a file, or standard input, line by line into a file or standard output.
+    """Translate a file or standard input, line by line, to a file or standard output.
 
-    `links` makes the lines of the file `alignments`. On terminals it prompts for sentences. What
-    is written does not depend on how the work is shared; of several ranks the first one writes.
-    Raises DataError for a file that cannot be read or written, where an output would overwrite the
-    input or the other output, for standard input that ranks would share, and for a line that is
-    not UTF-8 where the request refuses such lines; WorkerError where a worker was killed and
-    RankLostError where a rank was, with all lines before its part written.
+    The word links of the request go to the file `alignments`. On a terminal it prompts for
+    sentences. What is written does not depend on `parallelism`; with several ranks, the first
+    writes.
+
+    Raises DataError for a file that cannot be read or written, if an output would overwrite the
+    input or the other output, for standard input with several ranks, and for a line that is not
+    UTF-8 if the request refuses such lines; WorkerError if a worker was killed and RankLostError
+    if a rank was, after the lines before its part have been written.
     """
-    if source is None and sharing.ranks.size > 1:
+    if source is None and parallelism.ranks.size > 1:
         raise DataError("several ranks cannot share standard input; name a file with --input")
     for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
         if given is None and stream is None:
@@ -77,78 +78,75 @@ def translate_files(
     _refuse_same(source, output, alignments)
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
-        if not sharing.ranks.is_first:
+        if not parallelism.ranks.is_first:
             output, alignments = os.devnull, alignments and os.devnull
         target = _open_output(output, stack) if output else sys.stdout
         linked = _open_output(alignments, stack) if alignments else None
-        talking = source is None and sys.stdin.isatty() and target.isatty()
         # A person waits for each line; a file is sorted by length in windows.
-        window = 1 if talking else WINDOW
-        lines = _prompted(reading) if talking else _lines(reading, request.refuse_invalid)
-        results = translator.shared(
-            partial(_rows, translator, request, links if alignments else None),
-            _windows(lines, window),
-            ALONE if talking else sharing,
+        is_prompt = source is None and sys.stdin.isatty() and target.isatty()
+        lines = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid)
+        _ = translator.prepared  # before workers are forked, so that they share it
+        results = (SERIAL if is_prompt else parallelism).map(
+            partial(_translate, translator, request),
+            _windows(lines, 1 if is_prompt else WINDOW),
+            translator.device,
         )
-        quiet = talking or target is sys.stdout or not sharing.ranks.is_first
+        quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:
             for rows in results:
-                for written, link in rows:
-                    target.writelines(f"{line}\n" for line in written)
+                for written, links in rows:
+                    target.write(written)
                     if linked is not None:
-                        print(link, file=linked)
+                        linked.write(links)
                 target.flush()
                 bar.update(len(rows))
 
 
 def _windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield so many lines at a time, with the number of the first."""
+    """Yield this many lines at a time, with the number of the first."""
     number = 1
     while window := list(islice(lines, size)):
         yield number, window
         number += len(window)
 
 
-def _rows(
-    translator: Translator, request: Request, links: Links | None, window: tuple[int, list[str]]
-) -> list[tuple[list[str], str]]:
-    """Translate a window; return for each line what is written of it, and its links."""
-    number, lines = window
-    return [
-        (_written(found, request), links(found[0]) if links else "")
-        for found in _translate(translator, lines, request, number)
-    ]
-
-
 def _translate(
-    translator: Translator, lines: list[str], request: Request, number: int
-) -> list[list[Translation]]:
+    translator: Translator, request: Request, window: tuple[int, list[str]]
+) -> list[tuple[str, str]]:
+    """Return for each line of a window the text to write, and its word links."""
+    first_number, lines = window
     options = request.options
     if request.mbr and not request.sampling:
-        options = translator.options(**{**vars(options), "nbest": options.beam_size})
-    return translator.translate(
+        options = replace(options, nbest=options.beam_size)
+    found = translator.translate(
         lines,
         options,
         sampling=request.sampling,
         mbr=request.mbr,
         refuse_long=request.refuse_long,
-        first_number=number,
+        first_number=first_number,
     )
+    links = request.word_links
+    return [
+        (_written(translations, request), links(translations[0]) + "\n" if links else "")
+        for translations in found
+    ]
 
 
-def _written(found: Sequence[Translation], request: Request) -> list[str]:
+def _written(translations: list[Translation], request: Request) -> str:
     """Return what is written for a line: `shown` lines of text, or one of JSON."""
-    shown = found[: request.shown]
+    shown = translations[: request.shown]
     if request.format == "text":
-        # Always the same number of lines, so that line n of the input can be found.
-        return [translation.text for translation in shown] + [""] * (request.shown - len(shown))
+        # Missing ones are empty lines, so that the lines of the input can be found by number.
+        texts = [translation.text for translation in shown]
+        return "".join(f"{text}\n" for text in texts + [""] * (request.shown - len(texts)))
     alternatives = [translation.as_json(attention=request.attention) for translation in shown]
     rest = {"nbest": alternatives} if request.shown > 1 else {}
-    return [json.dumps(alternatives[0] | rest, ensure_ascii=False)]
+    return json.dumps(alternatives[0] | rest, ensure_ascii=False) + "\n"
 
 
 def _refuse_same(source: str | None, *outputs: str | None) -> None:
-    """Raise DataError where two of the files are one: opening it to write would empty it."""
+    """Raise DataError if two of the files are one: opening it for writing would empty it."""
     seen: dict[tuple[int, int] | str, str] = {}
     for path, name in [(source, source or "standard input"), *((o, o) for o in outputs)]:
         if name is None or (path is None and sys.stdin.isatty()):
@@ -160,12 +158,12 @@ def _refuse_same(source: str | None, *outputs: str | None) -> None:
         except (OSError, ValueError):
             key = os.path.realpath(path or "")
         if key in seen and not _is_device(path):
-            raise DataError(f"{name}: this is {seen[key]} as well; choose another file to write to")
+            raise DataError(f"{name}: is also {seen[key]}; choose another file to write to")
         seen[key] = name
 
 
 def _is_device(path: str | None) -> bool:
-    """Return whether a path is something like /dev/null, which can be written to twice."""
+    """Return whether a path is something like /dev/null, which two streams may share."""
     return path is not None and os.path.exists(path) and not os.path.isfile(path)
 
 
@@ -188,21 +186,21 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
-    """Yield lines without their ends; a line ends at LF only, so that none is ever added."""
-    number, tabs = 0, False
+    """Yield lines without their ends; only a line feed ends one, so that none is ever added."""
+    number, has_tabs = 0, False
     while raw := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
-                f"line {number}: more than {MAX_LINE_BYTES} bytes without a line feed; one "
-                "sentence a line is expected"
+                f"line {number}: more than {MAX_LINE_BYTES} bytes without a line feed; give one "
+                "sentence a line"
             )
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
-        if b"\t" in line and not tabs:
-            tabs = True
+        if b"\t" in line and not has_tabs:
+            has_tabs = True
             log.warning(
-                "line %d: it has tabs, and all of it is translated as one sentence; of a table "
-                "give the source column alone (cut -f1 FILE)", number,
+                "line %d: it has tabs and is translated as one sentence; if this is a table, give "
+                "only the source column (cut -f1 FILE)", number,
             )  # fmt: skip
         try:
             yield line.decode("utf-8")
@@ -215,7 +213,7 @@ def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
 
 
 def _prompted(file: BinaryIO) -> Iterator[str]:
-    print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
+    print("Enter one sentence a line; Ctrl-D quits.", file=sys.stderr)
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         raw = file.readline()
