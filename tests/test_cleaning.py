@@ -238,7 +238,7 @@ def test_counts_add_up(pairs: list[Pair], valid: list[Pair], config: CleaningCon
 
 
 @given(st.lists(ANY_PAIR, max_size=20), st.lists(ANY_PAIR, max_size=4), ANY_CONFIG)
-def test_what_is_clean_stays_as_it_is(
+def test_cleaning_is_idempotent(
     pairs: list[Pair], valid: list[Pair], config: CleaningConfig
 ) -> None:
     kept, report = run(pairs, config, hold_out(valid=valid))

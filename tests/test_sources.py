@@ -1,4 +1,4 @@
-"""The data of a run is known again wherever it is, and another one is refused."""
+"""The data of a run is recognised wherever it lies, and other data is refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_corpus_that_moved_is_the_same(mine: ToyCorpus, tmp_path: Path, caplog
         ("valid.tsv", "data.valid.path", "the best checkpoint so far was chosen by it"),
     ],
 )
-def test_a_file_that_changed_or_vanished_is_named(
+def test_changed_or_missing_file_is_named(
     mine: ToyCorpus, tmp_path: Path, name: str, key: str, why: str
 ) -> None:
     config = mine.config(tmp_path / "run", TWO)
@@ -71,14 +71,14 @@ def test_a_file_that_changed_or_vanished_is_named(
     train(config, resume=True)
 
 
-def test_what_is_watched_for_leaks_may_change(mine: ToyCorpus, tmp_path: Path) -> None:
+def test_test_set_may_change_on_resume(mine: ToyCorpus, tmp_path: Path) -> None:
     train(mine.config(tmp_path / "run", TWO))
     (mine.folder / "test.tsv").write_text("gato\tcat\n")
     train(mine.config(tmp_path / "run", FOUR, "data.source_language=xx"), resume=True)
     train(mine.config(tmp_path / "run", FOUR, "data.test=null"), resume=True)
 
 
-def test_files_in_another_order_or_one_more_are_refused(mine: ToyCorpus, tmp_path: Path) -> None:
+def test_reordered_or_added_files_are_refused(mine: ToyCorpus, tmp_path: Path) -> None:
     rows = ["\t".join(pair) for pair in toy_pairs(50, seed=9)]
     (mine.folder / "more.tsv").write_text("\n".join(rows) + "\n")
     places = [f"{mine.folder}/{name}.tsv" for name in ("train", "more")]
@@ -90,7 +90,7 @@ def test_files_in_another_order_or_one_more_are_refused(mine: ToyCorpus, tmp_pat
         train(mine.config(tmp_path / "run", TWO), resume=True)
 
 
-def test_a_change_since_it_was_read_is_found_later(
+def test_change_while_reading_is_found_on_resume(
     mine: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checksum is older than the reading, so that no change goes unseen."""
@@ -149,7 +149,7 @@ def test_checksums_of_files_folders_pipes_and_far_datasets(
         check_sources(saved, data)
 
 
-def test_a_run_that_does_not_know_its_data(toy: ToyCorpus, tmp_path: Path, caplog: Any) -> None:
+def test_run_without_checksums(toy: ToyCorpus, tmp_path: Path, caplog: Any) -> None:
     path = tmp_path / "run"
     train(toy.config(path, TWO))
     assert json.loads((path / "data.json").read_text()) == {

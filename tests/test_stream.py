@@ -113,7 +113,7 @@ def test_batches_hold_the_texts_they_name(tokenizers):
             assert target.decode(batch.inputs_BT[row].tolist()) == PAIRS[index].target
 
 
-def test_pieces_are_counted_as_they_will_be_learned(tokenizers):
+def test_target_counts_match_the_labels(tokenizers):
     stream = make_stream(tokenizers, alpha=0.2, word_dropout=0.3, size=200)
     size = tokenizers[1].vocab_size
     counts = stream.target_counts(size)
@@ -151,7 +151,7 @@ def test_samples_differ_by_epoch(tokenizers):
 
 @SETTINGS
 @given(taken=st.integers(0, 60), window=st.sampled_from([37, 150, 1000]))
-def test_a_stream_goes_on_from_any_position(tokenizers, taken, window):
+def test_stream_resumes_from_any_position(tokenizers, taken, window):
     options = {"alpha": 0.2, "word_dropout": 0.1, "size": 150, "window": window}
     stream = make_stream(tokenizers, **options)
     batches = iter(stream)
@@ -176,7 +176,7 @@ def test_a_stream_goes_on_from_any_position(tokenizers, taken, window):
         ({"word_dropout": 0.1}, r"data\.word_dropout"),
     ],
 )
-def test_a_position_of_another_stream_is_refused(tokenizers, change, key):
+def test_state_of_another_stream_is_refused(tokenizers, change, key):
     state = make_stream(tokenizers, size=150).state_dict()
     with pytest.raises(CheckpointError, match=key):
         make_stream(tokenizers, **({"size": 150} | change)).load_state_dict(state)

@@ -99,5 +99,4 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, streaming: str) ->
     # The larger corpus has 17 MB more of text, and 90 MB as Python strings. Its digests alone would
     # take 11 MB more in a Python set.
     for phase, small in peaks[0].items():
-        print(phase, small, peaks[1][phase])
         assert peaks[1][phase] - small < 8, phase
