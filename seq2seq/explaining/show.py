@@ -103,9 +103,10 @@ class _Printer:
         weights = self.found.part.weights is not None
         both = "weights and probabilities" if weights else "probabilities"
         difference = self.found.padding_difference
+        exact = f"{difference:.1e}" if difference else "the bit"
         self._say(
             f"A longer neighbour in the batch adds {self.padding} positions of padding; run alone, "
-            f"the sentence gets the same {both} to {f'{difference:.1e}' if difference else 'the bit'}."
+            f"the sentence gets the same {both} to {exact}."
         )
 
     def _origin(self, side: str) -> str:
