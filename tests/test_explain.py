@@ -17,7 +17,7 @@ from seq2seq.data.batching import make_batch
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.alignment import word_weights
 from seq2seq.explaining.explain import PADDING, explain, record
-from seq2seq.explaining.explanation import Explanation, mask_scores
+from seq2seq.explaining.explanation import Explanation
 from seq2seq.inference.translator import Translator
 
 Array = npt.NDArray[np.float64]
@@ -199,7 +199,7 @@ def test_mask_hides_scores_of_padding(translator: Translator) -> None:
     assert [piece.piece for piece in found.source.pieces[real:]] == ["<pad>"] * PADDING
     for step in found.steps:
         assert step.attention is not None
-        masked_S = mask_scores(step.attention.scores_S, found.source.mask_S)
+        masked_S = step.attention.masked_scores_S
         assert step.attention.scores_S.isfinite().all()
         assert torch.isneginf(masked_S[real:]).all()
         assert torch.equal(masked_S[:real], step.attention.scores_S[:real])

@@ -235,7 +235,7 @@ def _source(replayed: Replay, pieces: Sequence[Piece]) -> Source:
         mask_S=memory.mask_BS[0].cpu(),
         states_SH=states_SH.cpu(),
         keys_SD=keys_SD.cpu() if known else None,
-        projected_keys_SA=memory.keys[0].cpu() if known else None,
+        remembered_SA=memory.keys[0].cpu() if known else None,
         values_SM=memory.values_BSM[0].cpu() if known else None,
         summary_H=memory.summary_BH[0].cpu(),
     )
@@ -283,8 +283,10 @@ def _attention_step(attention: Attention, call: Call) -> AttentionStep | None:
     query_BKQ, memory = call.inputs
     scores = attention.scores(query_BKQ, memory)  # [B, K, S]; with several heads [B, N, K, S]
     weights = attention.weights(scores, memory)
+    scores_S = scores[0].select(-2, 0).cpu()
     return AttentionStep(
-        scores_S=scores[0].select(-2, 0).cpu(),
+        scores_S=scores_S,
+        masked_scores_S=torch.where(memory.mask_BS[0].cpu(), scores_S, -torch.inf),
         weights_S=weights[0].select(-2, 0).cpu(),
         mean_weights_S=call.output[1][0, 0].cpu(),
         context_M=attention.context(weights, memory)[0, 0].cpu(),

@@ -7,11 +7,11 @@ score function keeps of a key, M value size, H encoder state size, N heads (with
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
@@ -43,7 +43,7 @@ class Source:
     mask_S: Tensor
     states_SH: Tensor
     keys_SD: Tensor | None
-    projected_keys_SA: Tensor | None
+    remembered_SA: Tensor | None  # what the score function computes of the keys
     values_SM: Tensor | None
     summary_H: Tensor
 
@@ -52,25 +52,13 @@ class Source:
         """The number of positions that are not padding."""
         return int(self.mask_S.sum())
 
-    def as_json(self) -> dict[str, Any]:
-        """Return all of it in types that JSON has."""
-        return {
-            "length": self.length,
-            "pieces": [asdict(piece) for piece in self.pieces],
-            "mask": tensor_json(self.mask_S),
-            "states": tensor_json(self.states_SH),
-            "keys": tensor_json(self.keys_SD),
-            "remembered": tensor_json(self.projected_keys_SA),
-            "values": tensor_json(self.values_SM),
-            "summary": tensor_json(self.summary_H),
-        }
-
 
 @dataclass(frozen=True)
 class AttentionStep:
     """The attention of one step, on the CPU."""
 
     scores_S: Tensor  # scaled, but before the mask
+    masked_scores_S: Tensor  # minus infinity on padding
     weights_S: Tensor  # exactly zero on padding
     mean_weights_S: Tensor  # over all heads
     context_M: Tensor
@@ -90,28 +78,6 @@ class Step:
     attention: AttentionStep | None  # None: the model has no attention
     residual_M: Tensor | None  # what the residual adds to the context
     output_M: Tensor
-
-    def as_json(self, mask_S: Tensor) -> dict[str, Any]:
-        """Return all of it in types that JSON has."""
-        found: dict[str, Any] = {
-            "number": self.number,
-            "reads": asdict(self.reads),
-            "writes": asdict(self.writes),
-            "log_prob": self.log_prob,
-            "rank": self.rank,
-            "candidates": [asdict(candidate) for candidate in self.candidates],
-            "query": tensor_json(self.query_Q),
-        }
-        if self.attention is not None:
-            found |= {
-                "scores": tensor_json(self.attention.scores_S),
-                "masked_scores": tensor_json(mask_scores(self.attention.scores_S, mask_S)),
-                "weights": tensor_json(self.attention.weights_S),
-                "mean_weights": tensor_json(self.attention.mean_weights_S),
-                "context": tensor_json(self.attention.context_M),
-            }
-        residual, output = tensor_json(self.residual_M), tensor_json(self.output_M)
-        return found | {"residual": residual, "output": output}
 
 
 @dataclass(frozen=True)
@@ -141,6 +107,9 @@ class Explanation:
 
         A tensor is {"shape", "data"}; null among the masked scores is minus infinity.
         """
+        steps = [to_json(step) for step in self.steps]
+        for step in steps:
+            step |= step.pop("attention") or {}
         words = None
         if self.part.weights is not None:
             source, target = self.words
@@ -158,29 +127,33 @@ class Explanation:
                 "style": self.config.style,
                 "score": self.config.attention.score,
                 "heads": self.config.attention.heads,
-                "formula": asdict(self.formula),
+                "formula": to_json(self.formula),
                 "query": self.query,
                 "residual": self.residual,
                 "output_use": self.output_use,
             },
-            "memory": self.source.as_json(),
-            "parameters": {name: tensor_json(value) for name, value in self.parameters.items()},
-            "steps": [step.as_json(self.source.mask_S) for step in self.steps],
+            "memory": {"length": self.source.length, **to_json(self.source)},
+            "parameters": to_json(self.parameters),
+            "steps": steps,
             "padding_difference": self.padding_difference,
             "words": words,
         }
 
 
-def mask_scores(scores_S: Tensor, mask_S: Tensor) -> Tensor:
-    """Return the scores as the softmax gets them: minus infinity on padding."""
-    return torch.where(mask_S, scores_S, -torch.inf)
+def to_json(value: Any) -> Any:
+    """Return a value in types that JSON has; fields of records lose the suffix of their shape.
 
-
-def tensor_json(values: Tensor | None) -> dict[str, Any] | None:
-    """Return shape and data of a tensor; its numbers have the fewest digits that are exact."""
-    if values is None:
-        return None
-    return {"shape": list(values.shape), "data": _data(values.numpy())}
+    A tensor is {"shape", "data"}, and each number has the fewest digits that are exact.
+    """
+    if isinstance(value, Tensor):
+        return {"shape": list(value.shape), "data": _data(value.numpy())}
+    if is_dataclass(value):
+        return {re.sub(r"_[A-Z]+$", "", k): to_json(field) for k, field in vars(value).items()}
+    if isinstance(value, dict):
+        return {key: to_json(field) for key, field in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    return value
 
 
 def _data(values: np.ndarray[Any, Any]) -> Any:

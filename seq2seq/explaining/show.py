@@ -23,7 +23,7 @@ from torch import Tensor
 
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import word_weights
-from seq2seq.explaining.explanation import AttentionStep, Explanation, Step, mask_scores
+from seq2seq.explaining.explanation import AttentionStep, Explanation, Step
 from seq2seq.files import write_atomic
 
 _MOST_ROWS = 16  # in a table of positions
@@ -85,7 +85,7 @@ class _Printer:
         rows = [
             ("H", source.states_SH, states),
             ("K", source.keys_SD, f"keys, what a query is compared with: {self._origin('key')}"),
-            ("", source.projected_keys_SA, f"what the score keeps of K: {formula.remembered}"),
+            ("", source.remembered_SA, f"what the score keeps of K: {formula.remembered}"),
             ("V", source.values_SM, f"values, what the context sums: {self._origin('value')}"),
             ("mask", source.mask_S, f"true at the {source.length} pieces, false at padding"),
             ("Q", self.found.steps[0].query_Q, f"query, one a step: {self.found.query}"),
@@ -205,7 +205,7 @@ class _Printer:
         self, attention: AttentionStep, shown: list[int], names: list[list[str]], bars: list[str]
     ) -> None:
         scores_S, weights_S = attention.scores_S, attention.weights_S
-        masked_S = mask_scores(scores_S, self.source.mask_S)
+        masked_S = attention.masked_scores_S
         rows = [
             [*name, f"{scores_S[n]:.4f}", f"{masked_S[n]:.4f}", f"{weights_S[n]:.4f}", bar]
             for n, name, bar in zip(shown, names, bars, strict=True)
