@@ -1,4 +1,4 @@
-"""The guide to attention: its Python runs, its commands are commands, its pictures are there."""
+"""docs/attention.md: Python blocks run, commands parse, images and anchors exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 GUIDE = (DOCS / "attention.md").read_text(encoding="utf-8")
 
 
-def test_its_python_runs(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         assert main(["explain", str(trained), "gato come pan", "--json"]) == 0
@@ -31,7 +31,7 @@ def test_its_python_runs(trained: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert (mean, right) == ("1.5", "2.4")
 
 
-def test_its_commands_are_those_of_the_program() -> None:
+def test_commands_parse() -> None:
     joined = GUIDE.replace("\\\n", " ")
     lines = re.findall(
         r"^[ $]*(seq2seq (?:explain|plot|train|translate) .*)$", joined, re.MULTILINE
@@ -43,7 +43,7 @@ def test_its_commands_are_those_of_the_program() -> None:
             assert parse(words[1:]).action
 
 
-def test_its_pictures_and_chapters_are_there() -> None:
+def test_images_and_anchors_exist() -> None:
     for target in re.findall(r"!\[.*?\]\((.*?)\)", GUIDE):
         picture = DOCS / target
         assert picture.read_bytes().startswith(b"\x89PNG")

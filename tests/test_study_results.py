@@ -281,13 +281,15 @@ def test_list_shows_the_state_of_runs(
 def test_results_are_included_in_a_page(gathered: Gathered, tmp_path: Path) -> None:
     write_results(gathered)
     page = tmp_path / "page.md"
-    marks = "<!-- study {} -->\nold\n<!-- end of study -->\n"
-    page.write_text("# A\n" + marks.format("other") + marks.format("made-up") + "end\n")
+    markers = "<!-- study {} -->\nold\n<!-- end of study -->\n"
+    page.write_text("# A\n" + markers.format("other") + markers.format("made-up") + "end\n")
     script = Path(__file__).parents[1] / "scripts/include_study.py"
     for _ in range(2):  # the second run replaces what the first one wrote
         subprocess.run([sys.executable, script, gathered.plan.study.directory, page], check=True)
         text = page.read_text()
-        assert text.startswith("# A\n" + marks.format("other") + "<!-- study made-up -->\n- `seq2")
+        assert text.startswith(
+            "# A\n" + markers.format("other") + "<!-- study made-up -->\n- `seq2"
+        )
         assert text.endswith("<!-- end of study -->\nend\n")
         assert text.count(main_table(gathered)) == text.count("#### BLEU by length") == 1
         assert "](images/made-up-scores.png)" in text
@@ -299,4 +301,4 @@ def test_results_are_included_in_a_page(gathered: Gathered, tmp_path: Path) -> N
         text=True,
     )
     assert found.returncode == 1
-    assert "no marks '<!-- study made-up -->'" in found.stderr
+    assert "no markers '<!-- study made-up -->'" in found.stderr
