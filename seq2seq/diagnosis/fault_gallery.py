@@ -23,6 +23,7 @@ from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.heatmaps import heatmap
 from seq2seq.evaluation.metrics import score, sentence_chrf
 from seq2seq.evaluation.pages import Cell, note, page, section, table, texts
+from seq2seq.evaluation.plots import new_figure, plain
 from seq2seq.files import write_atomic
 from seq2seq.inference.search import greedy
 from seq2seq.inference.text import Part
@@ -147,17 +148,13 @@ _NAMES = {END: "(end)", "<pad>": "(pad)"}
 def plot_weights(part: Part, path: Path) -> None:
     """Draw the weights of a translation without normalizing them; 1 is darkest.
 
-    Without weights nothing is drawn. Raises OSError if the file cannot be written.
+    Raises OSError if the file cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    if part.weights is None:
-        return
+    assert part.weights is not None
     source, target = (
         [_shown(p) for p in side] for side in (part.source_pieces, part.target_pieces)
     )
-    size = (1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
     axes = figure.subplots()
     axes.pcolormesh(
         part.weights.numpy(), cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5
@@ -171,8 +168,7 @@ def plot_weights(part: Part, path: Path) -> None:
 
 
 def _shown(piece: str) -> str:
-    # matplotlib would read a dollar sign as the start of a formula.
-    return _NAMES.get(piece, piece.removeprefix("▁") or "▁").replace("$", r"\$")
+    return plain(_NAMES.get(piece, piece.removeprefix("▁") or "▁"))
 
 
 def plot_losses(gallery: FaultGallery, path: Path) -> None:
@@ -180,16 +176,12 @@ def plot_losses(gallery: FaultGallery, path: Path) -> None:
 
     Raises OSError if the file cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 2.8), layout="constrained")
+    figure = new_figure(6, 2.8)
     sides = figure.subplots(1, 2)
     titles = ("loss (nats per piece)", "gradient norm")
     for place, (axes, title) in enumerate(zip(sides, titles, strict=True)):
-        for result, name in (
-            (gallery.healthy, "healthy"),
-            (gallery.faulty[LOSS], "counts padding"),
-        ):
+        lines = {"healthy": gallery.healthy, "counts padding": gallery.faulty[LOSS]}
+        for name, result in lines.items():
             values = [pair[place] for pair in result.losses]
             axes.plot(PADDINGS, values, marker="o", markersize=3, label=name)
         axes.set_title(title, fontsize=10)

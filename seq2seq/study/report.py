@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seq2seq.evaluation.plots import new_figure
 from seq2seq.files import write_atomic
 from seq2seq.study.comparison import RESAMPLES, Gathered, Spread, Summary
 from seq2seq.study.plan import Measure, changes_recipe, label
@@ -245,17 +246,9 @@ def _spread_json(spread: Spread | None) -> dict[str, float | None] | None:
 
 
 _MOST_LINES = 6  # in one panel; more cells have a panel for each level of the first axis
-_COLORS = [f"C{number}" for number in range(10)]
 _MARKERS = "osD^vP*Xdh"
 
 Points = Sequence[tuple[float, Spread]]
-
-
-def _figure(width: float, height: float) -> Figure:
-    # Without pyplot: it needs no display and keeps no list of open figures.
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _plot_scores(gathered: Gathered) -> Figure:
@@ -269,7 +262,7 @@ def _plot_scores(gathered: Gathered) -> Figure:
             rows.append((place, summary))
             place += 1
         place += 0.6  # between the levels of the first axis
-    figure = _figure(2.5 + 3.2 * len(measures), 1.4 + 0.26 * place)
+    figure = new_figure(2.5 + 3.2 * len(measures), 1.4 + 0.26 * place)
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
     last = [list(summary.cell.levels.values())[-1] for _, summary in rows]
     colors = {level: n for n, level in enumerate(dict.fromkeys(last))}
@@ -277,7 +270,7 @@ def _plot_scores(gathered: Gathered) -> Figure:
         for (y, summary), level in zip(rows, last, strict=True):
             if (spread := summary.spread(measure)) is None:
                 continue
-            color, error = _COLORS[colors[level] % len(_COLORS)], spread.deviation or 0
+            color, error = f"C{colors[level]}", spread.deviation or 0
             seeds = [y] * len(spread.values)
             axes.plot(spread.values, seeds, "o", mfc="none", mec=color, ms=4, alpha=0.6)
             axes.errorbar(spread.mean, y, xerr=error, fmt="o", color=color, ms=6, lw=1.5)
@@ -328,7 +321,7 @@ def _plot_lines(
         title = "" if together else words.pop(0)
         groups.setdefault(title, {})[" / ".join(words)] = summary
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    figure = _figure(2.6 + 3.2 * len(groups), height)
+    figure = new_figure(2.6 + 3.2 * len(groups), height)
     rows = figure.subplots(len(metrics), len(groups), squeeze=False, sharex=True, sharey="row")
     lines: dict[str, Any] = {}
     for row, (metric, points_of) in zip(rows, metrics.items(), strict=True):
@@ -338,7 +331,7 @@ def _plot_lines(
                 x, means = [x for x, _ in points], [spread.mean for _, spread in points]
                 half = [spread.deviation or 0.0 for _, spread in points]
                 number = names.index(name)
-                color, marker = _COLORS[number % len(_COLORS)], _MARKERS[number % len(_MARKERS)]
+                color, marker = f"C{number}", _MARKERS[number % len(_MARKERS)]
                 [line] = axes.plot(x, means, marker=marker, ms=4, color=color)
                 low, high = (
                     [m + sign * h for m, h in zip(means, half, strict=True)] for sign in (-1, 1)
