@@ -69,14 +69,14 @@ def test_failed_check_sets_the_exit_code(
 def test_damaged_checkpoint_is_found(copied: Path) -> None:
     directory = RunDirectory(copied)
     assert checksums(directory).passed
-    whole = len(list(directory.checkpoints.iterdir()))
+    total = len(list(directory.checkpoints.iterdir()))
     weights = directory.checkpoint_path(50) / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
     found = checksums(directory)
     assert found.passed is False
-    assert found.found.startswith(f"{whole - 1} of {whole} checkpoints are whole; ")
+    assert found.found.startswith(f"{total - 1} of {total} checkpoints are intact; ")
     assert "step-000050: damaged" in found.found
     shutil.rmtree(directory.checkpoints)
     assert checksums(directory).passed is False

@@ -278,6 +278,14 @@ def test_list_shows_the_state_of_runs(
     assert plan.runs[0].name not in "".join(lines)
 
 
+def test_list_does_not_import_torch(plan: Plan) -> None:
+    script = (
+        "import sys; from seq2seq import cli; cli.main(sys.argv[1:]); print('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script, "study", plan.path, "--list"]
+    assert subprocess.check_output(command, text=True).splitlines()[-1] == "False"
+
+
 def test_results_are_included_in_a_page(gathered: Gathered, tmp_path: Path) -> None:
     write_results(gathered)
     page = tmp_path / "page.md"

@@ -142,19 +142,19 @@ def test_killed_run_resumes_to_the_same_result(plan: Planner, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = plan()
-    command = ["study", whole.path, "--jobs", "2"]
+    first = plan()
+    command = ["study", first.path, "--jobs", "2"]
     # One more cell, whose training diverges: the others continue.
     more = "grid.style.broken={training.learning_rate: 1e30, training.max_skipped: 2}"
     assert cli.main([*command, more]) == 1
     captured = capfd.readouterr()
     assert captured.err.count("FAILED (exit status 2") == 2
-    broken = whole.study.directory / "cells/broken_ema=0.9/seed-2"
+    broken = first.study.directory / "cells/broken_ema=0.9/seed-2"
     assert f"broken_ema=0.9/seed-2 failed: exit status 2; see {broken}/output.txt" in captured.err
     assert "updates in a row were not finite" in (broken / "output.txt").read_text()
     assert "4 of 6 runs are finished" in captured.err
     # Without it, everything is finished and nothing is trained.
-    results = [run.path / "result.json" for run in whole.runs]
+    results = [run.path / "result.json" for run in first.runs]
     before = [path.stat().st_mtime_ns for path in results]
     assert cli.main(command) == 0
     assert [path.stat().st_mtime_ns for path in results] == before
@@ -163,7 +163,7 @@ def test_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture
 
     # The commands of --launcher make the same runs.
     apart = plan(f"out={tmp_path}/apart")
-    assert cli.main(["study", whole.path, f"out={tmp_path}/apart", "--launcher"]) == 0
+    assert cli.main(["study", first.path, f"out={tmp_path}/apart", "--launcher"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines == [launcher_line(apart, run) for run in apart.runs]
     arguments = shlex.split(lines[3])
@@ -171,8 +171,8 @@ def test_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture
     subprocess.run(
         [sys.executable, "-m", *arguments], check=True, env=ENVIRONMENT, capture_output=True
     )
-    assert same(apart.runs[3], whole.runs[3])
-    assert cli.main(["study", whole.path, f"out={tmp_path}/apart", "--gather"]) == 0
+    assert same(apart.runs[3], first.runs[3])
+    assert cli.main(["study", first.path, f"out={tmp_path}/apart", "--gather"]) == 0
     assert "1 of 4 runs are finished" in capfd.readouterr().err
 
 

@@ -32,7 +32,7 @@ def checksums(run: RunDirectory) -> Finding:
             load_checkpoint(path)
         except CheckpointError as error:
             faults.append(str(error))
-    found = f"{len(paths) - len(faults)} of {len(paths)} checkpoints are whole"
+    found = f"{len(paths) - len(faults)} of {len(paths)} checkpoints are intact"
     return Finding(not faults and bool(paths), "; ".join([found, *faults]))
 
 

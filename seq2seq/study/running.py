@@ -21,15 +21,13 @@ from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import ConfigError, DataError
 from seq2seq.study.plan import Measure, Plan, Run, join_messages
 from seq2seq.study.results import RESULT, Point, Result, digest, status_of, statuses
-from seq2seq.training.signals import REASONS, StopRequest
 
-# What imports torch is imported where it is needed: --list and --launcher are quick without it.
+# Imports of torch are local to what needs it, because --list and --launcher are fast without it.
 
 log = logging.getLogger(__name__)
 
 OUTPUT = "output.txt"  # in the run directory, when several runs are made at a time
 _POLL_SECONDS = 0.1
-_SIGNALS: dict[str, signal.Signals] = {reason: number for number, reason in REASONS.items()}
 
 
 def read_test_set(plan: Plan) -> list[Pair]:
@@ -210,6 +208,9 @@ class Scheduler:
         is forwarded to the processes, which save, and no further one is started. A second one
         kills them all.
         """
+        from seq2seq.training.signals import REASONS, StopRequest
+
+        signals = {reason: number for number, reason in REASONS.items()}
         waiting, running = deque(runs), list[_Job]()
         bar = tqdm(
             total=self.total, initial=self.done, unit="run", dynamic_ncols=True,
@@ -224,7 +225,7 @@ class Scheduler:
                 if stop.reason != forwarded:
                     forwarded = stop.reason
                     for job in running:
-                        job.process.send_signal(_SIGNALS[stop.reason])
+                        job.process.send_signal(signals[stop.reason])
                 for job in [job for job in running if job.process.poll() is not None]:
                     running.remove(job)
                     self._record(job, stopped=bool(stop.reason))
