@@ -14,9 +14,15 @@ from conftest import ToyCorpus, toy_pairs
 
 from seq2seq import cli
 from seq2seq.data.corpus import Pair
-from seq2seq.data.grammar import words
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import align, align_both, alignment_error, gold_of, links_of
+from seq2seq.evaluation.alignment import (
+    align,
+    align_both,
+    alignment_error,
+    gold_of,
+    links_of,
+    words,
+)
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.pipeline import train
@@ -58,25 +64,25 @@ def run(*arguments: object) -> int:
         return int(end.code or 0)
 
 
-def test_words_that_translate_one_by_one_are_linked(trained: Path, pairs: list[Pair]) -> None:
+def test_word_by_word_translations_are_linked(trained: Path, pairs: list[Pair]) -> None:
     translator = Translator.load(trained)
     gold = gold_of(pairs, split=str.split)
     assert gold is not None
-    for method in ("argmax", "threshold"):
-        found = align(translator, pairs, method=method, threshold=0.4)  # type: ignore[arg-type]
+    for threshold in (None, 0.4):
+        found = align(translator, pairs, threshold=threshold)
         error = alignment_error(found, gold)
         assert error.rate is not None
         assert error.rate < 0.2
-    # Links are of the given translation, whatever the model would have said.
+    # The links are those of the given translation, not of the model's own.
     turned = [Pair(p.source, " ".join(reversed(p.target.split()))) for p in pairs]
     assert {t for links in align(translator, turned) for _, t in links} == set(range(6))
 
 
-def test_a_threshold_takes_all_that_is_heavy() -> None:
+def test_threshold_takes_all_heavy_links() -> None:
     weights = torch.tensor([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
     part = Part("", ["▁a", "▁b", "c", "</s>"], ["▁x", "▁y", "</s>"], "", 0.0, 0.0, True, weights)
     found = {
-        threshold: links_of(part, split=str.split, method="threshold", threshold=threshold)
+        threshold: links_of(part, split=str.split, threshold=threshold)
         for threshold in (0.1, 0.5, 0.9)
     }
     assert found[0.1] == {(0, 0), (1, 0), (0, 1), (1, 1)}
@@ -85,7 +91,7 @@ def test_a_threshold_takes_all_that_is_heavy() -> None:
     assert links_of(part, split=str.split) == {(0, 0), (1, 1)}
 
 
-def test_both_directions(trained: Path, reverse: Path, pairs: list[Pair]) -> None:
+def test_symmetrisation_of_two_models(trained: Path, reverse: Path, pairs: list[Pair]) -> None:
     translator, backward = Translator.load(trained), Translator.load(reverse)
     found = align_both(translator, backward, pairs)
     gold = gold_of(pairs, split=str.split)
@@ -96,13 +102,13 @@ def test_both_directions(trained: Path, reverse: Path, pairs: list[Pair]) -> Non
     assert precision["intersection"] >= max(precision["forward"], precision["reverse"])
     assert recall["union"] >= max(recall["forward"], recall["reverse"])
     assert errors["grow-diag-final-and"].rate == pytest.approx(0, abs=0.2)
-    # The links of the reverse model are its own, turned round.
+    # The links of the reverse model are its own, with sides swapped.
     turned = align(backward, [Pair(pair.target, pair.source) for pair in pairs])
     assert found["reverse"] == [frozenset((s, t) for t, s in links) for links in turned]
     assert found["forward"] == align(translator, pairs)
 
 
-def test_a_reverse_model_of_the_same_direction_is_reported(
+def test_reverse_model_of_same_direction_logs_warning(
     trained: Path, pairs: list[Pair], caplog: pytest.LogCaptureFixture
 ) -> None:
     translator = Translator.load(trained)
@@ -111,16 +117,16 @@ def test_a_reverse_model_of_the_same_direction_is_reported(
     assert "the reverse model translates es to en" in caplog.text
 
 
-def test_marks_are_words_of_their_own(trained: Path) -> None:
+def test_punctuation_marks_can_be_words(trained: Path) -> None:
     pair = Pair("gato, come pan.", "cat, eats bread.", alignment="0-0 1-1 2-2 3-3 4-4")
     assert gold_of([pair], split=words) is not None
     (links,) = align(Translator.load(trained), [pair], split=words)
     assert {target for _, target in links} == {0, 1, 2, 3, 4}
-    with pytest.raises(DataError, match=r"pair 1: link 3-3, .* has 3 and the target 3 words"):
+    with pytest.raises(DataError, match=r"pair 1: link 3-3 .* has 3 and the target 3 words"):
         gold_of([pair], split=str.split)
 
 
-def test_gold_that_does_not_fit(pairs: list[Pair], tmp_path: Path) -> None:
+def test_unusable_gold_raises(pairs: list[Pair], tmp_path: Path) -> None:
     plain = [Pair(pair.source, pair.target) for pair in pairs]
     assert gold_of(plain, split=str.split) is None
     path = tmp_path / "gold"
@@ -132,7 +138,7 @@ def test_gold_that_does_not_fit(pairs: list[Pair], tmp_path: Path) -> None:
         gold_of(plain, str(path), split=str.split)
 
 
-def test_the_command_scores(
+def test_command_scores_links(
     trained: Path, reverse: Path, test_file: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -149,7 +155,7 @@ def test_the_command_scores(
     lines = output.read_text().split("\n")
     assert len(lines) == 41
     assert sum(len(line.split()) for line in lines) == found["intersection"]["links"]
-    # Gold links that count from 1 are the same ones.
+    # Counted from 1 the gold links are the same.
     shifted = [re.sub(r"\d+", lambda m: str(int(m[0]) + 1), line) for line in gold.open()]
     (tmp_path / "gold").write_text("".join(shifted))
     one = ("--gold", tmp_path / "gold", "--one-based", "--json")
@@ -157,7 +163,7 @@ def test_the_command_scores(
     assert json.loads(capsys.readouterr().out)["forward"] == found["forward"]
 
 
-def test_the_command_prints_links(
+def test_command_prints_links(
     trained: Path, test_file: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(trained, test_file) == 0
@@ -167,7 +173,7 @@ def test_the_command_prints_links(
     assert np.mean([len(line.split()) for line in lines]) > 1
 
 
-def test_the_links_of_a_column(
+def test_gold_column_equals_gold_file(
     toy: ToyCorpus, trained: Path, pairs: list[Pair], tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -192,8 +198,8 @@ def test_the_links_of_a_column(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{run}", "{test}", "--threshold", "0.5"], "--threshold is of --method threshold"),
-        (["{run}", "{test}", "--json"], "there are no gold links; name them by --gold"),
+        (["{run}", "{test}", "--threshold", "0.5"], "--threshold requires --method threshold"),
+        (["{run}", "{test}", "--json"], "--json needs gold alignments; pass --gold FILE"),
         (["{run}", "{test}", "--gold", "{test}"], "test.tsv:1: '"),
         (["{run}", "{test}", "--gold", "none"], "none: no such file"),
         (["{run}", "none.tsv"], "none.tsv: no such file"),
@@ -202,7 +208,7 @@ def test_the_links_of_a_column(
         (["{run}", "{test}", "-o", "/none/links"], "/none/links: cannot be written"),
     ],
 )
-def test_a_mistake_is_one_line_and_2(
+def test_user_errors_print_one_line_and_exit_2(
     trained: Path, test_file: Path, capfd: pytest.CaptureFixture[str],
     arguments: list[str], words: str,
 ) -> None:  # fmt: skip

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,11 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import TokenizerConfig
-from seq2seq.data.grammar import words
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import links, pharaoh, word_of_piece, word_weights
+from seq2seq.evaluation.alignment import (
+    SYMMETRIZATIONS,
+    Gold,
+    Links,
+    alignment_error,
+    format_links,
+    grow_diag_final_and,
+    links_of,
+    parse_gold,
+    pharaoh,
+    read_gold,
+    word_weights,
+    words,
+    words_of_pieces,
+)
 from seq2seq.inference.text import Part, Translation, normalize_line
+
+SIZE = 6
+LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=14)
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +48,11 @@ def part(source: list[str], target: list[str], weights: list[list[float]] | None
     return Part(text(source), source, target, text(target), 0.0, 0.0, True, found)
 
 
+def word_of_piece(pieces: list[str]) -> list[int]:
+    """Return the first word of each piece, -1 if it belongs to none."""
+    return [held[0] if held else -1 for held in words_of_pieces(pieces)]
+
+
 SPLIT = part(
     ["▁ga", "to", "▁ne", "gro", "</s>"],
     ["▁bl", "ack", "▁cat", "</s>"],
@@ -41,25 +65,25 @@ SPLIT = part(
 )
 
 
-def test_pieces_are_merged_into_words() -> None:
+def test_weights_are_merged_into_words() -> None:
     assert word_of_piece(SPLIT.source_pieces) == [0, 0, 1, 1, -1]
     np.testing.assert_allclose(word_weights(SPLIT), [[0.2, 0.7], [0.5, 0.2]], atol=1e-6)
-    assert links(word_weights(SPLIT)) == [(1, 0), (0, 1)]
+    assert links_of(SPLIT) == {(1, 0), (0, 1)}
     assert pharaoh(Translation([SPLIT])) == "0-1 1-0"
 
 
-def test_parts_count_on() -> None:
+def test_word_numbers_continue_over_parts() -> None:
     second = Part(**{**vars(SPLIT), "first_word": 2})
     assert pharaoh(Translation([SPLIT, second])) == "0-1 1-0 2-3 3-2"
     assert pharaoh(Translation()) == ""
 
 
-def test_a_part_without_words_has_no_links() -> None:
+def test_part_without_words_has_no_links() -> None:
     empty = part(["▁gato", "</s>"], ["</s>"], [[0.5, 0.5]])
     assert pharaoh(Translation([empty, SPLIT])) == "0-1 1-0"
 
 
-def test_a_model_without_attention_has_no_links() -> None:
+def test_model_without_attention_has_no_links() -> None:
     with pytest.raises(DataError, match="attention"):
         word_weights(part(["▁a", "</s>"], ["▁b", "</s>"], None))
 
@@ -86,7 +110,7 @@ def test_words_of_unusual_pieces(pieces: list[str], numbers: list[int]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text())
-def test_there_are_as_many_words_as_in_the_text(tokenizer: Tokenizer, line: str) -> None:
+def test_word_count_matches_encoded_text(tokenizer: Tokenizer, line: str) -> None:
     text = normalize_line(line)
     pieces = [*tokenizer.pieces(tokenizer.encode(text)), "</s>"]
     assert max(word_of_piece(pieces)) + 1 == len(text.split())
@@ -96,7 +120,7 @@ def test_there_are_as_many_words_as_in_the_text(tokenizer: Tokenizer, line: str)
     assert merged.shape == (shape[0], shape[0])
 
 
-def test_a_piece_of_several_words_counts_for_each() -> None:
+def test_piece_of_several_words_counts_for_each() -> None:
     found = part(
         ["▁a", "...", "</s>"], ["▁b", "?!", "</s>"], [[0.5, 0.3, 0.2], [0.1, 0.9, 0], [0] * 3]
     )
@@ -105,7 +129,7 @@ def test_a_piece_of_several_words_counts_for_each() -> None:
     np.testing.assert_allclose(word_weights(found), [[0.9]], atol=1e-6)
 
 
-def test_words_that_the_tokenizer_does_not_know_count() -> None:
+def test_unknown_words_count() -> None:
     config = TokenizerConfig(byte_fallback=False)
     texts = [source for source, _ in toy_pairs(200, 0)]
     known = train_tokenizer(texts, config=config, vocab_size=100, name="source")
@@ -115,8 +139,151 @@ def test_words_that_the_tokenizer_does_not_know_count() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(4, 280), max_size=20))
-def test_there_are_as_many_words_as_in_what_is_decoded(
-    tokenizer: Tokenizer, ids: list[int]
-) -> None:
+def test_word_count_matches_decoded_text(tokenizer: Tokenizer, ids: list[int]) -> None:
     numbers = word_of_piece([*tokenizer.pieces(ids), "</s>"])
     assert max(numbers) + 1 == len(tokenizer.decode(ids).split())
+
+
+def parse_links(text: str) -> Links:
+    return parse_gold(text, "test").sure
+
+
+def plain_grow_diag_final_and(forward: Links, backward: Links) -> Links:
+    """Follow the algorithm cell by cell, on matrices [target, source]."""
+    first, second = np.zeros((2, SIZE, SIZE), dtype=bool)
+    for matrix, found in ((first, forward), (second, backward)):
+        for source, target in found:
+            matrix[target, source] = True
+    either, alignment = first | second, first & second
+    steps = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
+    cells = list(itertools.product(range(SIZE), range(SIZE)))
+    while True:
+        before = alignment.copy()
+        for e, f in cells:
+            if not alignment[e, f]:
+                continue
+            for de, df in steps:
+                new_e, new_f = e + de, f + df
+                if not (0 <= new_e < SIZE and 0 <= new_f < SIZE):
+                    continue
+                free = not alignment[new_e].any() or not alignment[:, new_f].any()
+                if free and either[new_e, new_f]:
+                    alignment[new_e, new_f] = True
+        if (before == alignment).all():
+            break
+    for matrix in (first, second):
+        for e, f in cells:
+            if matrix[e, f] and not alignment[e].any() and not alignment[:, f].any():
+                alignment[e, f] = True
+    return frozenset((int(f), int(e)) for e, f in np.argwhere(alignment))
+
+
+@settings(max_examples=500, deadline=None)
+@given(LINKS, LINKS)
+def test_grow_diag_final_and_equals_matrix_version(forward: Links, backward: Links) -> None:
+    assert grow_diag_final_and(forward, backward) == plain_grow_diag_final_and(forward, backward)
+
+
+@settings(max_examples=200, deadline=None)
+@given(LINKS, LINKS)
+def test_symmetrisation_lies_between_intersection_and_union(
+    forward: Links, backward: Links
+) -> None:
+    grown = grow_diag_final_and(forward, backward)
+    assert forward & backward <= grown <= forward | backward
+    assert grow_diag_final_and(forward, forward) == forward
+    assert SYMMETRIZATIONS["intersection"](forward, backward) == forward & backward
+    assert SYMMETRIZATIONS["union"](forward, backward) == forward | backward
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "expected"),
+    [
+        # 1-1 grows to its neighbour 2-1, whose source word 2 is free, and from there to 3-2.
+        ("0-0 1-1 2-1 3-2", "0-0 1-1", "0-0 1-1 2-1 3-2"),
+        # 0-1 is a neighbour of 0-0, but both 0 and 1 have a link already.
+        ("0-0 1-1 0-1", "0-0 1-1", "0-0 1-1"),
+        # 3-3 is beside nothing and both its words are free: final-and takes it.
+        ("0-0 3-3", "0-0", "0-0 3-3"),
+        # 3-0 is beside nothing and target word 0 is taken: final (without and) would take it.
+        ("0-0 3-0", "0-0", "0-0"),
+        # Final: the forward links come first, and leave no free word for 4-3.
+        ("3-3", "4-3", "3-3"),
+        ("", "", ""),
+    ],
+)
+def test_grow_diag_final_and_by_hand(forward: str, backward: str, expected: str) -> None:
+    assert grow_diag_final_and(parse_links(forward), parse_links(backward)) == parse_links(expected)
+
+
+def test_alignment_error_by_hand() -> None:
+    # A = {0-0 1-1 2-1 3-2}, S = {0-0 1-1 2-2}, P = S and {2-1}: |A & S| = 2, |A & P| = 3.
+    found = parse_gold("0-0 1-1 2-1 3-2", "found").sure
+    error = alignment_error([found], [parse_gold("0-0 1-1 2-2 2?1", "gold")])
+    assert error.precision == pytest.approx(3 / 4)
+    assert error.recall == pytest.approx(2 / 3)
+    assert error.rate == pytest.approx(1 - 5 / 7)
+    assert error.as_dict()["links"] == 4
+    # With a second pair, without links found, the counts are sums over both.
+    gold = [parse_gold("0-0 1-1 2-2 2?1", "gold"), parse_gold("0-0 1-0 2-0", "gold")]
+    both = alignment_error([found, frozenset()], gold)
+    assert (both.precision, both.recall) == (pytest.approx(3 / 4), pytest.approx(2 / 6))
+    assert both.rate == pytest.approx(1 - 5 / 10)
+
+
+def matrix(links: Links) -> np.ndarray:
+    found = np.zeros((SIZE, SIZE), dtype=int)
+    for source, target in links:
+        found[source, target] = 1
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(LINKS, LINKS, LINKS), min_size=1, max_size=4))
+def test_alignment_error_equals_matrix_version(
+    sets: list[tuple[Links, ...]],
+) -> None:
+    found = np.concatenate([matrix(a) for a, _, _ in sets])
+    sure = np.concatenate([matrix(s) for _, s, _ in sets])
+    possible = np.maximum(sure, np.concatenate([matrix(p) for _, _, p in sets]))
+    error = alignment_error([a for a, _, _ in sets], [Gold(s, s | p) for _, s, p in sets])
+    assert error.precision == (
+        pytest.approx((found * possible).sum() / found.sum()) if found.any() else None
+    )
+    assert error.recall == (
+        pytest.approx((found * sure).sum() / sure.sum()) if sure.any() else None
+    )
+    size = found.sum() + sure.sum()
+    hits = (found * sure).sum() + (found * possible).sum()
+    assert error.rate == (pytest.approx(1 - hits / size) if size else None)
+
+
+@given(LINKS)
+def test_all_sure_links_have_no_error(links: Links) -> None:
+    error = alignment_error([links], [Gold(links, links | {(0, 0)})])
+    assert error.rate in (0, None)
+
+
+def test_read_gold(tmp_path: Path) -> None:
+    path = tmp_path / "gold"
+    path.write_text("1-1 2?1 3p2\n\n2-1\n")
+    first, empty, last = read_gold(str(path), first=1)
+    assert (format_links(first.sure), format_links(first.possible)) == ("0-0", "0-0 1-0 2-1")
+    assert (empty.sure, empty.possible) == (frozenset(), frozenset())
+    assert (last.sure, last.where) == ({(1, 0)}, f"{path}:3")
+
+
+@pytest.mark.parametrize("token", ["1:2", "-1-2", "1-2-3", "1-", "1-2:0.9", "a-b", "1-٣", "1S2"])
+def test_invalid_link_raises(token: str) -> None:
+    with pytest.raises(DataError, match=r"here:2: '.*' is not a link; expected i-j \(sure\)"):
+        parse_gold(f"0-0 {token}", "here:2")
+
+
+def test_link_outside_the_sentences_raises() -> None:
+    with pytest.raises(DataError, match="drop --one-based"):
+        parse_gold("0-1", "here", first=1)
+    gold = parse_gold("0-0 2?1", "here:7")
+    gold.check(3, 2)
+    for sizes in ((2, 2), (3, 1)):
+        with pytest.raises(DataError, match=r"here:7: link 2-1 .* has . and the target . words"):
+            gold.check(*sizes)

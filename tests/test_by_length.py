@@ -1,4 +1,4 @@
-"""BLEU by length against sacreBLEU on the sentences themselves."""
+"""BLEU by source length, against sacreBLEU."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.errors import DataError
-from seq2seq.evaluation.by_length import SEED, bleu_by_length, corpus_bleu, sentence_statistics
+from seq2seq.evaluation.by_length import BucketBleu, bleu_by_length, quantile_buckets
+from seq2seq.evaluation.metrics import SEED, corpus_bleu, sentence_statistics
 
 WORDS = ("the", "a", "cat", "dog", "eats", "sees", "bread", "water", "red", "big", "house", "boy")
+Corpus = tuple[list[str], list[str], list[list[str]]]
 
 
-def corpus(count: int, seed: int) -> tuple[list[str], list[str], list[list[str]]]:
+def corpus(count: int, seed: int) -> Corpus:
     """Return sources, translations and one or two references each, which share many words."""
     generator = random.Random(seed)
     sources, hypotheses, references = [], [], []
@@ -30,48 +32,57 @@ def corpus(count: int, seed: int) -> tuple[list[str], list[str], list[list[str]]
     return sources, hypotheses, references
 
 
+def scores(corpus: Corpus, count: int = 6, *, resamples: int) -> list[BucketBleu]:
+    sources, hypotheses, references = corpus
+    buckets = quantile_buckets(sources, count)
+    return bleu_by_length(buckets, sentence_statistics(hypotheses, references), resamples=resamples)
+
+
 def sacre(hypotheses: list[str], references: list[list[str]]) -> float:
     depth = max(map(len, references))
     streams = [[r[n] if n < len(r) else None for r in references] for n in range(depth)]
     return sacrebleu.BLEU().corpus_score(hypotheses, streams).score  # type: ignore[arg-type]
 
 
-def test_a_bucket_has_the_corpus_bleu_of_its_sentences() -> None:
+def test_bucket_bleu_equals_sacrebleu() -> None:
     sources, hypotheses, references = corpus(80, 1)
-    buckets = bleu_by_length(sources, hypotheses, references, buckets=4, resamples=10)
+    buckets = quantile_buckets(sources, 4)
+    found = bleu_by_length(buckets, sentence_statistics(hypotheses, references))
     lengths = [len(source.split()) for source in sources]
     assert 2 <= len(buckets) <= 4
-    assert sum(bucket.sentences for bucket in buckets) == len(sources)
-    edges = [(bucket.shortest, bucket.longest) for bucket in buckets]
+    assert sum(len(bucket.sentences) for bucket in buckets) == len(sources)
+    edges = [(bucket.shortest, bucket.longest or 0) for bucket in buckets]
     assert all(one[1] < next_[0] for one, next_ in itertools.pairwise(edges))
-    for bucket in buckets:
-        inside = [n for n, x in enumerate(lengths) if bucket.shortest <= x <= bucket.longest]
-        assert len(inside) == bucket.sentences
+    for bucket, (shortest, longest), scored in zip(buckets, edges, found, strict=True):
+        inside = [n for n, x in enumerate(lengths) if shortest <= x <= longest]
+        assert inside == list(bucket.sentences)
         expected = sacre([hypotheses[n] for n in inside], [references[n] for n in inside])
-        assert bucket.bleu == pytest.approx(expected, abs=1e-9)
+        assert scored.bleu == pytest.approx(expected, abs=1e-9)
+        assert np.isnan(scored.low)
 
 
-def test_the_interval_is_of_resampled_sentences() -> None:
-    """The same draws, but whole corpora are put together and scored by sacreBLEU."""
+def test_interval_equals_resampled_sacrebleu() -> None:
+    """With the same draws, each resampled corpus is scored by sacreBLEU."""
     sources, hypotheses, references = corpus(25, 2)
-    [bucket] = bleu_by_length(sources, hypotheses, references, buckets=1, resamples=30)
+    [bucket] = scores((sources, hypotheses, references), 1, resamples=30)
     generator = np.random.default_rng([SEED, 0])
-    scores = []
+    drawn_scores = []
     for _ in range(30):
         counts = generator.multinomial(25, np.full(25, 1 / 25))
         drawn = [n for n, count in enumerate(counts) for _ in range(count)]
-        scores.append(sacre([hypotheses[n] for n in drawn], [references[n] for n in drawn]))
-    assert (bucket.low, bucket.high) == pytest.approx(tuple(np.percentile(scores, (2.5, 97.5))))
+        drawn_scores.append(sacre([hypotheses[n] for n in drawn], [references[n] for n in drawn]))
+    assert (bucket.low, bucket.high) == pytest.approx(
+        tuple(np.percentile(drawn_scores, (2.5, 97.5)))
+    )
     assert bucket.low < bucket.bleu < bucket.high
 
 
-def test_the_same_seed_gives_the_same_bands_and_more_sentences_narrow_ones() -> None:
+def test_bands_are_reproducible_and_narrow_with_more_sentences() -> None:
     sources, hypotheses, references = corpus(30, 3)
-    once = bleu_by_length(sources, hypotheses, references, resamples=50)
-    assert bleu_by_length(sources, hypotheses, references, resamples=50) == once
-    few = bleu_by_length(sources, hypotheses, references, buckets=1, resamples=200)[0]
-    many = [xs * 16 for xs in (sources, hypotheses, references)]
-    wide = bleu_by_length(*many, buckets=1, resamples=200)[0]
+    once = scores(corpus(30, 3), resamples=50)
+    assert scores(corpus(30, 3), resamples=50) == once
+    few = scores(corpus(30, 3), 1, resamples=200)[0]
+    wide = scores((sources * 16, hypotheses * 16, references * 16), 1, resamples=200)[0]
     assert wide.bleu == pytest.approx(few.bleu)
     # Sixteen times the sentences: a quarter of the width.
     assert (few.high - few.low) / (wide.high - wide.low) == pytest.approx(4, rel=0.35)
@@ -81,19 +92,19 @@ def test_the_same_seed_gives_the_same_bands_and_more_sentences_narrow_ones() -> 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=30), st.integers(1, 10))
 def test_every_sentence_is_in_one_bucket(lengths: list[int], buckets: int) -> None:
     sources = [" ".join(["a"] * length) for length in lengths]
-    found = bleu_by_length(sources, sources, sources, buckets=buckets, resamples=2)
+    found = quantile_buckets(sources, buckets)
     assert len(found) <= buckets
-    assert sum(bucket.sentences for bucket in found) == len(lengths)
+    assert sorted(n for bucket in found for n in bucket.sentences) == list(range(len(lengths)))
     assert found[0].shortest == min(lengths)
     assert found[-1].longest == max(lengths)
 
 
-def test_sums_of_statistics_are_a_corpus() -> None:
+def test_sums_of_statistics_give_corpus_bleu() -> None:
     _, hypotheses, references = corpus(40, 4)
     statistics = sentence_statistics(hypotheses, references)
     assert statistics.shape == (40, 10)
     assert corpus_bleu(statistics.sum(0)) == pytest.approx(sacre(hypotheses, references))
-    # Without a single matching 4-gram BLEU is smoothed.
+    # Without any matching 4-gram BLEU is smoothed.
     hypotheses, references = (
         ["the cat eats bread now", "a dog"],
         [["the cat eats the bread"], ["a"]],
@@ -103,8 +114,10 @@ def test_sums_of_statistics_are_a_corpus() -> None:
     assert smoothed > 0
 
 
-def test_what_has_no_score() -> None:
+def test_unequal_counts_and_empty_test_sets_raise() -> None:
     with pytest.raises(DataError, match="numbers must be equal"):
-        bleu_by_length(["a"], ["a", "b"], ["a"])
+        sentence_statistics(["a", "b"], ["a"])
     with pytest.raises(DataError, match="an empty test set"):
-        bleu_by_length([], [], [])
+        sentence_statistics([], [])
+    with pytest.raises(DataError, match="an empty test set"):
+        quantile_buckets([], 6)

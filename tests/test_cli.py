@@ -122,25 +122,25 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["study", "{toy}", "--jobs", "0"], "expected 1, 2, 3, ..., found"),
         (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),
         (["evaluate", "{run}", "{lines}"], "lines.txt:1: 1 column"),
-        (["plot", "attention", "{run}", "gato", "-o", "a.gif"], "a picture ends in .png"),
+        (["plot", "attention", "{run}", "gato", "-o", "a.gif"], "unknown picture format; use .png"),
         (["plot", "attention", "{run}", ""], "the sentence is empty"),
         (["plot", "attention", "{run}"], "no sentence to draw"),
-        (["plot", "attention", "{run}", "gato", "-i", "{lines}"], "give one of them"),
+        (["plot", "attention", "{run}", "gato", "-i", "{lines}"], "use only one of them"),
         (["plot", "attention", "{run}", "-i", "none.txt"], "none.txt: no such file"),
         (["plot", "training", "none"], "none/metrics.jsonl: cannot be read"),
-        (["plot", "training", "{run}", "-o", "a.gif"], "a picture ends in .png"),
+        (["plot", "training", "{run}", "-o", "a.gif"], "unknown picture format; use .png"),
         (["plot", "training", "{run}", "--x", "hours"], "invalid choice: 'hours'"),
         (["plot", "length", "{run}"], "required: --test"),
         (["plot", "length", "{run}", "--test", "none.tsv"], "none.tsv: no such file"),
-        (["plot", "length", "{lines}", "--test", "{lines}"], "no run is given"),
-        (["plot", "length", "{run}", "--test", "{lines}", "-o", "a.gif"], "a picture ends in"),
+        (["plot", "length", "{lines}", "--test", "{lines}"], "unknown without a run"),
+        (["plot", "length", "{run}", "--test", "{lines}", "-o", "a.gif"], "unknown picture format"),
         (["explain", "none", "gato"], "none: not a run directory"),
         (["explain", "{run}", ""], "the sentence is empty"),
         (["explain", "{run}", "gato", "--step", "99"], "--step 99: the translation has 2 steps"),
         (["explain", "{run}", "gato", "--step", "0"], "expected 1, 2, 3, ..., found '0'"),
         (["explain", "{run}", "gato", "--force", ""], "the translation to explain is empty"),
         (["explain", "{run}", "gato " * 30], "inference.max_source_length"),
-        (["explain", "{run}", "gato", "--plot", "a.gif"], "a picture ends in .png"),
+        (["explain", "{run}", "gato", "--plot", "a.gif"], "unknown picture format; use .png"),
         (["explain", "{run}", "gato", "--html", "/none/a.html"], "/none/a.html: cannot be written"),
     ],
 )
@@ -191,8 +191,8 @@ def test_translating_imports_what_it_needs(trained: Path, lines: Path) -> None:
     imported = set(found.stderr.split())
     assert "torch" in imported
     slow = {
-        "IPython", "PIL", "datasets", "matplotlib", "pandas", "pyarrow", "sacrebleu", "scipy",
-        "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "transformers",
+        "IPython", "PIL", "datasets", "jinja2", "matplotlib", "pandas", "pyarrow", "sacrebleu",
+        "scipy", "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "transformers",
     }  # fmt: skip
     assert not slow & imported
 

@@ -11,7 +11,7 @@ from test_report import EVIL, Tags
 from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.compare import Balance, compare, contest_page, contest_text
+from seq2seq.evaluation.compare import Balance, compare, comparison_page, comparison_text
 
 PAIRS = [
     Pair("uno", "one cat sat here", ("a cat was here",)),
@@ -30,7 +30,7 @@ def run(*arguments: object) -> int:
         return int(end.code or 0)
 
 
-def test_sentences_are_counted_by_all_references() -> None:
+def test_all_references_count() -> None:
     found = compare({"a": FIRST, "b": SECOND, "c": FIRST}, PAIRS, resamples=100)
     worse = CHRF().sentence_score("three birds x", [PAIRS[2].target]).score
     better = CHRF().sentence_score("three birds", [PAIRS[2].target]).score
@@ -65,7 +65,7 @@ def test_randomization() -> None:
     assert same.differences == []
 
 
-def test_few_differing_sentences_are_no_proof() -> None:
+def test_few_differing_sentences_are_not_significant() -> None:
     base = [pair.target for pair in PAIRS]
     for count, least in ((1, 1.0), (3, 0.25)):
         worse = ["nothing like it", *base[1:]] if count == 1 else ["no"] * count + base[count:]
@@ -75,29 +75,29 @@ def test_few_differing_sentences_are_no_proof() -> None:
         assert p_value >= least
 
 
-def test_the_page_and_the_text() -> None:
+def test_page_and_text() -> None:
     found = compare({"a": FIRST, "<b>": SECOND}, PAIRS, resamples=100)
-    tags = Tags(contest_page(found, test="t<e>st"))
+    tags = Tags(comparison_page(found, test="t<e>st"))
     assert not {tag for tag, _ in tags.seen} & {"script", "img", "b", "e"}
     text = "".join(tags.texts)
     for words in ("<b>", "t<e>st", "paired bootstrap", "6 equal", EVIL, "nrefs:var|bs:100"):
         assert words in text
-    lines = contest_text(found).splitlines()
+    lines = comparison_text(found).splitlines()
     assert lines[0].startswith("a    BLEU ")
     assert lines[1].startswith("<b>  BLEU ")
     assert "(p" in lines[1]
     assert "(p" not in lines[0]
-    Tags(contest_page(compare({"a": FIRST, "b": FIRST}, PAIRS, resamples=10), test="t"))
+    Tags(comparison_page(compare({"a": FIRST, "b": FIRST}, PAIRS, resamples=10), test="t"))
 
 
-def test_what_cannot_be_compared() -> None:
-    with pytest.raises(DataError, match="two systems or more"):
+def test_too_few_systems_or_sentences_raise() -> None:
+    with pytest.raises(DataError, match="two or more systems"):
         compare({"a": FIRST}, PAIRS)
     with pytest.raises(DataError, match="0 hypotheses"):
         compare({"a": [], "b": []}, [])
 
 
-def test_the_command(
+def test_command(
     trained: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test = tmp_path / "test.tsv"
@@ -119,13 +119,13 @@ def test_the_command(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{run}", "t.tsv"], "needs two runs or more"),
-        (["{run}", "{run}", "t.tsv"], "named twice"),
+        (["{run}", "t.tsv"], "needs two or more runs"),
+        (["{run}", "{run}", "t.tsv"], "given twice"),
         (["{run}", "none", "t.tsv"], "none: not a run directory"),
         (["{run}", "{other}", "none.tsv"], "none.tsv: no such file"),
     ],
 )
-def test_a_mistake_is_one_line_and_2(
+def test_user_errors_print_one_line_and_exit_2(
     trained: Path, other: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     places = {"{run}": str(trained), "{other}": str(other)}

@@ -29,11 +29,11 @@ def records() -> list[dict[str, Any]]:
     ]
 
 
-def test_curves_are_the_records(tmp_path: Path) -> None:
+def test_curves_hold_the_records(tmp_path: Path) -> None:
     curves = read_curves(write(tmp_path / "run", *records()))
     loss = curves.loss("steps")
     assert loss.x == [10, 20]
-    # Of the perplexity, so without label smoothing; what was not finite is a gap.
+    # From the perplexity, so without label smoothing; a value that was not finite is nan.
     assert loss.y[0] == pytest.approx(math.log(7))
     assert math.isnan(loss.y[1])
     assert curves.of("validation", "bleu", "steps").y == [20]
@@ -41,7 +41,7 @@ def test_curves_are_the_records(tmp_path: Path) -> None:
     assert curves.of("train", "chrf", "steps").x == []
 
 
-def test_what_a_validation_had_spent(tmp_path: Path) -> None:
+def test_minutes_and_tokens_of_validations(tmp_path: Path) -> None:
     curves = read_curves(write(tmp_path / "run", *records()))
     assert curves.of("validation", "bleu", "minutes").x == [1.6]
     # Halfway between the records of training at steps 10 and 20, in millions.
@@ -50,12 +50,12 @@ def test_what_a_validation_had_spent(tmp_path: Path) -> None:
     assert curves.of("train", "learning_rate", "tokens").x == [1.0, 3.0]
 
 
-def test_a_line_that_is_being_written_is_passed_over(tmp_path: Path) -> None:
+def test_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
     curves = read_curves(write(tmp_path / "run", *records(), end='{"kind": "tra'))
     assert len(curves.train) == 2
 
 
-def test_a_run_that_trained(trained: Path) -> None:
+def test_curves_of_a_trained_run(trained: Path) -> None:
     curves = read_curves(trained)
     assert curves.of("validation", "bleu", "steps").x == [50, 100, 150]
     assert len(curves.of("average", "bleu", "tokens").x) == 1
@@ -73,12 +73,12 @@ def test_a_run_that_trained(trained: Path) -> None:
         ("\xff\n\n", "not a record"),
     ],
 )
-def test_what_is_no_record_of_a_run(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_record_raises(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         read_curves(write(tmp_path / "run", end=text))
 
 
-def test_no_run(tmp_path: Path) -> None:
+def test_unreadable_metrics_raise(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read .* is .*none a run"):
         read_curves(tmp_path / "none")
     (tmp_path / "metrics.jsonl").write_bytes(b"\xff\n")

@@ -23,7 +23,7 @@ def data(toy: ToyCorpus) -> DataConfig:
     return toy.config(Path("run")).data
 
 
-def test_scores_are_of_all_sentences_in_order(translator: Translator) -> None:
+def test_scores_cover_all_sentences_in_order(translator: Translator) -> None:
     pairs = [Pair(*pair) for pair in toy_pairs(12, 9)]
     result = evaluate(translator, pairs, translator.options(beam_size=1), window=5)
     assert result.hypotheses == [pair.target for pair in pairs]
@@ -37,9 +37,7 @@ def test_scores_are_of_all_sentences_in_order(translator: Translator) -> None:
         evaluate(translator, [])
 
 
-def test_any_of_several_references_will_do(
-    translator: Translator, data: DataConfig, tmp_path: Path
-) -> None:
+def test_any_reference_counts(translator: Translator, data: DataConfig, tmp_path: Path) -> None:
     path = tmp_path / "test.tsv"
     path.write_text("gato come pan agua\tnone of it\tcat eats bread water\nperro ve casa rojo\tx\n")
     pairs = read_test(str(path), data)
@@ -62,7 +60,7 @@ def test_any_of_several_references_will_do(
         ),
     ],
 )
-def test_a_test_set_has_the_layout_of_the_run(
+def test_test_set_has_layout_of_run(
     data: DataConfig, tmp_path: Path, layout: dict[str, object], text: str
 ) -> None:
     path = tmp_path / "test"
@@ -72,7 +70,7 @@ def test_a_test_set_has_the_layout_of_the_run(
     assert [(pair.source, pair.target) for pair in pairs] == [("gato", "cat")]
 
 
-def test_gold_links_are_read_where_there_are_any(data: DataConfig, tmp_path: Path) -> None:
+def test_gold_alignments_are_optional(data: DataConfig, tmp_path: Path) -> None:
     path = tmp_path / "test"
     test = data.valid.model_copy(update={"alignment": 2})
     layout = data.model_copy(update={"test": test})
@@ -92,17 +90,17 @@ def test_gold_links_are_read_where_there_are_any(data: DataConfig, tmp_path: Pat
         read_test(str(path), layout)
 
 
-def test_two_files(data: DataConfig, tmp_path: Path) -> None:
+def test_sides_in_two_files(data: DataConfig, tmp_path: Path) -> None:
     source, target = tmp_path / "es", tmp_path / "en"
     source.write_text("gato\nperro\n")
     target.write_text("cat\ndog\n")
     assert len(read_test(str(source), data, target=str(target))) == 2
     aligned = data.valid.model_copy(update={"format": "aligned"})
-    with pytest.raises(DataError, match="name the other side with --target"):
+    with pytest.raises(DataError, match="give the other one with --target"):
         read_test(str(source), data.model_copy(update={"test": aligned}))
 
 
-def test_hypotheses_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_hypotheses_raise(tmp_path: Path) -> None:
     write_lines(tmp_path / "h", ["a", "", "é"])
     assert (tmp_path / "h").read_text() == "a\n\né\n"
     with pytest.raises(DataError, match="cannot be written"):

@@ -1,4 +1,4 @@
-"""Metrics are sacreBLEU's own, whatever the number of references."""
+"""Metrics equal sacreBLEU's, for any number of references."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from seq2seq.errors import DataError
-from seq2seq.evaluation.metrics import paired_test, score
+from seq2seq.evaluation.metrics import lengths, paired_test, score, sentence_chrf
 
 HYPOTHESES = [
     "the cat sat on a mat.",
@@ -43,7 +43,7 @@ def test_one_reference(name: str) -> None:
         assert metric.mean is metric.interval is None
 
 
-def test_signatures_say_what_was_done() -> None:
+def test_signatures() -> None:
     metrics = score(HYPOTHESES, REFERENCES)
     version = f"version:{sacrebleu.__version__}"
     assert metrics["bleu"].signature == (f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}")
@@ -63,7 +63,7 @@ def test_ragged_references(name: str) -> None:
     assert score(HYPOTHESES, RAGGED)[name].score == expected.score
 
 
-def test_a_reference_repeated_changes_nothing() -> None:
+def test_repeated_reference_changes_nothing() -> None:
     once = score(HYPOTHESES, RAGGED)
     twice = score(HYPOTHESES, [[*refs, *refs] for refs in RAGGED])
     for name in once:
@@ -75,8 +75,19 @@ def test_perfect_hypotheses() -> None:
     assert [round(metrics[name].score, 6) for name in ("bleu", "chrf", "ter")] == [100, 100, 0]
 
 
-def test_only_the_metrics_asked_for() -> None:
+def test_only_requested_metrics() -> None:
     assert list(score(HYPOTHESES, REFERENCES, metrics=("chrf",))) == ["chrf"]
+
+
+def test_lengths_use_closest_references() -> None:
+    found = lengths(["a b c.", "d"], [["x y", "x y z w v"], ["d e"]])
+    assert (found.hypotheses, found.references) == (4 + 1, 5 + 2)
+    assert found.ratio == pytest.approx(5 / 7)
+
+
+def test_sentence_chrf_uses_best_reference() -> None:
+    found = sentence_chrf(["a cat", "no"], [["a dog", "a cat"], ["a house"]])
+    assert found == [100, CHRF().sentence_score("no", ["a house"]).score]
 
 
 def test_bootstrap_intervals() -> None:
@@ -120,19 +131,19 @@ def test_paired_test() -> None:
         (["a", "b"], [["a"], []], "sentence 2 of 2 has no reference"),
     ],
 )
-def test_what_cannot_be_scored(hypotheses, references, message) -> None:  # type: ignore[no-untyped-def]
+def test_unusable_hypotheses_and_references_raise(hypotheses, references, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(DataError, match=message):
         score(hypotheses, references)
     with pytest.raises(DataError, match=message):
         paired_test({"a": hypotheses, "b": hypotheses}, references)
 
 
-def test_a_comparison_needs_two_systems() -> None:
+def test_paired_test_needs_two_systems() -> None:
     with pytest.raises(DataError, match="found 1"):
         paired_test({"a": HYPOTHESES}, REFERENCES)
 
 
-def test_sacrebleu_is_imported_only_when_scoring() -> None:
+def test_sacrebleu_is_imported_lazily() -> None:
     code = (
         "import sys, seq2seq.evaluation.metrics, seq2seq.inference.mbr; "
         "assert 'sacrebleu' not in sys.modules"

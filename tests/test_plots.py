@@ -13,8 +13,9 @@ from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation import heatmaps, plots
 from seq2seq.evaluation.alignment import word_weights
-from seq2seq.evaluation.by_length import bleu_by_length
+from seq2seq.evaluation.by_length import bleu_by_length, quantile_buckets
 from seq2seq.evaluation.heatmaps import plot_attention, plot_sentences
+from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.evaluation.plots import plot_length, plot_training, run_names
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
@@ -34,7 +35,7 @@ def part(*target: str) -> Part:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Return the pictures that are drawn instead of written."""
+    """Return the figures, which are not written."""
     figures: list[Figure] = []
     for module in (heatmaps, plots):
         monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
@@ -42,7 +43,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 @pytest.mark.parametrize("suffix", STARTS)
-def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str) -> None:
+def test_suffix_selects_format(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"picture{suffix}"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -50,7 +51,7 @@ def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str) -> None:
     assert path.read_bytes().startswith(STARTS[suffix])
 
 
-def test_accents_are_in_the_picture(tmp_path: Path) -> None:
+def test_labels_keep_accents(tmp_path: Path) -> None:
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.fonttype": "none"}):
@@ -60,8 +61,8 @@ def test_accents_are_in_the_picture(tmp_path: Path) -> None:
         assert text in found
 
 
-def test_pictures_that_cannot_be_drawn(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a.xyz: a picture ends in .png, .svg, .pdf"):
+def test_invalid_heat_maps_raise(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a.xyz: unknown picture format; use .png, .svg, .pdf"):
         plot_attention([part("▁a")], tmp_path / "a.xyz")
     with pytest.raises(DataError, match="cannot be written"):
         plot_attention([part("▁a")], tmp_path / "none/a.png")
@@ -91,7 +92,7 @@ def test_sentences_are_translated_and_drawn(
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_maps_of_a_grid_are_apart_and_have_cells_of_one_size(
+def test_grid_maps_do_not_overlap_and_share_cell_size(
     tmp_path: Path, drawn: list[Figure], count: int
 ) -> None:
     parts = [part(*["▁where"] * (3 * n % 7 + 1)) for n in range(count)]
@@ -115,7 +116,7 @@ def test_maps_of_a_grid_are_apart_and_have_cells_of_one_size(
         assert not any(box.overlaps(other) for other in boxes[:n])
 
 
-def test_words_are_drawn_for_words(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_words_option_merges_pieces(tmp_path: Path, drawn: list[Figure]) -> None:
     plot_attention([part("▁whe", "re", "▁$1")], tmp_path / "a.png", words=True)
     axes = drawn[0].axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["where", r"\$1"]
@@ -126,7 +127,7 @@ def test_words_are_drawn_for_words(tmp_path: Path, drawn: list[Figure]) -> None:
 
 
 def labelled(figure: Figure) -> dict[str, tuple[list[float], list[float]]]:
-    """Return the curves of a picture by their labels."""
+    """Return the curves of a figure by label."""
     lines = [line for axes in figure.axes for line in axes.lines]
     return {
         str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata()))  # type: ignore[arg-type]
@@ -134,9 +135,7 @@ def labelled(figure: Figure) -> dict[str, tuple[list[float], list[float]]]:
     }
 
 
-def test_learning_curves_of_runs(
-    trained: Path, other: Path, tmp_path: Path, drawn: list[Figure]
-) -> None:
+def test_learning_curves(trained: Path, other: Path, tmp_path: Path, drawn: list[Figure]) -> None:
     plot_training([str(trained)], tmp_path / "a.svg")
     plot_training([str(trained), str(other)], tmp_path / "b.svg", unit="minutes")
     one, both = drawn
@@ -147,7 +146,7 @@ def test_learning_curves_of_runs(
     assert len(one.axes[2].lines) == 1
     assert {"trained: validation", "other: validation", "other: BLEU"} < labelled(both).keys()
     assert both.axes[2].get_xlabel() == "minutes"
-    with pytest.raises(DataError, match="11 runs; a picture holds 10"):
+    with pytest.raises(DataError, match="11 runs; a picture holds at most 10"):
         plot_training([str(trained)] * 11, tmp_path / "a.svg")
 
 
@@ -157,13 +156,14 @@ def test_learning_curves_are_written(trained: Path, tmp_path: Path) -> None:
         assert (tmp_path / f"a{suffix}").read_bytes().startswith(start)
 
 
-def test_bleu_by_length_of_systems(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     sentences = [" ".join("abcdefghij"[: n % 10 + 1]) for n in range(60)]
     pairs = [Pair(sentence, sentence) for sentence in sentences]
     worse = [sentence.replace("d", "x") for sentence in sentences]
     plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", buckets=3)
     curves = labelled(drawn[0])
-    expected = bleu_by_length(sentences, worse, sentences, buckets=3)
+    statistics = sentence_statistics(worse, sentences)
+    expected = bleu_by_length(quantile_buckets(sentences, 3), statistics)
     assert curves["worse"][1] == [bucket.bleu for bucket in expected]
     assert curves["right"][1][-1] == pytest.approx(100)
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
@@ -171,8 +171,10 @@ def test_bleu_by_length_of_systems(tmp_path: Path, drawn: list[Figure]) -> None:
     assert all(re.fullmatch(r"\d+(-\d+)?\n\d+", tick) for tick in ticks)
     with pytest.raises(DataError, match="11 systems"):
         plot_length({str(n): worse for n in range(11)}, pairs, tmp_path / "a.png")
+    with pytest.raises(DataError, match="numbers must be equal"):
+        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png")
 
 
-def test_names_of_runs_differ() -> None:
+def test_run_names_are_unique() -> None:
     assert run_names(["runs/a", "runs/b/"]) == ["a", "b"]
     assert run_names(["one/a", "two/a"]) == ["one/a", "two/a"]

@@ -13,8 +13,7 @@ from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import evaluate
-from seq2seq.evaluation.heatmaps import heatmap
-from seq2seq.evaluation.pages import marked, page, table
+from seq2seq.evaluation.pages import environment, marked
 from seq2seq.evaluation.report import Report, make_report, report_page, write_report
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
@@ -24,7 +23,7 @@ VOID = {"meta", "br"}
 
 
 class Tags(HTMLParser):
-    """Checks that tags close, and collects them with their texts."""
+    """Check that all tags are closed, and collect them with their texts."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -69,9 +68,9 @@ def report(measure: Callable[[list[Pair]], Report]) -> Report:
                     Pair("perro", EVIL, alignment="")])  # fmt: skip
 
 
-def test_the_figures_are_of_the_whole_test_set(report: Report) -> None:
+def test_figures_cover_the_test_set(report: Report) -> None:
     assert report.sentences == 27
-    assert sum(bucket.sentences for bucket in report.buckets) == 27
+    assert sum(len(scores.bucket.sentences) for scores in report.by_length) == 27
     assert set(report.metrics) == {"bleu", "chrf", "ter"}
     assert all(metric.interval is not None for metric in report.metrics.values())
     assert report.attention is not None
@@ -90,7 +89,7 @@ def test_the_figures_are_of_the_whole_test_set(report: Report) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(report: Report) -> None:
+def test_page_is_self_contained_and_escaped(report: Report) -> None:
     html = report_page(report, run="runs/<b>", test=EVIL)
     tags = Tags(html)
     names = {tag for tag, _ in tags.seen}
@@ -113,7 +112,7 @@ def test_the_page_is_whole_and_needs_nothing_else(report: Report) -> None:
     assert 'name="viewport"' in html
 
 
-def test_a_report_of_a_model_without_gold_and_weights(
+def test_report_without_gold_and_attention(
     translator: Translator, measure: Callable[[list[Pair]], Report]
 ) -> None:
     pairs = [Pair(*pair) for pair in toy_pairs(3, 4)]
@@ -125,14 +124,14 @@ def test_a_report_of_a_model_without_gold_and_weights(
     assert found.as_dict()["attention"] is None
 
 
-def test_gold_that_cannot_be_used_is_reported(
+def test_unusable_gold_is_logged(
     measure: Callable[[list[Pair]], Report], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert measure([Pair("gato", "cat", alignment="7-7")]).alignment is None
     assert "no alignment error in the report: pair 1: link 7-7" in caplog.text
 
 
-def test_files_are_written(report: Report, tmp_path: Path) -> None:
+def test_page_and_json_are_written(report: Report, tmp_path: Path) -> None:
     folder = tmp_path / "deep/folder"
     path = write_report(folder, report, run="r", test="t")
     assert path == folder / "report.html"
@@ -146,7 +145,7 @@ def test_files_are_written(report: Report, tmp_path: Path) -> None:
         write_report(tmp_path / "file", report, run="r", test="t")
 
 
-def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test = tmp_path / "test.tsv"
     test.write_text("".join(f"{s}\t{t}\n" for s, t in toy_pairs(9, 3)))
     output = ("-o", str(tmp_path / "h"))
@@ -160,28 +159,37 @@ def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "interval" in found["bleu"]
 
 
+def part_of_page(name: str, *arguments: object, caller: Callable[[], str] | None = None) -> Tags:
+    """Return what a macro of the templates draws."""
+    macro = getattr(environment().get_template("parts.html").module, name)
+    return Tags(macro(*arguments) if caller is None else macro(*arguments, caller=caller))
+
+
 def test_heat_maps_are_small_and_escaped() -> None:
     weights = torch.tensor([[0.001, 0.999], [0.5, 0.5]])
-    html = heatmap(Part("", ["▁<b>", "</s>"], ["x&y", "</s>"], "", 0.0, 0.0, True, weights))
-    tags = Tags(html)
+    part = Part("", ["▁<b>", "</s>"], ["x&y", "</s>"], "", 0.0, 0.0, True, weights)
+    tags = part_of_page("heatmap", part)
     assert [attrs.get("style") for tag, attrs in tags.seen if tag == "td"] == [
         None, "--w:1.00", "--w:0.50", "--w:0.50",
     ]  # fmt: skip
-    assert tags.texts[1:] == ["<b>", "(end)", "·x&y", "(end)"]
-    assert heatmap(Part("", ["</s>"], ["</s>"], "", 0.0, 0.0, True)) == ""
+    texts = [text for text in tags.texts if text.strip()]
+    assert texts[1:] == ["<b>", "(end)", "·x&y", "(end)"]
+    plain = part_of_page("heatmap", Part("", ["</s>"], ["</s>"], "", 0.0, 0.0, True))
+    assert plain.seen == []
 
 
-def test_marked_words() -> None:
+def test_differing_words_are_marked() -> None:
     assert marked("the <cat> sat", "the dog sat") == "the <mark>&lt;cat&gt;</mark> sat"
     assert marked("a b", "a b") == "a b"
     assert marked("b a", "a b") in ("<mark>b</mark> a", "b <mark>a</mark>")
     assert marked("", "a") == ""
 
 
-def test_tables_and_pages_escape() -> None:
-    html = page("a<b", table(["x<", "n"], [(EVIL, 3), ("y", 2.25)]))
-    tags = Tags(html)
-    assert EVIL in tags.texts
-    assert "2.2" in tags.texts
+def test_tables_escape_and_align_numbers() -> None:
+    tags = part_of_page("table", ["x<", ">n"], caller=lambda: EVIL)
+    assert "".join(tags.texts).split() == ["x<", "n", *EVIL.split()]
     assert [attrs.get("class") for tag, attrs in tags.seen if tag == "th"] == [None, "n"]
-    Tags(table(["a"], []))
+    tags = part_of_page("bar", 2.25)
+    assert [text for text in tags.texts if text.strip()] == ["2.2"]
+    assert tags.seen == [("td", {"class": "n bar", "style": "--v:2.2"})]
+    assert part_of_page("number", EVIL).texts[0] == EVIL

@@ -7,14 +7,14 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
-from seq2seq.evaluation.by_length import (
+from seq2seq.evaluation.report import scores_by_length
+from seq2seq.evaluation.statistics import (
+    WordError,
     attention_figures,
-    by_length,
     repetition,
-    spelled_share,
+    unknown_share,
+    word_errors,
 )
-from seq2seq.evaluation.metrics import lengths, sentence_chrf
-from seq2seq.evaluation.report import WordError, word_errors
 from seq2seq.inference.text import Part
 
 
@@ -32,7 +32,7 @@ def test_entropy_and_coverage_by_hand() -> None:
     assert found.relative_entropy == pytest.approx(0.5)
     assert found.coverage == pytest.approx((1 + 0.75 + 0.25) / 3)
     assert found.neglected == 0
-    # A source of nothing but its end has weights that say nothing.
+    # A source of only its end has one possible row of weights.
     alone = attention_figures([part([[1.0], [1.0]])])
     assert alone is not None
     assert (alone.entropy, alone.relative_entropy, alone.coverage) == (0, 0, 0)
@@ -40,7 +40,7 @@ def test_entropy_and_coverage_by_hand() -> None:
     assert attention_figures([]) is None
 
 
-def test_figures_are_means_over_all_pieces() -> None:
+def test_attention_figures_are_means_over_all_pieces() -> None:
     generator = np.random.default_rng(1)
     matrices = [generator.dirichlet(np.full(s, 0.3), t) for t, s in ((3, 5), (7, 2), (1, 9))]
     found = attention_figures([part(matrix.tolist()) for matrix in matrices])
@@ -56,7 +56,7 @@ def test_figures_are_means_over_all_pieces() -> None:
 
 
 def test_repetition_by_hand() -> None:
-    # a-b b-a a-b b-c: one of four was there before; x alone has no pair; p-q is there once.
+    # a-b b-a a-b b-c: one of four repeats; x has no bigram; p-q occurs once.
     assert repetition(["a b a b c", "x", "p q"]) == pytest.approx(1 / 5)
     assert repetition(["a b", "a b"]) == 0
     assert repetition(["the the the the"]) == pytest.approx(2 / 3)
@@ -64,37 +64,26 @@ def test_repetition_by_hand() -> None:
     assert repetition([]) == 0
 
 
-def test_spelled_pieces() -> None:
+def test_unknown_share() -> None:
     pieces = [["▁a", "<0xF0>", "<unk>", "</s>"], ["<0x", "b", "</s>"], ["</s>"]]
-    assert spelled_share(pieces) == pytest.approx(2 / 5)
-    assert spelled_share([]) == 0
+    assert unknown_share(pieces) == pytest.approx(2 / 5)
+    assert unknown_share([]) == 0
 
 
-def test_each_sentence_is_in_the_bucket_of_its_length() -> None:
+def test_scores_by_length_equal_sacrebleu() -> None:
     sizes = [1, 5, 6, 10, 0, 41, 100, 5]
     sources = [" ".join("w" * size) for size in sizes]
     hypotheses = [f"a b c d e f {n}" for n in range(len(sizes))]
     references = [["a b c d e f 1", "a b c d"] for _ in sizes]
-    buckets = by_length(sources, hypotheses, references)
-    assert [(b.name, b.sentences) for b in buckets] == [
-        ("1-5", 4), ("6-10", 2), ("41 and more", 2),
+    scores = scores_by_length(sources, hypotheses, references)
+    assert [(s.bucket.label, s.bucket.sentences) for s in scores] == [
+        ("1-5", (0, 1, 4, 7)), ("6-10", (2, 3)), ("over 40", (5, 6)),
     ]  # fmt: skip
     streams = [[refs[n] for refs in references[:4]] for n in (0, 1)]
     first = [hypotheses[n] for n in (0, 1, 4, 7)]
-    assert buckets[0].bleu == BLEU().corpus_score(first, streams).score
-    assert buckets[0].chrf == CHRF().corpus_score(first, streams).score
-    assert buckets[0].length_ratio == 1
-
-
-def test_lengths_are_those_of_the_closest_references() -> None:
-    found = lengths(["a b c.", "d"], [["x y", "x y z w v"], ["d e"]])
-    assert (found.hypotheses, found.references) == (4 + 1, 5 + 2)
-    assert found.ratio == pytest.approx(5 / 7)
-
-
-def test_sentence_scores_are_of_the_best_reference() -> None:
-    found = sentence_chrf(["a cat", "no"], [["a dog", "a cat"], ["a house"]])
-    assert found == [100, CHRF().sentence_score("no", ["a house"]).score]
+    assert scores[0].bleu == BLEU().corpus_score(first, streams).score
+    assert scores[0].chrf == CHRF().corpus_score(first, streams).score
+    assert scores[0].length_ratio == 1
 
 
 def test_word_errors_by_hand() -> None:

@@ -14,8 +14,9 @@ from conftest import ToyCorpus
 from seq2seq import cli
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import CheckpointError, DataError
+from seq2seq.evaluation.by_length import fixed_buckets
 from seq2seq.evaluation.metrics import score
-from seq2seq.study.comparison import Gathered, Spread, gather, length_classes
+from seq2seq.study.comparison import Gathered, Spread, gather
 from seq2seq.study.plan import Plan, Run, make_plan
 from seq2seq.study.report import as_markdown, length_table, main_table, write_results
 from seq2seq.study.results import Point, Result, digest, load_result, status_of
@@ -176,7 +177,7 @@ def test_bleu_by_length_is_corpus_bleu_of_each_class(gathered: Gathered, pairs: 
     places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
     expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
     assert gathered.summaries[0].by_length[1].values[1] == pytest.approx(expected["bleu"].score)
-    assert [c.label for c in length_classes([Pair("a b c", "x")], (2, 9, 12))] == ["3-9"]
+    assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
 
 
 def test_main_table(gathered: Gathered) -> None:

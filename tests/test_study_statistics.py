@@ -8,8 +8,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.data.corpus import Pair
-from seq2seq.evaluation.by_length import sentence_statistics
-from seq2seq.evaluation.metrics import paired_test
+from seq2seq.evaluation.metrics import paired_test, sentence_statistics
 from seq2seq.study.comparison import (
     RESAMPLES,
     Scores,

@@ -16,7 +16,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
-def test_a_run_translates_and_a_file_is_read(toy: ToyCorpus, run: Path, tmp_path: Path) -> None:
+def test_run_translates_and_file_is_read(toy: ToyCorpus, run: Path, tmp_path: Path) -> None:
     test = str(toy.folder / "test.tsv")
     lines = [f"line {number}" for number in range(20)]
     (tmp_path / "own.txt").write_text("\n".join(lines) + "\n")
@@ -27,8 +27,8 @@ def test_a_run_translates_and_a_file_is_read(toy: ToyCorpus, run: Path, tmp_path
     assert read == lines
 
 
-def test_the_layout_is_that_of_the_run_around_a_file(toy: ToyCorpus, run: Path) -> None:
-    """The toy's test set has further references, which a plain TSV has not."""
+def test_file_in_a_run_directory_has_its_layout(toy: ToyCorpus, run: Path) -> None:
+    """The toy's test set has further references, unlike a plain TSV."""
     test = run.parent / "test.tsv"
     test.write_text("gato\tcat\tkitten\n")
     (run / "test.hypotheses.txt").write_text("cat\n")
@@ -38,13 +38,13 @@ def test_the_layout_is_that_of_the_run_around_a_file(toy: ToyCorpus, run: Path) 
     assert read_systems([checkpoint], str(test))[0] == pairs
 
 
-def test_files_without_a_run(run: Path, tmp_path: Path) -> None:
+def test_files_without_a_run_need_target(run: Path, tmp_path: Path) -> None:
     for name, text in {"own.txt": "cat\n", "test.es": "gato\n", "test.en": "cat\n"}.items():
         (tmp_path / name).write_text(text)
     own, source, target = (str(tmp_path / name) for name in ("own.txt", "test.es", "test.en"))
     pairs, systems = read_systems([own], source, target=target)
     assert (pairs[0].source, pairs[0].target, systems) == ("gato", "cat", [["cat"]])
-    with pytest.raises(DataError, match="no run is given"):
+    with pytest.raises(DataError, match="unknown without a run"):
         read_systems([own], source)
     (tmp_path / "own.txt").write_text("cat\ncat\n")
     with pytest.raises(DataError, match=r"own.txt: 2 translations, but the test set has 1"):

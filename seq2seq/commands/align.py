@@ -1,4 +1,4 @@
-"""`seq2seq align`: word alignments of a corpus, and how good they are."""
+"""`seq2seq align`: word alignments of a corpus, and their error rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "align",
-        "align the words of a corpus by the attention of forced decoding, and score the links",
+        "align the words of a corpus with the attention of forced decoding, and score the links",
         "seq2seq align runs/quickstart data/sample/test.tsv\n"
         "seq2seq align runs/es-en test.tsv --reverse runs/en-es -o test.links\n"
         "seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based",
@@ -29,20 +29,20 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "test", metavar="TEST", help="TSV in the layout of the run's test set; or the source side"
     )
-    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
     parser.add_argument(
         "--gold", metavar="FILE",
-        help="gold links, a line a pair: i-j sure, i?j or ipj possible; default: the test set's "
-        "own, where the run's layout names their column (data.test.alignment)",
+        help="gold alignments, one line for each pair: i-j sure, i?j or ipj possible; default: the "
+        "test set's own column, if the run's data.test.alignment names one",
     )  # fmt: skip
-    parser.add_argument("--one-based", action="store_true", help="gold links count words from 1")
+    parser.add_argument("--one-based", action="store_true", help="words of --gold count from 1")
     parser.add_argument(
         "--words", choices=("spaces", "marks"),
-        help="what links count: words between spaces, or these with punctuation marks apart, as "
-        "in data/sample; default: marks for the test set's own gold links, else spaces",
+        help="what a word is: split at spaces, or with punctuation marks as separate words, as in "
+        "data/sample; default: marks for the test set's own gold alignments, else spaces",
     )  # fmt: skip
     parser.add_argument(
-        "--reverse", metavar="RUN", help="a model of the opposite direction, to symmetrise with"
+        "--reverse", metavar="RUN", help="a model of the opposite direction, for symmetrisation"
     )
     parser.add_argument(
         "--symmetrize", choices=("grow-diag-final-and", "intersection", "union"),
@@ -51,12 +51,14 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--method", choices=("argmax", "threshold"), default="argmax",
-        help="argmax: each target word has its heaviest source word; threshold: all heavy enough",
+        help="argmax: link each target word with its heaviest source word; threshold: take all "
+        "links of at least --threshold",
     )  # fmt: skip
-    parser.add_argument("--threshold", type=float, metavar="X", help="least weight; default: 0.3")
+    parser.add_argument("--threshold", type=float, metavar="X", help="minimum weight; default: 0.3")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
-        help="links from 0, a line a pair; default: standard output, when there is no gold",
+        help="write links (words from 0), one line for each pair; default: standard output, if "
+        "there are no gold alignments",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_device(parser)
@@ -77,7 +79,7 @@ def _align(arguments: argparse.Namespace) -> int:
     from seq2seq.inference.translator import Translator
 
     if arguments.threshold is not None and arguments.method != "threshold":
-        raise UserError("--threshold is of --method threshold; add it")
+        raise UserError("--threshold requires --method threshold")
     if arguments.output is not None:
         check_writable(Path(arguments.output))
     set_threads(arguments)
@@ -87,19 +89,17 @@ def _align(arguments: argparse.Namespace) -> int:
     own = arguments.gold is None and pairs[0].alignment is not None
     split = WORDS[arguments.words or ("marks" if own else "spaces")]
     gold = gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
-    threshold = THRESHOLD if arguments.threshold is None else arguments.threshold
+    if arguments.json and gold is None:
+        raise UserError("--json needs gold alignments; pass --gold FILE")
+    threshold = arguments.threshold
+    if arguments.method == "threshold" and threshold is None:
+        threshold = THRESHOLD
     if arguments.reverse is None:
-        found = {
-            "forward": align(
-                translator, pairs, split=split, method=arguments.method, threshold=threshold
-            )
-        }
-        chosen = found["forward"]
+        chosen = align(translator, pairs, split=split, threshold=threshold)
+        found = {"forward": chosen}
     else:
-        found = align_both(
-            translator, Translator.load(arguments.reverse, **where), pairs,
-            split=split, method=arguments.method, threshold=threshold,
-        )  # fmt: skip
+        reverse = Translator.load(arguments.reverse, **where)
+        found = align_both(translator, reverse, pairs, split=split, threshold=threshold)
         chosen = found[arguments.symmetrize]
     lines = [format_links(links) for links in chosen]
     if arguments.output is not None:
@@ -107,8 +107,6 @@ def _align(arguments: argparse.Namespace) -> int:
     if gold is not None:
         errors = {name: alignment_error(links, gold) for name, links in found.items()}
         print(_json(errors, len(pairs)) if arguments.json else _table(errors, len(pairs)))
-    elif arguments.json:
-        raise UserError("--json is of the scores, and there are no gold links; name them by --gold")
     elif arguments.output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0

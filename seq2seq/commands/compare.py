@@ -1,4 +1,4 @@
-"""`seq2seq compare`: several runs on one test set."""
+"""`seq2seq compare`: compare runs on one test set."""
 
 from __future__ import annotations
 
@@ -24,37 +24,41 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "compare",
-        "compare runs on a test set: is the difference more than chance, and where is it",
+        "compare runs on a test set: is the difference significant, and where do they differ",
         "seq2seq compare runs/a runs/b data/sample/test.tsv\n"
         "seq2seq compare runs/a runs/b runs/c test.tsv --html compare.html\n"
         "seq2seq compare runs/a runs/b test.es --target test.en --test randomization --json",
         action=_compare,
     )
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="two runs or more; all are compared with the first"
+        "runs", metavar="RUN", nargs="+", help="two or more runs; all are compared with the first"
     )
     parser.add_argument(
-        "test_set", metavar="TEST", help="TSV in the layout of the first run; or the source side"
+        "test_set",
+        metavar="TEST",
+        help="TSV in the layout of the first run's test set; or the source side",
     )
-    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
     parser.add_argument(
         "--test", choices=("bootstrap", "randomization"), default="bootstrap",
-        help="paired bootstrap, or approximate randomization (without intervals)",
+        help="significance test: paired bootstrap (default), or approximate randomization, which "
+        "has no intervals",
     )  # fmt: skip
     parser.add_argument(
-        "--resamples", type=positive, metavar="N", help="default: 1000; randomization: 10000"
-    )
+        "--resamples", type=positive, metavar="N",
+        help="default: 1000; with --test randomization: 10000",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--html", metavar="FILE", help="write a page too")
+    parser.add_argument("--html", metavar="FILE", help="also write the comparison as a page")
     add_search(parser)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     if len(arguments.runs) < 2:
-        raise UserError("a comparison needs two runs or more, and then the test set")
+        raise UserError("a comparison needs two or more runs, followed by the test set")
     if len(set(arguments.runs)) < len(arguments.runs):
-        raise UserError("a run is named twice; name each once")
-    from seq2seq.evaluation.compare import compare, contest_page, contest_text
+        raise UserError("a run is given twice; give each run once")
+    from seq2seq.evaluation.compare import compare, comparison_page, comparison_text
     from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
     from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator
@@ -62,7 +66,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         check_writable(Path(arguments.html))
     set_threads(arguments)
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells of each of its steps
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
     translators = {
         run: Translator.load(run, device=arguments.device, precision=arguments.precision)
         for run in arguments.runs
@@ -74,9 +78,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         log.info("translating with %s", run)
         options = translator.options(**search_options(arguments))
         systems[run] = [found.text for found in translate_all(translator, pairs, options)]
-    contest = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
+    comparison = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
     if arguments.html is not None:
-        write_text(Path(arguments.html), contest_page(contest, test=arguments.test_set))
-    found = json.dumps(contest.as_dict(), indent=1, ensure_ascii=False)
-    print(found if arguments.json else contest_text(contest))
+        write_text(Path(arguments.html), comparison_page(comparison, test=arguments.test_set))
+    found = json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False)
+    print(found if arguments.json else comparison_text(comparison))
     return 0

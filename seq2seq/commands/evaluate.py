@@ -1,4 +1,4 @@
-"""`seq2seq evaluate`: a run is scored on a test set."""
+"""`seq2seq evaluate`: score a run on a test set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "evaluate",
-        "score a run on a test set: BLEU, chrF and TER by sacreBLEU",
+        "score a run on a test set with sacreBLEU: BLEU, chrF and TER",
         "seq2seq evaluate runs/quickstart data/sample/test.tsv\n"
         "seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json\n"
         "seq2seq evaluate runs/tatoeba test.es --target test.en\n"
@@ -37,21 +37,26 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "test", metavar="TEST", help="TSV: source, target, further references; or the source side"
     )
-    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
     parser.add_argument(
         "--single-reference", action="store_true", help="use the first reference only"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--confidence", action="store_true",
-        help="95 %% intervals of the scores, by 1000 bootstrap resamples",
+        help="print 95 %% intervals of the scores, from 1000 bootstrap resamples",
     )  # fmt: skip
     parser.add_argument(
         "--report", metavar="DIR",
         help="write report.html and report.json: intervals, scores by length, attention, frequent "
         "errors, best and worst sentences",
     )  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="FILE", help="hypotheses; default: into the run")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write translations; default: a file in the run directory",
+    )
     add_search(parser)
     add_workers(parser)
 
@@ -84,13 +89,7 @@ def _evaluate_shared(arguments: argparse.Namespace, shared: Sharing) -> int:
         make_folder(Path(arguments.report))
     options = translator.options(**search_options(arguments), keep_weights=reports)
     resamples = RESAMPLES if arguments.confidence or reports else 0
-    result = evaluate(
-        translator,
-        pairs,
-        options,
-        resamples=resamples,
-        sharing=shared,
-    )
+    result = evaluate(translator, pairs, options, resamples=resamples, sharing=shared)
     if not shared.ranks.is_first:
         return 0
     write_lines(path, result.hypotheses)

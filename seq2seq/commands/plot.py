@@ -1,4 +1,4 @@
-"""`seq2seq plot`: pictures."""
+"""`seq2seq plot`: draw attention, learning curves, and BLEU by source length."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _add_attention(kinds: Commands) -> None:
     parser = add_command(
         kinds,
         "attention",
-        "draw the attention weights of sentences' translations as heat maps",
+        "draw the attention weights of translations as heat maps",
         "seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png\n"
         "seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words\n"
         "seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
@@ -35,12 +35,13 @@ def _add_attention(kinds: Commands) -> None:
     )
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE")
-    parser.add_argument("-i", "--input", metavar="FILE", help="a sentence a line")
+    parser.add_argument("-i", "--input", metavar="FILE", help="sentences, one a line")
     _add_output(parser, "attention.png")
     parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
     parser.add_argument(
         "--words", action="store_true",
-        help="of words: sums over the pieces of a source word, means over those of a target word",
+        help="merge the weights of pieces to words (sums over source pieces, means over target "
+        "pieces)",
     )  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def _add_training(kinds: Commands) -> None:
     _add_output(parser, "training.png")
     parser.add_argument(
         "--x", choices=("steps", "minutes", "tokens"), default="steps",
-        help="what is spent: updates (default), minutes, or target pieces",
+        help="x axis: updates (default), minutes, or target pieces",
     )  # fmt: skip
 
 
@@ -73,15 +74,21 @@ def _add_length(kinds: Commands) -> None:
     )
     parser.add_argument(
         "systems", nargs="+", metavar="RUN",
-        help="run or checkpoint, which translates the test set, or a file of translations of it, "
-        "such as the one that evaluate writes",
+        help="run or checkpoint to translate the test set with, or a file of translations, such "
+        "as seq2seq evaluate writes",
     )  # fmt: skip
     parser.add_argument(
         "--test", required=True, metavar="TEST",
         help="TSV: source, target, further references; or the source side",
     )  # fmt: skip
-    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
-    parser.add_argument("--buckets", type=positive, default=6, metavar="N", help="default: 6")
+    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+    parser.add_argument(
+        "--buckets",
+        type=positive,
+        default=6,
+        metavar="N",
+        help="number of length groups; default: 6",
+    )
     parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
     _add_output(parser, "length.png")
 
@@ -101,18 +108,13 @@ def _plot_attention(arguments: argparse.Namespace) -> int:
     sentences = list(arguments.sentences)
     if arguments.input is not None:
         if sentences:
-            raise UserError("sentences both as arguments and in -i FILE; give one of them")
+            raise UserError("sentences both as arguments and with -i FILE; use only one of them")
         sentences = [line.text for line in read_lines(arguments.input) if line.text.strip()]
     if not sentences:
-        raise UserError("no sentence to draw; give some, or -i FILE with one a line")
+        raise UserError("no sentence to draw; give sentences, or -i FILE with one a line")
     path = Path(arguments.output)
-    plot_sentences(
-        Translator.load(arguments.run),
-        sentences,
-        path,
-        beam=arguments.beam,
-        words=arguments.words,
-    )
+    translator = Translator.load(arguments.run)
+    plot_sentences(translator, sentences, path, beam=arguments.beam, words=arguments.words)
     print(path)
     return 0
 

@@ -14,8 +14,8 @@ from seq2seq.data.loading import hold_out
 from seq2seq.diagnosis.model_checks import Finding, examine
 from seq2seq.diagnosis.probe import make_probe
 from seq2seq.errors import CheckpointError, DataError
-from seq2seq.evaluation.by_length import spelled_share
 from seq2seq.evaluation.evaluate import read_test
+from seq2seq.evaluation.statistics import unknown_share
 from seq2seq.inference.translator import Translator, run_of
 from seq2seq.runs.checkpoint import load_checkpoint
 from seq2seq.runs.directory import RunDirectory
@@ -43,7 +43,7 @@ def vocabulary(translator: Translator, pairs: Sequence[Pair]) -> Finding:
         "target": (translator.target, [pair.target for pair in pairs]),
     }
     shares = {
-        name: spelled_share(map(tokenizer.pieces, tokenizer.encode_batch(texts)))
+        name: unknown_share(map(tokenizer.pieces, tokenizer.encode_batch(texts)))
         for name, (tokenizer, texts) in sides.items()
     }
     found = ", ".join(f"{100 * share:.2f} % of the {name}" for name, share in shares.items())

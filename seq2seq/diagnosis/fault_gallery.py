@@ -6,9 +6,8 @@ The gallery is text, an HTML page and figures. Legend: B sentences, T steps, S s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 
 import torch
@@ -18,11 +17,10 @@ from seq2seq.diagnosis.faults import FAULTS
 from seq2seq.diagnosis.model_checks import Finding, examine, loss_and_gradient
 from seq2seq.diagnosis.probe import Probe, step_through, widen
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import END
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.heatmaps import heatmap
+from seq2seq.evaluation.heatmaps import piece_label
 from seq2seq.evaluation.metrics import score, sentence_chrf
-from seq2seq.evaluation.pages import Cell, note, page, section, table, texts
+from seq2seq.evaluation.pages import render
 from seq2seq.evaluation.plots import new_figure, plain
 from seq2seq.files import write_atomic
 from seq2seq.inference.search import greedy
@@ -142,7 +140,6 @@ def _shown_pairs(probe: Probe, pairs: Sequence[Pair]) -> list[Pair]:
 
 _CELL = 0.2  # inches
 _DPI = 120
-_NAMES = {END: "(end)", "<pad>": "(pad)"}
 
 
 def plot_weights(part: Part, path: Path) -> None:
@@ -151,9 +148,8 @@ def plot_weights(part: Part, path: Path) -> None:
     Raises OSError if the file cannot be written.
     """
     assert part.weights is not None
-    source, target = (
-        [_shown(p) for p in side] for side in (part.source_pieces, part.target_pieces)
-    )
+    sides = (part.source_pieces, part.target_pieces)
+    source, target = ([plain(piece_label(piece)) for piece in side] for side in sides)
     figure = new_figure(1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
     axes = figure.subplots()
     axes.pcolormesh(
@@ -165,10 +161,6 @@ def plot_weights(part: Part, path: Path) -> None:
     axes.set_yticks([n + 0.5 for n in range(len(target))], target, fontsize=7)
     axes.tick_params(length=0)
     figure.savefig(path, dpi=_DPI)
-
-
-def _shown(piece: str) -> str:
-    return plain(_NAMES.get(piece, piece.removeprefix("▁") or "▁"))
 
 
 def plot_losses(gallery: FaultGallery, path: Path) -> None:
@@ -229,65 +221,13 @@ def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -
 
 def gallery_page(gallery: FaultGallery, *, run: str, test: str) -> str:
     """Return the page; `run` and `test` name the model and the sentences."""
-    head = (
-        f"Faults that real translators have had, each put into a copy of {run}; BLEU on "
-        f"{gallery.sentences} sentences of {test}, greedy, in batches of 50 in the given order."
-    )
-    body = [
-        f"<p>{escape(head)}</p>",
-        section("Healthy", _verdict(gallery.healthy), *_picture(gallery.healthy)),
-        *(section(fault.title, *_fault_section(gallery, fault.name)) for fault in FAULTS.values()),
-        section("All checks", *_matrix(gallery)),
-    ]
-    return page("Famous faults", "\n".join(body))
-
-
-def _fault_section(gallery: FaultGallery, name: str) -> Iterator[str]:
-    fault, result = FAULTS[name], gallery.faulty[name]
-    yield f"<p>{escape(fault.story)}</p>"
-    yield _verdict(result)
-    yield note(fault.look)
-    yield note(f"Reported in {fault.seen}.")
-    if name == LOSS:
-        yield _losses(gallery, result)
-    else:
-        yield from _picture(result)
-    rows = [(check, result.findings[check].found) for check in result.caught_by]
-    yield table(["caught by", "found"], rows)
-
-
-def _verdict(result: FaultResult) -> str:
-    passed = not result.caught_by
-    verdict = "passes all checks" if passed else f"{len(result.caught_by)} checks fail"
-    kind = "good" if passed else "bad"
-    return f'<p>BLEU {result.bleu:.1f}, <span class="{kind}">{escape(verdict)}</span></p>'
-
-
-def _picture(result: FaultResult) -> Iterator[str]:
-    found = result.picture
-    yield texts([("source", escape(found.source)), ("translation", escape(found.text))])
-    yield heatmap(found)
-
-
-def _losses(gallery: FaultGallery, result: FaultResult) -> str:
-    rows: list[list[Cell]] = [
-        [columns, *(f"{value:.4f}" for value in (*true, *wrong))]
-        for columns, true, wrong in zip(
-            PADDINGS, gallery.healthy.losses, result.losses, strict=True
-        )
-    ]
-    names = ("healthy loss", "healthy gradient norm", "faulty loss", "faulty gradient norm")
-    return table(["extra columns of padding", *names], rows)
-
-
-def _matrix(gallery: FaultGallery) -> Iterator[str]:
-    results = {"none": gallery.healthy} | {
-        FAULTS[name].title: result for name, result in gallery.faulty.items()
-    }
-    yield table(
-        ["check", *results],
-        [
-            [check, *(result.findings[check].word for result in results.values())]
-            for check in gallery.healthy.findings
-        ],
+    return render(
+        "faults.html",
+        healthy=gallery.healthy,
+        faulty=[(FAULTS[name], result) for name, result in gallery.faulty.items()],
+        loss_fault=LOSS,
+        paddings=PADDINGS,
+        run=run,
+        sentences=gallery.sentences,
+        test=test,
     )

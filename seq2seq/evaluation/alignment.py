@@ -1,20 +1,10 @@
-"""Word alignments from attention weights.
+"""Word alignments: from attention weights, from two directions, and their error against gold.
+
+A link (i, j) joins source word i and target word j, both from 0. Gold alignments and output are in
+the Pharaoh format, a line for each sentence pair with links separated by white space: `i-j` is a
+sure link, `i?j` and `ipj` are possible ones. Some gold alignments count words from 1.
 
 Legend: T target pieces, S source pieces, both with the end of sentence; t, s words.
-
-Gold word alignments: links that people, or a grammar, made.
-
-The Pharaoh format has a line a sentence pair, with links that white space separates: `i-j` is a
-sure link of source word i and target word j, `i?j` and `ipj` are possible ones. Words count from 0,
-or from 1 as some gold sets do.
-
-Alignment error rate, precision and recall (Och & Ney 2003, section 5).
-
-A links found, S sure and P possible gold links (S within P).
-
-One alignment out of two: of a model and of a model of the opposite direction.
-
-Both are sets of (source word, target word) of the same sentence pair.
 """
 
 from __future__ import annotations
@@ -24,96 +14,53 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.corpus import Pair, read_lines
-from seq2seq.data.grammar.tokens import words
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation, normalize_line
 from seq2seq.inference.translator import Translator
 
+log = logging.getLogger(__name__)
+
 Link = tuple[int, int]  # source word, target word, from 0
 Links = frozenset[Link]
+Floats = npt.NDArray[np.float64]
+Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
 
+END = "</s>"
+THRESHOLD = 0.3  # seq2seq align --method threshold
+_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
 
 
-@dataclass(frozen=True)
-class Gold:
-    """The links of a sentence pair; every sure link is a possible one too (Och & Ney 2003)."""
-
-    sure: Links
-    possible: Links
-    where: str = "gold"
-
-    def check(self, source_words: int, target_words: int) -> None:
-        """Raise DataError where a link is outside the sentences."""
-        for source, target in sorted(self.possible):
-            if source >= source_words or target >= target_words:
-                raise DataError(
-                    f"{self.where}: link {source}-{target}, counted from 0, but the source has "
-                    f"{source_words} and the target {target_words} words; try the other --words, "
-                    "or --one-based"
-                )
+# --- Words of a text, and of its pieces
 
 
-def parse_gold(text: str, where: str, *, first: int = 0) -> Gold:
-    """Read a line of links whose words count from `first`.
+def words(text: str) -> list[str]:
+    """Return the words of a text, each punctuation mark as a word of its own.
 
-    Raises DataError, which names `where`, for what is no link.
+    A word is a match of `\\w+(?:'\\w+)*|[^\\w\\s]`, the definition that the gold links of
+    data/sample count by (data/README.md).
     """
-    sure, possible = set(), set()
-    for token in text.split():
-        match = _LINK.fullmatch(token)
-        if not match:
-            raise DataError(
-                f"{where}: '{token}' is no link; i-j (sure), i?j or ipj (possible) are expected"
-            )
-        link = (int(match[1]) - first, int(match[3]) - first)
-        if min(link) < 0:
-            raise DataError(f"{where}: link '{token}': words count from 0 here; drop --one-based")
-        possible.add(link)
-        if match[2] == "-":
-            sure.add(link)
-    return Gold(frozenset(sure), frozenset(possible), where)
+    return _WORD.findall(text)
 
 
-def read_gold(path: str, *, first: int = 0) -> list[Gold]:
-    """Read a file of gold links, a line a sentence pair; a blank line is a pair without links.
+# spaces: words are separated by white space; marks: punctuation marks are words too.
+WORDS: dict[str, Split] = {"spaces": str.split, "marks": words}
 
-    Raises DataError for what cannot be read.
+
+def words_of_pieces(pieces: Sequence[str], split: Split = str.split) -> list[list[int]]:
+    """Return the numbers of the words that each piece has characters of.
+
+    Words are separated by white space in the text, or found by `split`. A piece without visible
+    characters, such as a lone space, belongs to the word after it; the end of sentence belongs to
+    none.
     """
-    return [parse_gold(line.text, line.where, first=first) for line in read_lines(path)]
-
-
-def format_links(links: Iterable[Link]) -> str:
-    """Return links in Pharaoh format, from 0."""
-    return " ".join(f"{source}-{target}" for source, target in sorted(links))
-
-
-Floats = npt.NDArray[np.float64]
-Split = Callable[[str], list[str]]  # a text's words, in order, each as it stands in the text
-
-END = "</s>"
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-
-
-def word_of_piece(pieces: Sequence[str], split: Split = str.split) -> list[int]:
-    """Return the number of each piece's word, of the first one where it holds several.
-
-    Words are what white space separates in the text, or what `split` finds. A piece without
-    anything visible, such as a lone space, belongs to the word after it; what belongs to none, as
-    the end of sentence does, has -1.
-    """
-    return [words[0] if words else -1 for words in _words_of_pieces(pieces, split)]
-
-
-def _words_of_pieces(pieces: Sequence[str], split: Split) -> list[list[int]]:
-    """Return the numbers of the words that each piece holds something of."""
     raw = [_bytes_of(piece) for piece in pieces]
     if pieces and pieces[-1] == END:
         raw[-1] = b""
@@ -123,25 +70,25 @@ def _words_of_pieces(pieces: Sequence[str], split: Split) -> list[list[int]]:
         start, end = end, end + len(piece)
         found.append(sorted({word for word in word_of_byte[start:end] if word >= 0}))
     after: list[int] = []
-    for place in reversed(range(len(raw))):
-        if not found[place] and raw[place]:
-            found[place] = after
-        after = found[place][:1]
+    for index in reversed(range(len(raw))):
+        if not found[index] and raw[index]:
+            found[index] = after
+        after = found[index][:1]
     return found
 
 
 def _bytes_of(piece: str) -> bytes:
-    found = _BYTE.fullmatch(piece)
-    if found:
-        return bytes.fromhex(found[1])
-    if piece == "<unk>":  # signs that the tokenizer does not know, but they are in the text
+    byte = _BYTE.fullmatch(piece)
+    if byte:
+        return bytes.fromhex(byte[1])
+    if piece == "<unk>":  # characters that the tokenizer does not know, but they are in the text
         return "\ufffd".encode()
     return b"" if piece in ("<s>", "<pad>") else piece.replace("▁", " ").encode()
 
 
 def _words_of_bytes(raw: bytes, split: Split) -> list[int]:
-    """Return the word of each byte of a text that is yet to be normalised, -1 between words."""
-    # A byte that is no UTF-8 becomes a character of its own, and that is one visible sign.
+    """Return the word of each byte of a text before normalisation, -1 between words."""
+    # A byte that is not UTF-8 becomes one visible character.
     chars = raw.decode("utf-8", "surrogateescape")
     shown = [_shown(char) for char in chars]
     text = "".join(shown)
@@ -150,192 +97,80 @@ def _words_of_bytes(raw: bytes, split: Split) -> list[int]:
         start = text.index(word, end)
         end = start + len(word)
         word_of_char[start:end] = [number] * len(word)
-    waiting = iter(word_of_char)
+    remaining = iter(word_of_char)
     numbers: list[int] = []
-    for char, seen in zip(chars, shown, strict=True):
+    for char, visible in zip(chars, shown, strict=True):
         size = len(char.encode("utf-8", "surrogateescape"))
-        numbers += [next(waiting) if seen else -1] * size
+        numbers += [next(remaining) if visible else -1] * size
     return numbers
 
 
 @lru_cache(4096)
 def _shown(char: str) -> str:
-    """Return what a character is once the text is normalised: itself, a space or nothing."""
+    """Return what normalisation makes of a character: itself, a space or nothing."""
     if "\udc80" <= char <= "\udcff":
         return char
     return {"aa": "", "a a": " "}.get(normalize(f"a{char}a"), char)
 
 
+# --- Links from attention weights
+
+
 def word_weights(part: Part, split: Split = str.split) -> Floats:
     """Return weights [t, s] between words: sums over source pieces, means over target pieces.
 
-    A piece that holds several words counts for each, on the source side with an equal share.
+    A piece with characters of several words counts for each, on the source side in equal shares.
     Raises DataError for a model without attention.
     """
     if part.weights is None:
         raise DataError("no attention weights: the model has attention.score none")
     weights_TS = part.weights.double().numpy()
-    to_source = _membership(part.source_pieces, split)
-    to_source /= np.maximum(to_source.sum(0), 1)
-    to_target = _membership(part.target_pieces, split)
-    counts = to_target.sum(1, keepdims=True)
-    merged: Floats = to_target @ weights_TS @ to_source.T / np.maximum(counts, 1)
-    return merged
+    source_sS = _membership(part.source_pieces, split)
+    source_sS /= np.maximum(source_sS.sum(0), 1)
+    target_tT = _membership(part.target_pieces, split)
+    counts_t1 = target_tT.sum(1, keepdims=True)
+    merged_ts: Floats = target_tT @ weights_TS @ source_sS.T / np.maximum(counts_t1, 1)
+    return merged_ts
 
 
 def _membership(pieces: Sequence[str], split: Split) -> Floats:
-    """Return for each word and piece 1 where the piece holds something of the word, else 0."""
-    words = _words_of_pieces(pieces, split)
-    numbers = np.arange(max((word for held in words for word in held), default=-1) + 1)
-    columns = [np.isin(numbers, held) for held in words]
+    """Return a matrix [words, pieces]: 1 where the piece has characters of the word, else 0."""
+    held = words_of_pieces(pieces, split)
+    numbers = np.arange(max((word for of in held for word in of), default=-1) + 1)
+    columns = [np.isin(numbers, of) for of in held]
     return np.stack(columns, 1).astype(np.float64) if columns else np.zeros((0, 0))
 
 
-def links(weights: Floats) -> list[tuple[int, int]]:
-    """Return (source word, target word) links: each target word with its heaviest source word."""
-    if not weights.size:
-        return []
-    return [(int(s), t) for t, s in enumerate(weights.argmax(1))]
+def links_of(part: Part, *, split: Split = str.split, threshold: float | None = None) -> Links:
+    """Return the links of one translation.
 
-
-def links_above(weights: Floats, threshold: float) -> list[tuple[int, int]]:
-    """Return (source word, target word) links: all whose weight is the threshold at least."""
-    return [(int(s), int(t)) for t, s in np.argwhere(weights >= threshold)]
+    Each target word is linked with its heaviest source word or, given a threshold, with all source
+    words of at least this weight (word_weights).
+    """
+    weights_ts = word_weights(part, split)
+    if threshold is not None:
+        return frozenset((int(s), int(t)) for t, s in np.argwhere(weights_ts >= threshold))
+    if not weights_ts.size:
+        return frozenset()
+    return frozenset((int(s), t) for t, s in enumerate(weights_ts.argmax(1)))
 
 
 def pharaoh(translation: Translation) -> str:
-    """Return the links of a line in Pharaoh format, `i-j` for source and target word from 0.
+    """Return the links of a translated line in Pharaoh format.
 
-    Words are what white space separates in the normalised source line and in the translation.
+    Words are separated by white space in the normalised source line and in the translation.
     """
-    found, target_start = [], 0
+    found: set[Link] = set()
+    target_start = 0
     for part in translation.parts:
-        found += [(s + part.first_word, t + target_start) for s, t in links(word_weights(part))]
+        found |= {(s + part.first_word, t + target_start) for s, t in links_of(part)}
         target_start += len(part.text.split())
-    return " ".join(f"{s}-{t}" for s, t in sorted(set(found)))
+    return format_links(found)
 
 
-@dataclass(frozen=True)
-class AlignmentError:
-    """Counts over a corpus, and what follows from them."""
-
-    found: int  # |A|
-    sure: int  # |S|
-    found_sure: int  # |A & S|
-    found_possible: int  # |A & P|
-
-    @property
-    def precision(self) -> float | None:
-        """|A & P| / |A|: of the links found, the share that is possible; None without any."""
-        return self.found_possible / self.found if self.found else None
-
-    @property
-    def recall(self) -> float | None:
-        """|A & S| / |S|: of the sure links, the share that is found; None without any."""
-        return self.found_sure / self.sure if self.sure else None
-
-    @property
-    def rate(self) -> float | None:
-        """AER = 1 - (|A & S| + |A & P|) / (|A| + |S|); None where nothing is there to compare."""
-        size = self.found + self.sure
-        return 1 - (self.found_sure + self.found_possible) / size if size else None
-
-    def as_dict(self) -> dict[str, float | int | None]:
-        """Return all of it as JSON can hold it; rates from 0 to 1."""
-        rates = {"aer": self.rate, "precision": self.precision, "recall": self.recall}
-        return {**rates, "links": self.found, "sure": self.sure}
-
-
-def alignment_error(links: Sequence[Links], gold: Sequence[Gold]) -> AlignmentError:
-    """Compare the links of each sentence pair with its gold ones; count over all pairs."""
-    pairs = list(zip(links, gold, strict=True))
-    return AlignmentError(
-        found=sum(len(found) for found, _ in pairs),
-        sure=sum(len(true.sure) for _, true in pairs),
-        found_sure=sum(len(found & true.sure) for found, true in pairs),
-        found_possible=sum(len(found & true.possible) for found, true in pairs),
-    )
-
-
-_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
-
-
-def intersection(forward: Links, backward: Links) -> Links:
-    """Return the links of both: few and precise (Och & Ney 2003, section 4)."""
-    return forward & backward
-
-
-def union(forward: Links, backward: Links) -> Links:
-    """Return the links of either: many, with a high recall (Och & Ney 2003, section 4)."""
-    return forward | backward
-
-
-def grow_diag_final_and(forward: Links, backward: Links) -> Links:
-    """Return the intersection, grown by links of the union (Koehn et al. 2005).
-
-    Grow: while there is one, a link of the union beside or diagonal to a link that is there
-    already is taken if its source or its target word has none. Final-and: then those links of the
-    forward, after them of the backward alignment whose source and target word both have none.
-    Links are looked at by target word, then source word; one that is taken counts at once.
-    """
-    grown = _Grown(forward & backward)
-    candidates = forward | backward
-    order = sorted(candidates, key=_by_target)
-    more = True
-    while more:
-        before = len(grown.links)
-        for source, target in order:
-            if (source, target) not in grown.links:
-                continue
-            for below, beside in _NEIGHBOURS:
-                link = (source + beside, target + below)
-                if link in candidates and grown.lacks_a_word(link):
-                    grown.add(link)
-        more = len(grown.links) > before
-    for direction in (forward, backward):
-        for link in sorted(direction, key=_by_target):
-            if grown.lacks_both_words(link):
-                grown.add(link)
-    return frozenset(grown.links)
-
-
-def _by_target(link: Link) -> Link:
-    return link[1], link[0]
-
-
-class _Grown:
-    """Links, and the words that have one."""
-
-    def __init__(self, links: Links) -> None:
-        self.links = set(links)
-        self.sources = {source for source, _ in links}
-        self.targets = {target for _, target in links}
-
-    def add(self, link: Link) -> None:
-        self.links.add(link)
-        self.sources.add(link[0])
-        self.targets.add(link[1])
-
-    def lacks_a_word(self, link: Link) -> bool:
-        return link[0] not in self.sources or link[1] not in self.targets
-
-    def lacks_both_words(self, link: Link) -> bool:
-        return link[0] not in self.sources and link[1] not in self.targets
-
-
-SYMMETRIZATIONS: dict[str, Callable[[Links, Links], Links]] = {
-    "intersection": intersection,
-    "union": union,
-    "grow-diag-final-and": grow_diag_final_and,
-}
-
-log = logging.getLogger(__name__)
-
-Method = Literal["argmax", "threshold"]
-
-# spaces: what white space separates; marks: each punctuation mark is a word of its own too.
-WORDS: dict[str, Split] = {"spaces": str.split, "marks": words}
-THRESHOLD = 0.3
+def format_links(links: Iterable[Link]) -> str:
+    """Return links in Pharaoh format, from 0."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def align(
@@ -343,25 +178,68 @@ def align(
     pairs: Sequence[Pair],
     *,
     split: Split = str.split,
-    method: Method = "argmax",
-    threshold: float = THRESHOLD,
+    threshold: float | None = None,
 ) -> list[Links]:
-    """Return for each pair the links between its words, by forced decoding.
+    """Return the links of each pair, by forced decoding (see links_of).
 
-    argmax: each target word has its heaviest source word; threshold: all links of at least this
-    weight (word_weights). Raises DataError for a model without attention.
+    Raises DataError for a model without attention.
     """
     parts = translator.force([pair.source for pair in pairs], [pair.target for pair in pairs])
-    return [links_of(part, split=split, method=method, threshold=threshold) for part in parts]
+    return [links_of(part, split=split, threshold=threshold) for part in parts]
 
 
-def links_of(
-    part: Part, *, split: Split, method: Method = "argmax", threshold: float = THRESHOLD
-) -> Links:
-    """Return the links of one translation; see align."""
-    weights = word_weights(part, split)
-    chosen = links(weights) if method == "argmax" else links_above(weights, threshold)
-    return frozenset(chosen)
+# --- Symmetrisation: one alignment from those of two opposite directions
+
+
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def grow_diag_final_and(forward: Links, backward: Links) -> Links:
+    """Return the intersection, grown with links of the union (Koehn et al. 2005).
+
+    Grow: a link of the union that is next or diagonal to a present link is added if its source or
+    its target word has no link yet, until there is none. Final-and: links of the forward, then of
+    the backward alignment are added if neither of their words has a link. Links are visited by
+    target word, then source word; an added link counts at once.
+    """
+    links = set(forward & backward)
+    sources, targets = {source for source, _ in links}, {target for _, target in links}
+
+    def add(link: Link) -> None:
+        links.add(link)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    candidates = forward | backward
+    ordered = sorted(candidates, key=_by_target)
+    size = -1
+    while size < len(links):
+        size = len(links)
+        for source, target in ordered:
+            if (source, target) not in links:
+                continue
+            for rows, columns in _NEIGHBOURS:
+                link = (source + columns, target + rows)
+                aligned = link[0] in sources and link[1] in targets
+                if link in candidates and not aligned:
+                    add(link)
+    for direction in (forward, backward):
+        for link in sorted(direction, key=_by_target):
+            if link[0] not in sources and link[1] not in targets:
+                add(link)
+    return frozenset(links)
+
+
+def _by_target(link: Link) -> Link:
+    return link[1], link[0]
+
+
+# Intersection and union: Och & Ney 2003, section 4; few precise links, and many with a high recall.
+SYMMETRIZATIONS: dict[str, Callable[[Links, Links], Links]] = {
+    "intersection": frozenset.intersection,
+    "union": frozenset.union,
+    "grow-diag-final-and": grow_diag_final_and,
+}
 
 
 def align_both(
@@ -370,42 +248,99 @@ def align_both(
     pairs: Sequence[Pair],
     *,
     split: Split = str.split,
-    method: Method = "argmax",
-    threshold: float = THRESHOLD,
+    threshold: float | None = None,
 ) -> dict[str, list[Links]]:
-    """Return the alignments of a model, of one of the opposite direction, and of both together.
+    """Return the alignments of a model, of a model of the opposite direction, and of both.
 
-    Their names are forward, reverse and those of SYMMETRIZATIONS; all links are (source, target)
-    words of the pairs as they are given.
+    The keys are forward, reverse and those of SYMMETRIZATIONS; all links are (source, target)
+    words of the pairs.
     """
-    languages = [(t.config.data.source_language, t.config.data.target_language)
-                 for t in (translator, reverse)]  # fmt: skip
-    if languages[1] != languages[0][::-1]:
+    directions = [
+        (model.config.data.source_language, model.config.data.target_language)
+        for model in (translator, reverse)
+    ]
+    if directions[1] != directions[0][::-1]:
         log.warning(
             "the reverse model translates %s to %s by its data.source_language and "
-            "data.target_language, the other one %s to %s",
-            *languages[1], *languages[0],
-        )  # fmt: skip
-    turned = [Pair(pair.target, pair.source) for pair in pairs]
-    forward = align(translator, pairs, split=split, method=method, threshold=threshold)
-    against = align(reverse, turned, split=split, method=method, threshold=threshold)
-    backward = [frozenset((source, target) for target, source in found) for found in against]
+            "data.target_language, the other model %s to %s",
+            *directions[1],
+            *directions[0],
+        )
+    swapped = [Pair(pair.target, pair.source) for pair in pairs]
+    forward = align(translator, pairs, split=split, threshold=threshold)
+    reversed_ = align(reverse, swapped, split=split, threshold=threshold)
+    backward = [frozenset((source, target) for target, source in links) for links in reversed_]
     both = list(zip(forward, backward, strict=True))
     joined = {name: [join(*pair) for pair in both] for name, join in SYMMETRIZATIONS.items()}
     return {"forward": forward, "reverse": backward, **joined}
 
 
+# --- Gold alignments
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The gold links of a sentence pair; every sure link is also possible (Och & Ney 2003)."""
+
+    sure: Links
+    possible: Links
+    where: str = "gold"
+
+    def check(self, source_words: int, target_words: int) -> None:
+        """Raise DataError for a link outside the sentences."""
+        for source, target in sorted(self.possible):
+            if source >= source_words or target >= target_words:
+                raise DataError(
+                    f"{self.where}: link {source}-{target} (from 0) is outside the sentences: the "
+                    f"source has {source_words} and the target {target_words} words; try the other "
+                    "--words, or --one-based"
+                )
+
+
+def parse_gold(text: str, where: str, *, first: int = 0) -> Gold:
+    """Parse a line of links whose words count from `first`; errors begin with `where`.
+
+    Raises DataError for anything that is not a link.
+    """
+    sure, possible = set(), set()
+    for token in text.split():
+        match = _LINK.fullmatch(token)
+        if not match:
+            raise DataError(
+                f"{where}: '{token}' is not a link; expected i-j (sure), i?j or ipj (possible)"
+            )
+        link = (int(match[1]) - first, int(match[3]) - first)
+        if min(link) < 0:
+            raise DataError(f"{where}: link '{token}' counts words from 0; drop --one-based")
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return Gold(frozenset(sure), frozenset(possible), where)
+
+
+def read_gold(path: str, *, first: int = 0) -> list[Gold]:
+    """Read gold links, one line for each sentence pair; a blank line is a pair without links.
+
+    Raises DataError if the file cannot be read or parsed.
+    """
+    return [parse_gold(line.text, line.where, first=first) for line in read_lines(path)]
+
+
 def gold_of(
     pairs: Sequence[Pair], path: str | None = None, *, split: Split, first: int = 0
 ) -> list[Gold] | None:
-    """Return the gold links of each pair: of a file, else those the corpus came with, else None.
+    """Return the gold links of each pair: from a file, else from the corpus, else None.
 
-    Raises DataError for links that cannot be read, are outside the sentences or are too few.
+    Raises DataError for links that cannot be parsed or lie outside the sentences, for another
+    number of lines than pairs, and if there is no link at all.
     """
     if path is not None:
         gold = read_gold(path, first=first)
         if len(gold) != len(pairs):
-            raise DataError(f"{path}: {len(gold)} lines of links for {len(pairs)} sentence pairs")
+            raise DataError(
+                f"{path}: {len(gold)} lines of links for {len(pairs)} sentence pairs; give one "
+                "line for each pair"
+            )
     elif all(pair.alignment is not None for pair in pairs):
         gold = [
             parse_gold(str(pair.alignment), f"pair {number}", first=first)
@@ -414,7 +349,55 @@ def gold_of(
     else:
         return None
     if not any(line.possible for line in gold):
-        raise DataError(f"{path or 'the test set'}: no gold links at all; leave the gold out")
+        raise DataError(f"{path or 'the test set'}: no gold links at all; leave out the gold file")
     for pair, line in zip(pairs, gold, strict=True):
         line.check(*(len(split(normalize_line(side))) for side in (pair.source, pair.target)))
     return gold
+
+
+# --- Alignment error rate
+
+
+@dataclass(frozen=True)
+class AlignmentError:
+    """Counts over a corpus, and the rates that follow from them (Och & Ney 2003, section 5).
+
+    A is the set of links found, S the sure and P the possible gold links (S within P).
+    """
+
+    found: int  # |A|
+    sure: int  # |S|
+    found_sure: int  # |A & S|
+    found_possible: int  # |A & P|
+
+    @property
+    def precision(self) -> float | None:
+        """|A & P| / |A|: the share of the links found that are possible; None without any."""
+        return self.found_possible / self.found if self.found else None
+
+    @property
+    def recall(self) -> float | None:
+        """|A & S| / |S|: the share of the sure links that are found; None without any."""
+        return self.found_sure / self.sure if self.sure else None
+
+    @property
+    def rate(self) -> float | None:
+        """AER = 1 - (|A & S| + |A & P|) / (|A| + |S|); None if both sets are empty."""
+        size = self.found + self.sure
+        return 1 - (self.found_sure + self.found_possible) / size if size else None
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return rates (from 0 to 1) and counts as JSON can hold them."""
+        rates = {"aer": self.rate, "precision": self.precision, "recall": self.recall}
+        return {**rates, "links": self.found, "sure": self.sure}
+
+
+def alignment_error(links: Sequence[Links], gold: Sequence[Gold]) -> AlignmentError:
+    """Compare the links of each sentence pair with its gold links; count over all pairs."""
+    pairs = list(zip(links, gold, strict=True))
+    return AlignmentError(
+        found=sum(len(found) for found, _ in pairs),
+        sure=sum(len(true.sure) for _, true in pairs),
+        found_sure=sum(len(found & true.sure) for found, true in pairs),
+        found_possible=sum(len(found & true.possible) for found, true in pairs),
+    )

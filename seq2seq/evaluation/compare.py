@@ -1,20 +1,24 @@
-"""Runs against each other on one test set: is the difference more than chance, and where is it."""
+"""The comparison of several systems on one test set: significance, and where they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import LABELS, Comparison, Test, paired_test, sentence_chrf
-from seq2seq.evaluation.pages import details, marked, note, page, section, table, texts
+from seq2seq.evaluation.pages import render
 
 RESAMPLES: dict[Test, int] = {"bootstrap": 1000, "randomization": 10_000}
+TESTS = {
+    "bootstrap": "paired bootstrap resampling (Koehn 2004)",
+    "randomization": "approximate randomization (Riezler & Maxwell 2005)",
+}
 MOST = 20
-_EQUAL = 1e-6  # of sentence chrF
+_SHOWN = 5  # sentences in the text
+_EQUAL = 1e-6  # difference in sentence chrF
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Balance:
-    """Sentences in which a system beats the first one by chrF, equals it, or loses."""
+    """Numbers of sentences in which a system's chrF is better than the first system's, or worse."""
 
     better: int
     equal: int
@@ -44,7 +48,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """What the comparison of several systems with the first of them finds."""
+    """Systems compared with the first of them."""
 
     systems: tuple[str, ...]
     test: Test
@@ -54,8 +58,29 @@ class SystemComparison:
     balances: dict[str, Balance]  # by system but the first
     differences: list[Difference]
 
+    @property
+    def balance_lines(self) -> list[str]:
+        """A line for each system but the first: in how many sentences it is better or worse."""
+        return [
+            f"{system} against {self.systems[0]}, by sentence chrF: {found.better} better, "
+            f"{found.equal} equal, {found.worse} worse; {found.same_text} of {self.sentences} "
+            "translations are identical"
+            for system, found in self.balances.items()
+        ]
+
+    @property
+    def test_line(self) -> str:
+        """The significance test as text."""
+        return f"{TESTS[self.test]}, {self.resamples} resamples, against {self.systems[0]}"
+
+    @property
+    def signature_lines(self) -> list[str]:
+        """A line for each metric: sacreBLEU's signature."""
+        first = self.metrics[self.systems[0]]
+        return [f"{LABELS[name]}: {found.metric.signature}" for name, found in first.items()]
+
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it."""
+        """Return the comparison as JSON can hold it."""
         return {
             "systems": list(self.systems),
             "test": self.test,
@@ -89,9 +114,9 @@ def compare(
     test: Test = "bootstrap",
     resamples: int | None = None,
 ) -> SystemComparison:
-    """Compare systems' translations of a test set with those of the first, by all references.
+    """Compare systems' translations of a test set with those of the first, on all references.
 
-    The differences are the sentences whose chrF differs most between any two systems, at most 20.
+    `differences` are the sentences whose chrF differs most between any two systems, at most 20.
     Raises DataError for fewer than two systems and for an empty test set.
     """
     references = references_of(pairs)
@@ -125,106 +150,21 @@ def _balance(differences: Sequence[Difference], first: str, other: str) -> Balan
     )
 
 
-_SHOWN = 5
-
-_TESTS = {
-    "bootstrap": "paired bootstrap resampling (Koehn 2004)",
-    "randomization": "approximate randomization (Riezler & Maxwell 2005)",
-}
-
-
-def contest_text(contest: SystemComparison) -> str:
+def comparison_text(comparison: SystemComparison) -> str:
     """Return the scores, and the sentences that differ most, as lines of text."""
-    width = max(map(len, contest.systems))
+    width = max(map(len, comparison.systems))
     lines = []
-    for system, by_metric in contest.metrics.items():
-        scores = "  ".join(
-            f"{LABELS[name]} {_score(found):<22}" for name, found in by_metric.items()
-        )
+    for system, by_metric in comparison.metrics.items():
+        scores = "  ".join(f"{LABELS[name]} {found.shown:<22}" for name, found in by_metric.items())
         lines.append(f"{system:{width}}  {scores}".rstrip())
-    lines += [*_balances(contest), _test(contest), *_signatures(contest)]
-    for each in contest.differences[:_SHOWN]:
+    lines += [*comparison.balance_lines, comparison.test_line, *comparison.signature_lines]
+    for each in comparison.differences[:_SHOWN]:
         lines += ["", f"{each.number}: {each.pair.source}", f"{'':8}{each.pair.target}"]
         lines += [f"  {each.chrf[system]:5.1f} {text}   ({system})"
                   for system, text in each.texts.items()]  # fmt: skip
     return "\n".join(lines)
 
 
-def contest_page(contest: SystemComparison, *, test: str) -> str:
+def comparison_page(comparison: SystemComparison, *, test: str) -> str:
     """Return the comparison as a page; `test` is the name of the test set."""
-    names = next(iter(contest.metrics.values()))
-    rows = [
-        [system, *(_score(found) for found in by_metric.values())]
-        for system, by_metric in contest.metrics.items()
-    ]
-    scores = [
-        table(["run", *(LABELS[name] for name in names)], rows),
-        note(
-            "After ±: half the width of the central 95 % of the resampled scores. p: the "
-            "probability of so large a difference to the first run if chance alone made it; below "
-            f"0.05 it is usually called significant. The test: {_test(contest)}."
-        ),
-        *map(note, _signatures(contest)),
-    ]
-    differences = [
-        note(
-            f"The {len(contest.differences)} sentences whose chrF differs most between runs. "
-            "Marked words are not, or not there, in the first reference."
-        ),
-        *_differences(contest),
-    ]
-    return page(
-        "Comparison of runs",
-        "\n".join(
-            [
-                f"<p>{escape(f'{test}: {contest.sentences} sentences, all references.')}</p>",
-                section("Scores", *scores),
-                section("Sentence by sentence", *map(note, _balances(contest))),
-                section("Where they differ most", *differences),
-            ]
-        ),
-    )
-
-
-def _differences(contest: SystemComparison) -> Iterator[str]:
-    for each in contest.differences:
-        references = [("reference", escape(r)) for r in (each.pair.target, *each.pair.references)]
-        yield details(
-            f"{each.spread:.1f}  {each.pair.source}",
-            texts(
-                [
-                    (f"source, sentence {each.number}", escape(each.pair.source)),
-                    *references,
-                    *(
-                        (f"{system}, chrF {each.chrf[system]:.1f}", marked(text, each.pair.target))
-                        for system, text in each.texts.items()
-                    ),
-                ]
-            ),
-            shown=True,
-        )
-
-
-def _score(found: Comparison) -> str:
-    if found.p_value is None:
-        return found.metric.shown
-    small = found.p_value < 0.0005
-    return f"{found.metric.shown} (p {'< 0.001' if small else f'= {found.p_value:.3f}'})"
-
-
-def _balances(contest: SystemComparison) -> list[str]:
-    return [
-        f"{system} against {contest.systems[0]}, by sentence chrF: {found.better} better, "
-        f"{found.equal} equal, {found.worse} worse; {found.same_text} of {contest.sentences} "
-        "translations are the same"
-        for system, found in contest.balances.items()
-    ]
-
-
-def _test(contest: SystemComparison) -> str:
-    return f"{_TESTS[contest.test]}, {contest.resamples} resamples, against {contest.systems[0]}"
-
-
-def _signatures(contest: SystemComparison) -> list[str]:
-    first = next(iter(contest.metrics.values()))
-    return [f"{LABELS[name]}: {found.metric.signature}" for name, found in first.items()]
+    return render("comparison.html", comparison=comparison, test=test)

@@ -1,4 +1,4 @@
-"""Score a run on a test set."""
+"""Score runs, and files of translations, on a test set."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Evaluation:
         return [translation.text for translation in self.translations]
 
     def as_text(self, path: Path) -> str:
-        """Return a line a metric, with its signature, and one that says of what."""
+        """Return a line for each metric with its signature, and one about the test set."""
         lines = [
             f"{LABELS[name]} = {metric.shown}   {metric.signature}"
             for name, metric in self.metrics.items()
         ]
-        of = f"{len(self.translations)} sentences, beam {self.beam}; hypotheses: {path}"
-        return "\n".join([*lines, of])
+        summary = f"{len(self.translations)} sentences, beam {self.beam}; hypotheses: {path}"
+        return "\n".join([*lines, summary])
 
     def as_json(self, path: Path) -> str:
-        """Return the same as one JSON object."""
+        """Return the same as a JSON object."""
         metrics = {name: metric.as_dict() for name, metric in self.metrics.items()}
         counts = {"sentences": len(self.translations), "beam": self.beam}
         return json.dumps({**counts, **metrics, "hypotheses": str(path)}, indent=1)
@@ -80,7 +80,7 @@ def translate_all(
     window: int = 500,
     sharing: Sharing = ALONE,
 ) -> list[Translation]:
-    """Return the best translation of each source, with a bar where a person waits.
+    """Return the best translation of each source; show a progress bar on a terminal.
 
     Raises DataError for no pairs.
     """
@@ -110,18 +110,17 @@ def _best(translator: Translator, options: SearchOptions, sources: list[str]) ->
 def read_test(
     path: str, data: DataConfig, *, target: str | None = None, single_reference: bool = False
 ) -> list[Pair]:
-    """Read a test set in the layout of a run's data.test, or data.valid where it has none.
+    """Read a test set in the layout of a run's data.test, or of data.valid if it has none.
 
-    With `target`, or where that layout is two files, the sides are read line by line from two
-    files. Gold links are read where the layout has them and the file does too. Raises DataError for
-    what cannot be read so.
+    With `target` the sides are two files, one sentence a line. Gold alignments are read if both
+    the layout and the file have them. Raises DataError if the file cannot be read in this layout.
     """
     layout = data.test or data.valid
     if target is not None:
         layout = CorpusConfig(format="aligned", source_path=path, target_path=target)
     elif layout.format == "aligned":
         raise DataError(
-            f"{path}: the run's own test set is two files; name the other side with --target"
+            f"{path}: this run's test sets have two files; give the other one with --target"
         )
     elif layout.format == "huggingface":
         layout = CorpusConfig(format="tsv", path=path, references=True)
@@ -134,7 +133,7 @@ def read_test(
 
 
 def _is_readable(layout: CorpusConfig) -> bool:
-    """Return whether the first pair has all that the layout names."""
+    """Return whether the first pair has every field that the layout names."""
     try:
         next(read_corpus(layout), None)
     except DataError:
@@ -143,14 +142,14 @@ def _is_readable(layout: CorpusConfig) -> bool:
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write a line a sentence. Raises DataError where that cannot be."""
+    """Write sentences, one a line. Raises DataError if the file cannot be written."""
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file. Raises DataError where that cannot be."""
+    """Write a file. Raises DataError if it cannot be written."""
     check_writable(path)
-    if path.exists() and not path.is_file():  # such as /dev/stdout, which is not to be replaced
+    if path.exists() and not path.is_file():  # such as /dev/stdout, which must not be replaced
         path.write_text(text, encoding="utf-8")
     else:
         write_atomic(path, text)
@@ -162,11 +161,12 @@ def read_systems(
     """Return the pairs of a test set, and the translations of each system.
 
     A system is a run or a checkpoint, which translates the test set with its own search options
-    and the given beam, or a file with a translation a line. The test set is read in the layout of
-    the first run, or of the run that a file lies in. Raises DataError where there is neither (but
-    for `target`, which needs no layout), and for a file with another number of lines.
+    and the given beam size, or a file of translations, one a line. The test set is read in the
+    layout of the first run, or of the first run whose directory holds one of the files. Raises
+    DataError if there is no such run (unless `target` is given, which needs no layout), and for a
+    file with a different number of lines.
     """
-    layout = next((found for found in map(_layout, systems) if found is not None), None)
+    layout = next(filter(None, map(_layout, systems)), None)
     if layout is not None:
         pairs = read_test(test, layout, target=target)
     elif target is not None:
@@ -174,8 +174,8 @@ def read_systems(
         pairs = list(read_corpus(aligned))
     else:
         raise DataError(
-            f"{test}: its columns are those of a run's test set, and no run is given; give one, "
-            "a file that lies in a run, or the target side with --target"
+            f"{test}: its columns are unknown without a run; give a run, a file in a run "
+            "directory, or the target side with --target"
         )
     return pairs, [_translations(system, pairs, beam) for system in systems]
 

@@ -9,7 +9,6 @@ import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,40 +25,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def heatmap(part: Part) -> str:
-    """Return the weights of one translation: source pieces across, target pieces down.
-
-    The style sheet is that of seq2seq.evaluation.pages; the darker, the heavier, 1 the darkest. A
-    model without attention has no heat map.
-    """
-    if part.weights is None:
-        return ""
-    head = "".join(f"<th><span>{_shown_piece(piece)}</span></th>" for piece in part.source_pieces)
-    rows = []
-    for piece, weights in zip(part.target_pieces, part.weights.tolist(), strict=True):
-        cells = "".join(_cell(weight) for weight in weights)
-        rows.append(f"<tr><th>{_shown_piece(piece)}</th>{cells}</tr>")
-    return (
-        '<div class="scroll"><table class="heat"><caption hidden>attention weights</caption>'
-        f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _cell(weight: float) -> str:
-    # Most cells are next to nothing; leaving their colour out keeps pages small.
-    return f"<td style=--w:{weight:.2f}>" if weight >= 0.005 else "<td>"
-
-
-def _shown_piece(piece: str) -> str:
+def piece_label(piece: str) -> str:
+    """Return a piece as heat maps show it: `·` begins a piece that continues a word."""
     if piece in (END, "<pad>"):
         return {END: "(end)", "<pad>": "(pad)"}[piece]
-    return escape(piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}")
+    return piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}"
 
 
 MOST_MAPS = 30
 # All in inches.
 _CELL = (0.42, 0.34)
-_EDGE, _GAP = 0.45, 0.25  # captions to the left and below; between a map's labels and the next map
+_EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighbouring maps
 _CAPTION = 3.2
 _BAR_WIDTH, _BAR_HEIGHT = 1.15, 3.5
 _CHARACTER = 0.085
@@ -67,7 +43,7 @@ _CHARACTER = 0.085
 
 @dataclass(frozen=True)
 class _Map:
-    """One heat map: what stands beside its columns and rows, and the weights."""
+    """One heat map: the labels of its columns and rows, and the weights."""
 
     source: list[str]
     target: list[str]
@@ -80,16 +56,16 @@ class _Map:
 
     @property
     def labels(self) -> tuple[float, float]:
-        """Return the room of the labels, to the left and above, in inches."""
+        """Return the size of the labels, to the left and above, in inches."""
         left = max(map(_text_width, self.target))
-        # They are turned by 60 degrees.
+        # Those above are rotated by 60 degrees.
         return left, 0.87 * max(map(_text_width, self.source))
 
 
 class _Grid:
-    """Where each map stands, in inches: in rows, as words stand on a page.
+    """The positions of maps in inches: row by row, like words on a page.
 
-    A cell has the same size in all of them.
+    Cells have the same size in all maps, which matplotlib's own layouts cannot give.
     """
 
     def __init__(self, maps: Sequence[_Map]) -> None:
@@ -101,7 +77,7 @@ class _Grid:
         self.height = sum(self.tops) + sum(self.heights) + _EDGE
 
     def boxes(self) -> Iterator[tuple[float, float, float, float]]:
-        """Yield left, bottom, width and height of each map, row by row from above."""
+        """Yield left, bottom, width and height of each map, row by row from the top."""
         top = self.height
         for row, above, height in zip(self.rows, self.tops, self.heights, strict=True):
             left, top = _EDGE, top - above
@@ -111,15 +87,15 @@ class _Grid:
                 yield left - width, top - own_height, width, own_height
             top -= height
 
-    def share(
+    def fractions(
         self, left: float, bottom: float, width: float, height: float
     ) -> tuple[float, float, float, float]:
-        """Return a box as shares of the picture."""
+        """Return a box as fractions of the figure, as matplotlib wants it."""
         return left / self.width, bottom / self.height, width / self.width, height / self.height
 
 
 def _rows(maps: Sequence[_Map]) -> list[list[_Map]]:
-    """Return the maps in rows, such that the picture is somewhat wider than high."""
+    """Return the maps in rows such that the figure is somewhat wider than high."""
     area = sum(_row_width(m) * (m.size[1] + m.labels[1] + _GAP) for m in maps)
     room = max(1.3 * math.sqrt(area), *map(_row_width, maps))
     rows: list[list[_Map]] = [[]]
@@ -142,9 +118,9 @@ def plot_sentences(
     beam: int | None = None,
     words: bool = False,
 ) -> None:
-    """Translate sentences and draw their attention; of a split sentence, the first part's.
+    """Translate sentences and draw their attention; of a split sentence, the first part.
 
-    Raises DataError as plot_attention does, and for an empty sentence.
+    Raises DataError for an empty sentence, and as plot_attention does.
     """
     check_picture(path)
     _check_count(len(sentences))
@@ -153,7 +129,7 @@ def plot_sentences(
     for number, [best] in enumerate(translator.translate(sentences, options), start=1):
         if not best.parts:
             which = "the sentence" if len(sentences) == 1 else f"sentence {number}"
-            raise DataError(f"{which} is empty; give one to translate")
+            raise DataError(f"{which} is empty; give words to translate")
         parts.append(best.parts[0])
     data = translator.config.data
     languages = (data.source_language, data.target_language)
@@ -167,12 +143,12 @@ def plot_attention(
     languages: tuple[str, str] = ("", ""),
     words: bool = False,
 ) -> None:
-    """Draw the weights of translations as heat maps, several as a grid; all share one scale.
+    """Draw the weights of translations as a grid of heat maps with one scale.
 
     Columns are source pieces, rows are target pieces, and each row sums to 1. With `words` both
-    are words (seq2seq.evaluation.alignment.word_weights), without the end of the sentence. The
-    suffix chooses PNG, SVG or PDF. Raises DataError for another suffix, a path that cannot be
-    written, a model without attention, and for more than 30 translations or none.
+    are words (alignment.word_weights), without the end of sentence. The suffix selects PNG, SVG or
+    PDF. Raises DataError for another suffix, a path that cannot be written, a model without
+    attention, no translations, and more than 30.
     """
     check_picture(path)
     _check_count(len(parts))
@@ -180,9 +156,9 @@ def plot_attention(
     grid = _Grid(maps)
     figure = new_figure(grid.width, grid.height, constrained=False)
     for heat_map, box in zip(maps, grid.boxes(), strict=True):
-        image = _draw(figure.add_axes(grid.share(*box)), heat_map)
+        image = _draw(figure.add_axes(grid.fractions(*box)), heat_map)
     height = min(_BAR_HEIGHT, grid.height - _EDGE)
-    bar = grid.share(grid.width - 0.75, (grid.height - height) / 2, 0.16, height)
+    bar = grid.fractions(grid.width - 0.75, (grid.height - height) / 2, 0.16, height)
     figure.colorbar(image, cax=figure.add_axes(bar), label="attention weight")
     unit = "words" if words else "pieces"
     rule = "" if words else " (each row sums to 1)"
@@ -202,14 +178,19 @@ def _check_count(count: int) -> None:
 def _piece_map(part: Part) -> _Map:
     if part.weights is None:
         raise DataError("no attention weights to draw: the model has attention.score none")
-    source, target = map(_shown, part.source_pieces), map(_shown, part.target_pieces)
-    return _Map(list(source), list(target), part.weights.numpy())
+    source, target = (
+        [plain(piece_label(piece)) for piece in side]
+        for side in (part.source_pieces, part.target_pieces)
+    )
+    return _Map(source, target, part.weights.numpy())
 
 
 def _word_map(part: Part) -> _Map:
     weights_TS = word_weights(part)
     if not weights_TS.size:
-        raise DataError("a translation without words has no weights between words; leave --words")
+        raise DataError(
+            "a translation without words has no weights between words; leave out --words"
+        )
     source, target = map(plain, part.source.split()), map(plain, part.text.split())
     return _Map(list(source), list(target), weights_TS)
 
@@ -231,11 +212,3 @@ def _draw(axes: Axes, heat_map: _Map) -> Any:
     axes.grid(which="minor", color="white", linewidth=1)
     axes.tick_params(which="minor", length=0)
     return image
-
-
-def _shown(piece: str) -> str:
-    """Return a piece without the mark of its word's start, or with a mark that it goes on."""
-    if piece == END:
-        return "(end)"
-    text = plain(piece.removeprefix("▁") or "▁")
-    return text if piece.startswith("▁") else f"·{text}"

@@ -1,4 +1,7 @@
-"""BLEU, chrF and TER with signatures, intervals and paired tests; sacreBLEU computes all of it."""
+"""BLEU, chrF and TER with signatures, intervals and paired tests, all computed by sacreBLEU.
+
+Legend: N sentences, C numbers that BLEU is computed from.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from seq2seq.errors import DataError
 
+Ints = npt.NDArray[np.int64]
 Name = Literal["bleu", "chrf", "ter"]
 Test = Literal["bootstrap", "randomization"]
 References = Sequence[str | Sequence[str]]
 
 NAMES: tuple[Name, ...] = ("bleu", "chrf", "ter")
 LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+SEED = 12345  # sacreBLEU's, for resampling
+_ORDERS = 4
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A corpus score in percent, with the signature that makes it reproducible.
+    """A corpus score in percent, with sacreBLEU's signature.
 
     With bootstrap resamples, `mean` is their mean and `interval` half the width of their central
     95 percent.
@@ -33,11 +42,11 @@ class Metric:
 
     @property
     def shown(self) -> str:
-        """The score, with its interval where there is one."""
+        """The score, with its interval if there is one."""
         return f"{self.score:.1f}" + ("" if self.interval is None else f" ± {self.interval:.1f}")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all but the name as JSON can hold it."""
+        """Return everything but the name as JSON can hold it."""
         found: dict[str, Any] = {"score": self.score, "signature": self.signature}
         return found if self.interval is None else found | {
             "mean": self.mean, "interval": self.interval
@@ -46,16 +55,24 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system's metric beside the probability that chance alone makes it differ from the baseline.
+    """A system's metric, and the p-value of its difference from the baseline.
 
-    The baseline itself has no p-value. It is 1 where the two scores are equal, and 2 ** (1 - k) at
-    least where k sentences differ: as often do k exchanges, each made or not, give the observed
-    difference again. (sacreBLEU itself counts only larger differences, and would find two systems
-    that differ in one sentence significantly different.)
+    The baseline itself has no p-value. It is 1 if the two scores are equal, and at least
+    2 ** (1 - k) if k sentences differ: with that probability, k random swaps give the observed
+    difference again. (sacreBLEU counts larger differences only, and would find two systems that
+    differ in one sentence significantly different.)
     """
 
     metric: Metric
     p_value: float | None
+
+    @property
+    def shown(self) -> str:
+        """The score, with its p-value if there is one."""
+        if self.p_value is None:
+            return self.metric.shown
+        p = "< 0.001" if self.p_value < 0.0005 else f"= {self.p_value:.3f}"
+        return f"{self.metric.shown} (p {p})"
 
 
 def score(
@@ -67,18 +84,18 @@ def score(
 ) -> dict[str, Metric]:
     """Score hypotheses against one or several references each, whose numbers may differ.
 
-    Hypotheses and references are plain (detokenised) text. With `resamples` (1000 is usual) each
-    metric has a bootstrap interval (Koehn 2004); the seed is sacreBLEU's and in the signature.
+    Hypotheses and references are detokenised text. With `resamples` (1000 is usual) each metric
+    has a bootstrap interval (Koehn 2004); the seed is sacreBLEU's and in the signature.
 
-    Raises DataError for no hypotheses, unequal counts, a sentence without reference, and where
-    there are too few sentences for an interval.
+    Raises DataError for no hypotheses, unequal counts, a sentence without reference, and too few
+    sentences for an interval.
     """
     streams = _streams(hypotheses, references)
     return {name: _score(name, hypotheses, streams, resamples) for name in metrics}
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
-    """Return the chrF of each sentence in percent (Popovic 2015); the best reference counts."""
+    """Return the chrF of each sentence, in percent, on its best reference (Popovic 2015)."""
     scorer = _scorer("chrf")
     by_sentence = zip(hypotheses, _by_sentence(hypotheses, references), strict=True)
     return [float(scorer.sentence_score(text, refs).score) for text, refs in by_sentence]
@@ -86,7 +103,7 @@ def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[flo
 
 @dataclass(frozen=True)
 class Lengths:
-    """Words of hypotheses and of the references closest in length, as BLEU counts them."""
+    """Numbers of words in the hypotheses, and in the references closest in length."""
 
     hypotheses: int
     references: int
@@ -103,6 +120,30 @@ def lengths(hypotheses: Sequence[str], references: References) -> Lengths:
     return Lengths(int(result.sys_len), int(result.ref_len))
 
 
+def sentence_statistics(hypotheses: Sequence[str], references: References) -> Ints:
+    """Return what BLEU needs of each sentence [N, C]; the sums of rows give a corpus's BLEU.
+
+    C: matches of 1- to 4-grams, their counts, the length of the hypothesis and of the reference.
+    Raises DataError as `score` does.
+    """
+    scorer, rows = _scorer("bleu"), []
+    for hypothesis, refs in zip(hypotheses, _by_sentence(hypotheses, references), strict=True):
+        one = scorer.corpus_score([hypothesis], [[text] for text in refs])
+        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
+    return np.array(rows, dtype=np.int64)
+
+
+def corpus_bleu(sums_C: Ints) -> float:
+    """Return BLEU from sums of statistics, smoothed like sacreBLEU's corpus BLEU."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    numbers = sums_C.tolist()
+    matches, counts = numbers[:_ORDERS], numbers[_ORDERS : 2 * _ORDERS]
+    hypothesis, reference = numbers[2 * _ORDERS :]
+    result = BLEU.compute_bleu(matches, counts, hypothesis, reference, smooth_method="exp")
+    return float(result.score)
+
+
 def paired_test(
     systems: Mapping[str, Sequence[str]],
     references: References,
@@ -111,11 +152,11 @@ def paired_test(
     test: Test = "bootstrap",
     resamples: int = 1000,
 ) -> dict[str, dict[str, Comparison]]:
-    """Compare systems with the first of them by resampling the test set.
+    """Test the difference of each system from the first for significance.
 
     bootstrap: paired bootstrap resampling (Koehn 2004). randomization: approximate randomization,
-    which swaps outputs between the systems at random (Riezler & Maxwell 2005); it has no intervals,
-    and 10,000 resamples are usual.
+    which swaps outputs of two systems at random (Riezler & Maxwell 2005); it has no intervals, and
+    10,000 resamples are usual.
 
     Returns comparisons by system, then by metric. Raises DataError as `score` does, and for fewer
     than two systems.
@@ -123,14 +164,14 @@ def paired_test(
     from sacrebleu.significance import PairedTest
 
     if len(systems) < 2:
-        raise DataError(f"a comparison needs two systems or more, found {len(systems)}")
+        raise DataError(f"a comparison needs two or more systems, found {len(systems)}")
     for hypotheses in systems.values():
         streams = _streams(hypotheses, references)
     scorers: dict[str, Any] = {name: _scorer(name) for name in metrics}
     kind = {"bootstrap": "bs", "randomization": "ar"}[test]
     paired: Any = PairedTest(list(systems.items()), scorers, streams, kind, resamples)
     signatures, results = paired()
-    # The results are keyed by names of sacreBLEU's own, such as chrF2, in the order of the metrics.
+    # The results have sacreBLEU's names as keys, such as chrF2, in the order of the metrics.
     keys = dict(zip(metrics, signatures, strict=True))
 
     texts = list(systems.values())
@@ -157,22 +198,22 @@ def _score(name: Name, hypotheses: Sequence[str], streams: Any, resamples: int) 
     scorer = _scorer(name)
     try:
         result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
-    except TypeError:  # sacreBLEU cannot take the mean of scores of which some are exactly 0
+    except TypeError:  # sacreBLEU cannot average scores of which some are exactly 0
         raise DataError(
             f"{len(hypotheses)} sentences are too few for an interval of {name}, which is 0 in "
-            "some resamples; ask for scores alone, or give more sentences"
+            "some resamples; leave out --confidence and --report, or give more sentences"
         ) from None
     signature = str(scorer.get_signature())
     if resamples < 2:
         return Metric(name, float(result.score), signature)
-    # Mean and interval are public in this form only.
+    # sacreBLEU's only public form of mean and interval.
     fields = json.loads(result.format(width=6, signature=signature, is_json=True))
     mean, interval = fields.get("confidence_mean", 0.0), fields.get("confidence_var", 0.0)
     return Metric(name, float(result.score), signature, mean, interval)
 
 
 def _scorer(name: Name) -> Any:
-    # sacreBLEU is slow to import, and translating does without it.
+    # sacreBLEU is slow to import, and translation does not need it.
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
@@ -182,7 +223,7 @@ def _scorer(name: Name) -> Any:
 
 
 def _streams(hypotheses: Sequence[str], references: References) -> Any:
-    """Return for each n a stream of the n-th references, None where a sentence has fewer."""
+    """Return for each n a stream of the n-th references, None if a sentence has fewer."""
     by_sentence = _by_sentence(hypotheses, references)
     depth = max(map(len, by_sentence))
     return [[refs[n] if n < len(refs) else None for refs in by_sentence] for n in range(depth)]

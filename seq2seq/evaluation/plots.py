@@ -1,4 +1,4 @@
-"""BLEU by source length, of one or several systems in one picture."""
+"""Pictures: learning curves of runs, and BLEU by source length of systems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import numpy as np
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.by_length import bleu_by_length
+from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, quantile_buckets
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.files import check_writable
 from seq2seq.runs.directory import RunDirectory
 
@@ -29,18 +31,18 @@ _DOTS_PER_INCH = 150
 
 
 def check_picture(path: Path) -> None:
-    """Raise DataError where a name does not say which kind of picture, or cannot be written."""
+    """Raise DataError if the suffix is not that of a picture, or the path is not writable."""
     if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path}: a picture ends in {', '.join(SUFFIXES)}; rename it")
+        raise DataError(f"{path}: unknown picture format; use {', '.join(SUFFIXES)}")
     check_writable(path)
 
 
 def new_figure(width: float, height: float, *, constrained: bool = True) -> Figure:
-    """Return an empty picture of this size in inches, or of the largest that can be drawn.
+    """Return an empty figure of this size in inches, or of the largest that can be drawn.
 
-    Its parts find their places by themselves unless it is not `constrained`.
+    With `constrained` matplotlib places its axes.
     """
-    # A canvas of its own: nothing here needs a display or pyplot's list of open figures.
+    # Not through pyplot, which needs a display and keeps all figures open.
     from matplotlib.figure import Figure
 
     size = (min(width, _MOST_INCHES), min(height, _MOST_INCHES))
@@ -48,24 +50,24 @@ def new_figure(width: float, height: float, *, constrained: bool = True) -> Figu
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the picture; the suffix chooses PNG, SVG or PDF.
+    """Write the figure as PNG, SVG or PDF, by suffix.
 
-    Raises DataError for another suffix and for a path that cannot be written.
+    Raises DataError as check_picture does.
     """
     check_picture(path)
     with warnings.catch_warnings():
-        # A sign that the font lacks is drawn as a box.
+        # A character that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, dpi=_DOTS_PER_INCH)
 
 
 def plain(text: str) -> str:
-    """Return a text that matplotlib draws as it is: a dollar would start mathematics."""
+    """Return the text with dollars escaped, which would begin mathematics in matplotlib."""
     return text.replace("$", r"\$")
 
 
 def run_names(runs: list[str]) -> list[str]:
-    """Return short names of runs that are still different from each other."""
+    """Return the directory names of runs, or their paths if those are not unique."""
     names = [Path(run).resolve().name for run in runs]
     return names if len(set(names)) == len(names) else list(runs)
 
@@ -78,7 +80,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Curve:
-    """Values over what training had spent by then; a value that was not finite is nan."""
+    """Values over steps, minutes or tokens; a value that was not finite is nan."""
 
     x: list[float]
     y: list[float]
@@ -86,28 +88,27 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """The records of one run: of training, of validations, of the averaged checkpoint."""
+    """The records of a run: training, validations, and the averaged checkpoint."""
 
     train: list[Record]
     validation: list[Record]
     average: list[Record]
 
     def loss(self, unit: Unit) -> Curve:
-        """Return the training's cross-entropy in nats a target piece, without label smoothing."""
+        """Return the training cross-entropy in nats per target piece, without label smoothing."""
         found = self.of("train", "perplexity", unit)
         return Curve(found.x, [math.log(y) if y > 0 else math.nan for y in found.y])
 
     def of(self, kind: Literal["train", "validation", "average"], key: str, unit: Unit) -> Curve:
-        """Return the values of one key, where there are any."""
+        """Return the values of one key, from the records that have it."""
         records = [record for record in getattr(self, kind) if key in record]
         values = [math.nan if record[key] is None else float(record[key]) for record in records]
         return Curve([self._place(record, unit) for record in records], values)
 
     def _place(self, record: Record, unit: Unit) -> float:
-        """Return steps, minutes or millions of tokens of a record.
+        """Return the steps, minutes or millions of tokens of a record.
 
-        A validation does not say its tokens; they are those of its step between the records of
-        the training.
+        A validation has no number of tokens; it is interpolated between training records.
         """
         key = {"steps": "step", "minutes": "minutes", "tokens": "tokens"}[unit]
         steps = [0, *(train["step"] for train in self.train)]
@@ -144,7 +145,7 @@ def read_curves(run: Path) -> Curves:
     return Curves(**kinds)
 
 
-MOST_RUNS = 10  # as many as there are colours that can be told apart
+MOST_RUNS = 10  # as many as matplotlib has distinct colours
 _LABELS: dict[Unit, str] = {
     "steps": "updates",
     "minutes": "minutes",
@@ -153,15 +154,15 @@ _LABELS: dict[Unit, str] = {
 
 
 def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> None:
-    """Draw the losses, validation metrics and learning rates of runs over what they had spent.
+    """Draw the losses, validation metrics and learning rates of runs.
 
     The training loss is the cross-entropy without label smoothing (but with dropout), so that it
-    can be compared with the validation's. The suffix chooses PNG, SVG or PDF. Raises DataError for
+    is comparable with the validation loss. The suffix selects PNG, SVG or PDF. Raises DataError for
     another suffix, runs without records, and more than 10 runs.
     """
     check_picture(path)
     if len(runs) > MOST_RUNS:
-        raise DataError(f"{len(runs)} runs; a picture holds {MOST_RUNS}")
+        raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_RUNS}")
     curves = [read_curves(Path(run)) for run in runs]
     figure = new_figure(7.5, 7.5)
     losses, metrics, rates = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 1.4])
@@ -200,8 +201,8 @@ def _line(axes: Axes, curve: Curve, label: str, **style: Any) -> None:
 
 
 def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
-    losses.set_ylabel("cross-entropy, nats a piece")
-    # The same curve read on the right is the perplexity.
+    losses.set_ylabel("cross-entropy, nats per piece")
+    # The right axis shows the same curve as perplexity.
     right = losses.secondary_yaxis("right", functions=(np.exp, np.log))
     right.set_ylabel("perplexity")
     right.set_yscale("log")
@@ -220,35 +221,36 @@ def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
 
 
 MOST_SYSTEMS = 10
+RESAMPLES = 1000
 
 
 def plot_length(
     systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, *, buckets: int = 6
 ) -> None:
-    """Draw corpus BLEU by source length with bands of 95 percent (seq2seq.evaluation.by_length).
+    """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
 
-    `systems` are translations of the pairs' sources by the name of who made them. The suffix
-    chooses PNG, SVG or PDF. Raises DataError for another suffix, translations that do not fit the
-    pairs, and more than 10 systems.
+    `systems` maps names to translations of the pairs' sources; `buckets` holds about equally many
+    sentences each. The suffix selects PNG, SVG or PDF. Raises DataError for another suffix, a
+    different number of translations, an empty test set, and more than 10 systems.
     """
     check_picture(path)
     if len(systems) > MOST_SYSTEMS:
-        raise DataError(f"{len(systems)} systems; a picture holds {MOST_SYSTEMS}")
-    sources = [pair.source for pair in pairs]
-    references = [(pair.target, *pair.references) for pair in pairs]
+        raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_SYSTEMS}")
+    references = references_of(pairs)
+    inside = quantile_buckets([pair.source for pair in pairs], buckets)
+    x = range(len(inside))
     figure = new_figure(7.5, 4.6)
     axes = figure.subplots()
     for number, (name, hypotheses) in enumerate(systems.items()):
-        found = bleu_by_length(sources, hypotheses, references, buckets=buckets)
-        x = range(len(found))
+        statistics_NC = sentence_statistics(hypotheses, references)
+        found = bleu_by_length(inside, statistics_NC, resamples=RESAMPLES)
         color = f"C{number}"
         axes.plot(x, [b.bleu for b in found], "o-", color=color, label=plain(name))
         low, high = [b.low for b in found], [b.high for b in found]
         axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
-    labels = [f"{_span(b.shortest, b.longest)}\n{b.sentences}" for b in found]
-    axes.set_xticks(x, labels)
+    axes.set_xticks(x, [f"{_span(bucket)}\n{len(bucket.sentences)}" for bucket in inside])
     axes.set_xlabel("source words (below: sentences)")
-    axes.set_ylabel("BLEU, with 95 % of the resamples")
+    axes.set_ylabel("BLEU, with 95 % bootstrap bands")
     axes.set_ylim(0, 100)
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
@@ -256,5 +258,5 @@ def plot_length(
     save(figure, path)
 
 
-def _span(shortest: int, longest: int) -> str:
-    return str(shortest) if shortest == longest else f"{shortest}-{longest}"
+def _span(bucket: LengthBucket) -> str:
+    return bucket.label if bucket.longest != bucket.shortest else str(bucket.shortest)

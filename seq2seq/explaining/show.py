@@ -5,12 +5,8 @@ Legend: S source positions, padding included, N heads.
 
 from __future__ import annotations
 
-import html
-import json
 import math
-import re
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +19,7 @@ from torch import Tensor
 
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import word_weights
+from seq2seq.evaluation.pages import render
 from seq2seq.explaining.explanation import AttentionStep, Explanation, Step
 from seq2seq.files import write_atomic
 
@@ -343,16 +340,7 @@ def write_page(explanation: Explanation, path: Path, *, words: bool = False) -> 
 
 
 def render_page(explanation: Explanation, *, words: bool = False) -> str:
-    """Return the page: the template with the same data that `as_json` gives."""
+    """Return the page, which holds the same data that `as_json` gives."""
     if explanation.part.weights is None:
         raise DataError("no attention weights to show: the model has attention.score none")
-    data = json.dumps(explanation.as_json(), ensure_ascii=False, allow_nan=False)
-    values = {
-        "title": html.escape(f"Attention: {explanation.part.source}"),
-        "view": "words" if words else "pieces",
-        # Within a script nothing is markup but what begins with `<`, as `</script>` does.
-        "data": data.replace("<", "\\u003c"),
-    }
-    template = files("seq2seq.explaining").joinpath("page.html").read_text(encoding="utf-8")
-    # In one pass, so that a sentence that looks like a placeholder stays one.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+    return render("explanation.html", explanation=explanation.as_json(), words=words)

@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.by_length import Ints, corpus_bleu, sentence_statistics
+from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, fixed_buckets
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import SEED, Ints, corpus_bleu, sentence_statistics
 from seq2seq.study.plan import Cell, Measure, Plan, baseline_of
 from seq2seq.study.results import Result, statuses
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
-_SEED = 12345  # sacreBLEU's
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def score_cell(statistics: Sequence[Ints]) -> Scores:
 
     Every cell gets the same resampled test sets: N sentences, drawn with replacement (Koehn 2004).
     """
-    generator = np.random.default_rng(_SEED)
+    generator = np.random.default_rng(SEED)
     size = len(statistics[0])
     draws_RN = np.stack(
         [np.bincount(generator.integers(size, size=size), minlength=size) for _ in range(RESAMPLES)]
@@ -89,7 +90,7 @@ def compare(cell: Scores, baseline: Scores) -> Difference:
     drawn from K is (K - 1) / K of the true one. If all resamples are equal, as with one test
     sentence, p is 1.
     """
-    generator = np.random.default_rng(_SEED)
+    generator = np.random.default_rng(SEED)
     means = []
     for scores in (cell, baseline):
         shape = scores.resampled_RK.shape
@@ -101,22 +102,6 @@ def compare(cell: Scores, baseline: Scores) -> Difference:
     extreme = int((alike | (np.abs(differences_R - observed) >= abs(observed))).sum())
     low, high = np.quantile(differences_R, (0.025, 0.975))
     return Difference(observed, float(low), float(high), (extreme + 1) / (len(differences_R) + 1))
-
-
-@dataclass(frozen=True)
-class LengthClass:
-    """The test sentences with so many source words, as white space separates them."""
-
-    shortest: int
-    longest: int | None  # None: the last class is open
-    sentences: tuple[int, ...]  # their positions in the test set
-
-    @property
-    def label(self) -> str:
-        """The name of the class."""
-        if self.longest is None:
-            return f"over {self.shortest - 1}"
-        return f"{self.shortest}-{self.longest}"
 
 
 @dataclass(frozen=True)
@@ -153,7 +138,7 @@ class Gathered:
     plan: Plan
     sentences: int  # of the test set
     finished: int  # runs
-    classes: tuple[LengthClass, ...]
+    classes: tuple[LengthBucket, ...]
     summaries: tuple[Summary, ...]
 
     @property
@@ -177,41 +162,28 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
             results.setdefault(run.cell, {})[run.seed] = status.result
     if not results:
         raise DataError(f"{plan.study.directory}: no run is finished yet; run the study first")
-    references = [(pair.target, *pair.references) for pair in pairs]
+    references = references_of(pairs)
     statistics = {
         name: [sentence_statistics(found.hypotheses, references) for found in by_seed.values()]
         for name, by_seed in results.items()
     }
     scores = {name: score_cell(by_seed) for name, by_seed in statistics.items()}
     baselines = _baselines(plan, results)
-    classes = length_classes(pairs, plan.study.lengths)
+    classes = fixed_buckets([pair.source for pair in pairs], plan.study.lengths)
     summaries = []
     for cell in plan.cells:
         name = cell.name
         if name not in results:
             continue
         baseline = baselines.get(name)
-        by_length = tuple(
-            Spread(tuple(corpus_bleu(rows[list(c.sentences)].sum(0)) for rows in statistics[name]))
-            for c in classes
-        )
+        bleu = [[b.bleu for b in bleu_by_length(classes, rows)] for rows in statistics[name]]
+        by_length = tuple(Spread(values) for values in zip(*bleu, strict=True))
         difference = None
         if baseline is not None and baseline != name:
             difference = compare(scores[name], scores[baseline])
         summaries.append(Summary(cell, results[name], by_length, baseline, difference))
     finished = sum(map(len, results.values()))
-    return Gathered(plan, len(pairs), finished, classes, tuple(summaries))
-
-
-def length_classes(pairs: Sequence[Pair], bounds: Sequence[int]) -> tuple[LengthClass, ...]:
-    """Return the classes of source lengths between the bounds, without empty ones."""
-    lengths = [len(pair.source.split()) for pair in pairs]
-    classes = []
-    for low, high in zip([0, *bounds], [*bounds, None], strict=True):
-        inside = [n for n, size in enumerate(lengths) if low < size <= (high or math.inf)]
-        if inside:
-            classes.append(LengthClass(low + 1, high, tuple(inside)))
-    return tuple(classes)
+    return Gathered(plan, len(pairs), finished, tuple(classes), tuple(summaries))
 
 
 def _baselines(plan: Plan, results: Mapping[str, Mapping[int, Result]]) -> dict[str, str]:

@@ -80,7 +80,7 @@ def write_sample(
 
 
 def _unseen(stream: Iterator[Pair], size: int, seen: tuple[set[str], set[str]]) -> Iterator[Pair]:
-    """Yield pairs whose source and target are both new, and project_keys them."""
+    """Yield pairs whose source and target are both new, and remember them."""
     sources, targets = seen
     found = 0
     while found < size:

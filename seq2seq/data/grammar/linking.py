@@ -180,7 +180,7 @@ _SAYING = _reporting(
     ("pensar", "think"),
     ("creer", "believe"),
     ("saber", "know"),
-    ("recordar", "project_keys"),
+    ("recordar", "remember"),
     ("entender", "understand"),
 )
 _SAID = _reporting(("decir", "say"), ("explicar", "explain"))

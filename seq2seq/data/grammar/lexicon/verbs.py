@@ -89,7 +89,7 @@ entender | understand | hum | obj:abstract,text,language | stat m=W
 explicar | explain | hum | obj:abstract recto? | m=C enc
 conocer | know | hum | obj:city,place hum | stat
 saber | know | hum | obj:fact | stat
-recordar | project_keys | hum | obj:abstract,event hum | stat
+recordar | remember | hum | obj:abstract,event hum | stat
 olvidar | forget | hum | obj:abstract,thing,cloth | noprog
 preferir | prefer | hum | obj:food,drink,cloth | stat noclit
 odiar | hate | hum | obj:food,animal,sport,city | stat noclit
@@ -150,7 +150,7 @@ creer | believe | hum | pp:en>in:plan,kin | stat
 asistir | attend | hum | pp:a>:attend | sub
 disfrutar | enjoy | hum | pp:de>:event,trip |
 casar se | get married | hum | pp?:con>to:stranger |
-acordar se | project_keys | hum | pp:de>:remembered,kin | stat
+acordar se | remember | hum | pp:de>:remembered,kin | stat
 quejar se | complain | hum | pp:de>about:complaint |
 enamorar se | fall in love | hum | pp:de>with:stranger | noprog
 levantar se | get up | hum | | m=T encr goal

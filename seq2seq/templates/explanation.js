@@ -1,130 +1,7 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>{{title}}</title>
-<style>
-:root {
-  color-scheme: light dark;
-  --page: #fff; --ink: #1a1d21; --soft: #5b6570; --line: #d5dae0; --panel: #f4f6f8;
-  --accent: 10 70 150; --on-accent: #fff;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --page: #14171a; --ink: #e8eaed; --soft: #a0a9b4; --line: #353c44; --panel: #1d2227;
-    --accent: 110 175 255; --on-accent: #0b1420;
-  }
-}
-* { box-sizing: border-box; }
-[hidden] { display: none !important; }
-body {
-  margin: 0 auto; max-width: 70rem; padding: 1rem; background: var(--page); color: var(--ink);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere;
-}
-h1 { font-size: 1.4rem; margin: 0; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-.translation { font-size: 1.2rem; margin: .2rem 0; }
-.soft, caption, .side { color: var(--soft); }
-.small { font-size: .875rem; }
-code, .number, pre { font-family: ui-monospace, monospace; font-variant-numeric: tabular-nums; }
-.controls { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; margin: 1rem 0; }
-.controls label { display: inline-flex; gap: .4rem; align-items: center; min-height: 2rem; }
-.controls fieldset { border: 0; margin: 0; padding: 0; display: flex; gap: 1rem; }
-.side { margin: .6rem 0 .2rem; font-size: .875rem; }
-.strip { display: flex; flex-wrap: wrap; gap: .3rem; }
-.strip button {
-  font: inherit; color: inherit; background: rgb(var(--accent) / var(--light, 0));
-  border: 1px solid var(--line); border-radius: .4rem; padding: .25rem .5rem; min-height: 3.2rem;
-  min-width: 2.6rem; cursor: pointer; white-space: pre;
-}
-.strip button::after {
-  content: attr(data-weight); display: block; font-size: .75rem; line-height: 1.1; height: 1.1em;
-}
-.strip button.strong { color: var(--on-accent); }
-.strip button.chosen { outline: 3px solid rgb(var(--accent)); outline-offset: -1px; }
-button:focus-visible, summary:focus-visible { outline: 3px solid rgb(var(--accent)); }
-#told { min-height: 3em; margin: .6rem 0; }
-.scroll { overflow-x: auto; max-width: 100%; }
-table { border-collapse: collapse; }
-th { font-weight: normal; text-align: left; }
-#map th[scope=col] { vertical-align: bottom; padding: .2rem 0; }
-#map th[scope=col] span { writing-mode: vertical-rl; transform: rotate(180deg); white-space: pre; }
-#map th[scope=row] {
-  position: sticky; left: 0; background: var(--page); padding: 0 .5rem 0 0; white-space: pre;
-  text-align: right;
-}
-#map td {
-  min-width: 2.3rem; height: 1.9rem; border: 1px solid var(--page); text-align: center;
-  font-size: .72rem; background: rgb(var(--accent) / var(--light)); cursor: crosshair;
-}
-#map td.strong { color: var(--on-accent); }
-#map tr.chosen td, #map td.chosen { box-shadow: inset 0 0 0 2px rgb(var(--accent)); }
-#map th.chosen { font-weight: bold; }
-details { border: 1px solid var(--line); border-radius: .4rem; margin: .35rem 0; }
-details > summary { padding: .45rem .6rem; cursor: pointer; }
-details > div { padding: 0 .6rem .6rem; }
-details.vector { display: inline-block; max-width: 100%; border: 0; margin: 0; }
-details.vector > summary { padding: 0; }
-pre { white-space: pre-wrap; margin: .3rem 0; font-size: .75rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: .5rem 0; }
-dt { font-weight: bold; }
-dd { margin: 0; min-width: 0; }
-.numbers { margin: .8rem 0; overflow-wrap: normal; }
-.numbers td { white-space: pre-wrap; min-width: min-content; }
-.numbers th, .numbers td { padding: .1rem .6rem; border-bottom: 1px solid var(--line); }
-.numbers thead th { font-weight: bold; white-space: nowrap; }
-.numbers .number { text-align: right; white-space: nowrap; }
-.numbers tr.padding { color: var(--soft); }
-@media (max-width: 30rem) {
-  dl { grid-template-columns: 1fr; gap: 0; }
-  dd { margin-bottom: .5rem; }
-  .numbers th, .numbers td { padding: .1rem .35rem; font-size: .85rem; }
-}
-</style>
-</head>
-<body data-view="{{view}}">
-<main>
-<h1 id="source"></h1>
-<p class="translation" id="translation"></p>
-<p class="soft small" id="model"></p>
-<noscript><p>This page needs JavaScript to show what it holds; it loads nothing from elsewhere.</p></noscript>
-
-<div class="controls">
-  <fieldset>
-    <label><input type="radio" name="view" value="pieces"> pieces</label>
-    <label><input type="radio" name="view" value="words"> words</label>
-  </fieldset>
-  <label id="heads" hidden>head <select></select></label>
-</div>
-<p class="small soft">Point at, tap or tab to a word: what it looks at, or what looks at it, lights
-up. Tap again, or press Escape, to let go.</p>
-<p class="side">target</p>
-<div class="strip" id="targets"></div>
-<p class="side">source</p>
-<div class="strip" id="sources"></div>
-<p id="told" role="status"></p>
-
-<h2>Weights</h2>
-<p class="small soft" id="rule"></p>
-<div class="scroll"><table id="map"></table></div>
-
-<h2>Step by step</h2>
-<div id="steps"></div>
-
-<h2>Once a sentence</h2>
-<div class="scroll"><table class="numbers" id="memory"></table></div>
-<p class="small soft" id="padding"></p>
-</main>
-
-<script type="application/json" id="data">{{data}}</script>
-<script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const names = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
-const STRONG = 0.65;  // from here on the background wants the other ink
+const STRONG = 0.65;  // from here on the background needs the other text colour
 const named = piece => names[piece] ?? piece;
 const byId = id => document.getElementById(id);
 const real = data.memory.length;
@@ -155,8 +32,8 @@ function choose() {
   }
   byId("rule").textContent = view === "words"
     ? "Rows are target words, columns source words: sums over the pieces of a source word, means " +
-      "over those of a target word. What a row lacks to 1 lies on the end of the sentence."
-    : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax goes along a row: " +
+      "over those of a target word. The rest of a row, up to 1, is on the end of sentence."
+    : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax is over a row: " +
       "each sums to 1.";
   pinned = null;
   draw();
@@ -201,7 +78,7 @@ function draw() {
   light(null);
 }
 
-// What the chosen word looks at (a target word), or what looks at it (a source word).
+// Highlight what the chosen target word attends to, or what attends to the chosen source word.
 function light(place) {
   const targets = [...byId("targets").children], sources = [...byId("sources").children];
   const chosen = (side, index) => Boolean(place) && place.side === side && place.index === index;
@@ -242,8 +119,8 @@ function tell(place) {
     .sort((a, b) => b[0] - a[0]).slice(0, 4)
     .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`).join(", ");
   return fromTarget
-    ? `To write “${targetNames[place.index]}” the model looks at: ${heaviest}`
-    : `“${sourceNames[place.index]}” is looked at to write: ${heaviest || "nothing"}`;
+    ? `When writing “${targetNames[place.index]}”, the model attends to: ${heaviest}`
+    : `“${sourceNames[place.index]}” is attended to when writing: ${heaviest || "nothing"}`;
 }
 
 function vector(tensor) {
@@ -322,7 +199,7 @@ function stepDetails(step) {
           ? " c_i, the weights' sum of values"
           : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias"],
         ["residual", `${data.model.residual} `, ...rest],
-        ["output", vector(step.output), " a_i, what the decoder gets"],
+        ["output", vector(step.output), " a_i, what the decoder receives"],
         ["then", data.model.output_use],
       ]),
       table(["next piece", "probability", ""], top)));
@@ -334,11 +211,11 @@ function once() {
   const memory = data.memory;
   const rows = [
     ["H", memory.states, "encoder states"],
-    ["K", memory.keys, "keys, what a query is compared with"],
-    ["", memory.remembered, `what the score keeps of K: ${data.model.formula.remembered}`],
-    ["V", memory.values, "values, what the context sums"],
+    ["K", memory.keys, "keys, which a query is compared with"],
+    ["", memory.remembered, `projected keys: ${data.model.formula.remembered}`],
+    ["V", memory.values, "values, which the context sums"],
     ["mask", memory.mask, "true at pieces, false at padding"],
-    ["Q", data.steps[0].query, `query, one a step: ${data.model.query}`],
+    ["Q", data.steps[0].query, `query, one per step: ${data.model.query}`],
     ...Object.entries(data.model.formula.letters).map(([letter, name]) =>
       [letter, data.parameters[name], name]),
   ].map(([name, tensor, text]) => ({cells: [name, tensor.shape.join(" × "), text]}));
@@ -377,6 +254,3 @@ function start() {
   choose();
 }
 start();
-</script>
-</body>
-</html>
