@@ -14,7 +14,7 @@ help:
 	@echo "make demo       train configs/quickstart.yaml, score it, translate, draw (runs/quickstart)"
 	@echo "make test       lint, types and all tests"
 	@echo "make test-fast  tests without the slow ones"
-	@echo "make bench      how fast this machine trains (some twelve minutes; bench.json)"
+	@echo "make bench      how fast this machine trains (about twelve minutes; bench.json)"
 	@echo "make fuzz       property tests alone, with many random cases (some 20 minutes)"
 	@echo "make format     format the code and mend what lint can mend"
 	@echo "make docs       write the reference page of the configuration"

@@ -1,8 +1,138 @@
 #!/usr/bin/env python
-"""Measure how fast this machine trains and translates; `--help` tells the rest."""
+"""Measure how fast this machine trains and translates."""
 
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
 import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from seq2seq.benchmark.main import main
+import torch
 
-sys.exit(main())
+from benchmarks.decoding import decoding_speed
+from benchmarks.measuring import Record, describe, product_rates, read_medians, table, write
+from benchmarks.training import Shape, growth, training_speed
+from seq2seq.config import CorpusConfig, parse_config
+from seq2seq.data.batching import Batch
+from seq2seq.data.corpus import read_corpus
+from seq2seq.data.loading import load_pairs, train_tokenizers
+from seq2seq.data.stream import BatchStream
+from seq2seq.device import choose_device, multiplies_bf16
+from seq2seq.errors import UserError
+
+PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
+PARTS = ("products", "training", "growth", "decoding")
+SENTENCES = 1000  # translated to measure decoding
+EXAMPLES = """examples:
+  python scripts/benchmark.py
+  python scripts/benchmark.py --only training --threads 2 --pairs data/tatoeba/train.tsv
+  python scripts/benchmark.py --only decoding --run runs/tatoeba --pairs data/tatoeba/test.tsv
+  python scripts/benchmark.py -o now.json --compare before.json
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return its exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="default: all")
+    parser.add_argument(
+        "--pairs", help="TSV of sentence pairs; default: Tatoeba if it is there, else the sample"
+    )
+    parser.add_argument(
+        "--run", help="trained run to measure decoding; without one, decoding is skipped"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads; default: 1")
+    parser.add_argument(
+        "--seconds", type=float, default=12, help="per speed of training; default: 12"
+    )
+    parser.add_argument("-o", "--output", type=Path, help="write results to a JSON file")
+    parser.add_argument(
+        "--compare", type=Path, help="JSON file of an earlier run; print ratios to it"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        _run(given)
+    except UserError as error:
+        print(f"benchmark: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _run(given: argparse.Namespace) -> None:
+    earlier = read_medians(given.compare) if given.compare else None
+    torch.set_num_threads(given.threads)
+    device = choose_device(given.device)
+    machine = describe(device)
+    print(json.dumps(machine))
+    records: list[Record] = []
+    for found in _measure(given, device):
+        records += found
+        print(table(found, earlier), flush=True)
+    if given.output:
+        write(given.output, machine, records)
+
+
+def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[Record]]:
+    """Yield what was asked for, as soon as it is measured."""
+    ceilings: dict[torch.dtype, float] = {}
+    for dtype in _dtypes(device):
+        rates = product_rates(device, dtype)
+        ceilings[dtype] = rates[0].median
+        if "products" in given.only:
+            yield rates
+    path = given.pairs or next(path for path in PAIRS if os.path.exists(path))
+    if "training" in given.only:
+        print(f"training on pairs of {path}, {given.threads} threads")
+        batches = reference_batches(path)
+        kinds = itertools.product(ceilings.items(), ("bahdanau", "luong"), (False, True))
+        for (dtype, ceiling), style, tied in kinds:
+            kind = str(dtype).removeprefix("torch.")
+            name = f"training, {style}, additive, {'tied, ' if tied else ''}{kind}"
+            yield [
+                training_speed(
+                    name, Shape(style=style, tied=tied), device, dtype,
+                    batches=batches, seconds=given.seconds, ceiling=ceiling,
+                )
+            ]  # fmt: skip
+    if "growth" in given.only:
+        for record in growth(device, next(iter(ceilings))):
+            yield [record]
+    if "decoding" in given.only and given.run:
+        pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
+        sources = [pair.source for pair in pairs]
+        print(f"decoding {len(sources)} sentences of {path} with {given.run}")
+        yield decoding_speed(given.run, sources, device=device, threads=given.threads)
+
+
+def _dtypes(device: torch.device) -> list[torch.dtype]:
+    """Return the types to measure: fp32, and bf16 if the device has instructions for it."""
+    return [torch.bfloat16, torch.float32] if multiplies_bf16(device) else [torch.float32]
+
+
+def reference_batches(path: str, *, count: int = 6) -> list[Batch]:
+    """Return batches of the reference shape, filled with the pairs of a TSV file."""
+    shape = Shape()
+    config = parse_config(
+        f"""
+data:
+  train: [{{path: {json.dumps(path)}}}]
+  valid: {{path: {json.dumps(path)}}}
+  tokenizer: {{source_vocab_size: {shape.vocabulary}, target_vocab_size: {shape.vocabulary}}}
+  batching: {{size: {shape.batch_tokens}}}
+run_dir: runs/benchmark
+"""
+    )
+    pairs, _ = load_pairs(config)
+    stream = BatchStream(pairs, *train_tokenizers(pairs, config), config.data, seed=1)
+    return list(itertools.islice(stream, count))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

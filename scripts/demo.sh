@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# make demo: train the sample translator (once), use it, draw its attention, score it.
+# make demo: train the quickstart recipe (once), translate, plot attention, score.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run=runs/quickstart
 recipe=configs/quickstart.yaml
-# Products as small as the sample's gain nothing from threads, but a process a core shares batches.
+# The matrix products of this recipe are too small for threads; processes split the batches.
 processes=$(($(nproc 2>/dev/null || echo 1) > 1 ? 2 : 1))
 
 if [ -f "$run/finished" ]; then
-    echo "== $run is trained; remove it to train again =="
+    echo "== $run is already trained (delete it to train again) =="
 elif compgen -G "$run/checkpoints/step-*" >/dev/null; then
-    echo "== Going on with $run =="
+    echo "== Resuming $run =="
     seq2seq train "$recipe" --processes "$processes" --resume
 else
     echo "== Training $recipe on the sample corpus =="

@@ -1,14 +1,16 @@
+"""Decoding speed as the benchmark measures it."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-from seq2seq.benchmark.decoding import CPU, decoding_speed, native_precisions
+from benchmarks.decoding import CPU, decoding_speed, native_precisions
 from seq2seq.errors import CheckpointError
 
 
-def test_each_search_is_measured_in_each_precision(trained: Path) -> None:
+def test_every_search_and_precision_is_measured(trained: Path) -> None:
     sentences = ["gato come", "pan", "él ve agua"]
     records = decoding_speed(trained, sentences, beam=2, repeats=2, cold=False)
     found = {record.name: record for record in records}
@@ -24,12 +26,12 @@ def test_each_search_is_measured_in_each_precision(trained: Path) -> None:
     assert not found
 
 
-def test_a_cold_start_is_a_process_of_its_own(trained: Path) -> None:
+def test_cold_start_runs_in_its_own_process(trained: Path) -> None:
     *_, record = decoding_speed(trained, ["gato"], precisions=["fp32"], beam=2, repeats=1)
     assert (record.name, record.unit) == ("cold start, fp32", "s")
-    assert record.median > 0.3  # nothing that imports torch is quicker
+    assert record.median > 0.3  # importing torch alone takes longer
 
 
-def test_a_run_that_is_none(tmp_path: Path) -> None:
+def test_missing_run_raises(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a run directory"):
         decoding_speed(tmp_path, ["gato"])

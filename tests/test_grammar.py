@@ -1,4 +1,4 @@
-"""The sample grammar: morphology, agreement, alignments, and the shipped sample."""
+"""The sample corpus generator: tables, morphology, agreement, alignments and shipped files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.data.grammar import (
-    MAX_WORDS,
-    MIN_WORDS,
-    Pair,
-    english,
-    generate,
-    lexicon,
-    spanish,
-    words,
-    write_sample,
-)
-from seq2seq.data.grammar.tokens import Phrase, finish
+from prepare_data import main
+from sample_corpus import MAX_WORDS, MIN_WORDS, Pair, english, generate, lexicon, spanish
+from sample_corpus.tables import read_table
+from sample_corpus.tokens import Phrase, finish
+from seq2seq.errors import DataError
+from seq2seq.evaluation.alignment import words
 
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 SPLITS = ("train", "valid", "test")
@@ -40,6 +34,31 @@ def shipped() -> dict[str, list[list[str]]]:
         ]
         for split in SPLITS
     }
+
+
+# --- The tables of the lexicon ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("es\ten\n", "t.tsv:1: wrong header; expected the columns word number"),
+        ("# a comment\nword\tnumber\nuno\t1\textra\n", "t.tsv:3: 3 columns; the header has 2"),
+        ("word\tnumber\n\nuno\tx\n", "t.tsv:3: invalid literal"),
+        ("word\tnumber\ntres\t3\n", "t.tsv:2: unknown name 'tres'"),
+    ],
+)
+def test_table_errors_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    known = {"uno": "one"}
+    (tmp_path / "t.tsv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        read_table("t", "word number", lambda es, n: (known[es], int(n)), folder=tmp_path)
+
+
+def test_table_rows_may_leave_out_empty_columns(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("# a comment\na\tb\nuno\tone\ndos\n", encoding="utf-8")
+    rows = read_table("t", "a b", lambda *fields: fields, folder=tmp_path)
+    assert rows == (("uno", "one"), ("dos", ""))
 
 
 # --- Spanish morphology ----------------------------------------------------------------------
@@ -141,16 +160,16 @@ COMMANDS = {
 @pytest.mark.parametrize("row", CONJUGATIONS)
 def test_conjugation(row: str) -> None:
     verb, tense, *forms = row.split()
-    assert list(lexicon.paradigm(verb).rows[tense]) == forms
+    assert list(spanish.paradigm(verb).rows[tense]) == forms
 
 
 def test_nonfinite_forms_and_commands() -> None:
     for verb, form in PARTICIPLES.items():
-        assert lexicon.paradigm(verb).participle == form
+        assert spanish.paradigm(verb).participle == form
     for verb, form in GERUNDS.items():
-        assert lexicon.paradigm(verb).gerund == form
+        assert spanish.paradigm(verb).gerund == form
     for verb, form in COMMANDS.items():
-        assert lexicon.paradigm(verb).imperative == form
+        assert spanish.paradigm(verb).imperative == form
 
 
 def test_spanish_plurals_and_adjectives() -> None:
@@ -172,7 +191,7 @@ def test_spanish_plurals_and_adjectives() -> None:
     assert {word: spanish.adjective_forms(word) for word in adjectives} == adjectives
 
 
-def test_spanish_spelling_between_words() -> None:
+def test_spanish_contractions_and_clitics() -> None:
     assert spanish.enclitic("comprar", ("lo",)) == "comprarlo"
     assert spanish.enclitic("dar", ("me", "lo")) == "dármelo"
     assert [spanish.conjunction("y", w) for w in ("Irene", "hijo", "hielo", "Ana")] == [
@@ -227,7 +246,7 @@ def test_english_nouns_adjectives_and_articles() -> None:
 
 # --- The sentences ---------------------------------------------------------------------------
 
-# An oracle of its own: gender and number of some words, written down independently.
+# Gender and number of some words, written down independently of the lexicon.
 NOUNS = {
     "coche": "ms", "coches": "mp", "mesa": "fs", "mesas": "fp", "mapa": "ms", "mapas": "mp",
     "foto": "fs", "fotos": "fp", "flor": "fs", "flores": "fp", "tren": "ms", "trenes": "mp",
@@ -277,7 +296,7 @@ def test_determiners_and_adjectives_agree_with_their_noun(pairs: list[Pair]) -> 
     assert checked["adjective"] > 300
 
 
-def test_feminine_nouns_that_take_el(pairs: list[Pair]) -> None:
+def test_agua_takes_el(pairs: list[Pair]) -> None:
     found = Counter(
         match for pair in pairs for match in re.findall(r"\b\w+ agua\b", pair.source.lower())
     )
@@ -300,7 +319,7 @@ def test_articles_contractions_and_capitals(pairs: list[Pair]) -> None:
         assert pair.source[-1] == pair.target[-1]
 
 
-def test_every_word_is_linked_and_every_link_is_in_range(pairs: list[Pair]) -> None:
+def test_alignments_link_every_word(pairs: list[Pair]) -> None:
     for pair in pairs[:30_000]:
         source, target = words(pair.source), words(pair.target)
         assert {i for i, _ in pair.alignment} == set(range(len(source))), pair
@@ -308,7 +327,7 @@ def test_every_word_is_linked_and_every_link_is_in_range(pairs: list[Pair]) -> N
         assert list(pair.alignment) == sorted(set(pair.alignment))
 
 
-def test_punctuation_names_and_digits_are_linked_to_themselves(pairs: list[Pair]) -> None:
+def test_punctuation_names_and_digits_link_to_themselves(pairs: list[Pair]) -> None:
     names = {*lexicon.MEN, *lexicon.WOMEN}
     counterpart = {"¿": "?", "¡": "!"}
     for pair in pairs[:30_000]:
@@ -325,7 +344,7 @@ def test_punctuation_names_and_digits_are_linked_to_themselves(pairs: list[Pair]
             assert (word, word) in linked or (word, word + "'s") in linked, pair
 
 
-def test_lengths(pairs: list[Pair]) -> None:
+def test_sentence_lengths(pairs: list[Pair]) -> None:
     lengths = [len(words(pair.source)) for pair in pairs[:50_000]]
     assert min(lengths) == MIN_WORDS
     assert 40 < max(lengths) <= MAX_WORDS
@@ -334,7 +353,7 @@ def test_lengths(pairs: list[Pair]) -> None:
     assert 0.03 < sum(length > 20 for length in lengths) / len(lengths) < 0.1
 
 
-def test_the_source_determines_the_target(pairs: list[Pair]) -> None:
+def test_source_determines_target(pairs: list[Pair]) -> None:
     meant: dict[str, str] = {}
     other = sum(meant.setdefault(pair.source, pair.target) != pair.target for pair in pairs)
     assert other / len(pairs) < 1e-4
@@ -346,7 +365,7 @@ def test_lexicon_sizes() -> None:
     assert len(lexicon.ADJECTIVES) >= 80
 
 
-def test_phenomena_are_there(pairs: list[Pair]) -> None:
+def test_grammar_covers_its_phenomena(pairs: list[Pair]) -> None:
     text = "\n".join(f"{pair.source}\t{pair.target}" for pair in pairs[:40_000])
     for pattern in (
         r"¿Qué .*\tWhat (?:do|does|did|will)\b",
@@ -378,9 +397,13 @@ def test_generation_is_deterministic() -> None:
     assert list(islice(generate(3), 50)) != list(islice(generate(4), 50))
 
 
-def test_shipped_files_are_what_write_sample_gives(tmp_path: Path) -> None:
-    summary = write_sample(tmp_path)
-    assert summary.pairs == {"test": 1_000, "valid": 1_000, "train": 48_000}
+def test_command_regenerates_the_shipped_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sample", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for split, pairs in (("test", 1_000), ("valid", 1_000), ("train", 48_000)):
+        assert f"{split}: {pairs} pairs," in printed
     for split in SPLITS:
         assert (tmp_path / f"{split}.tsv").read_bytes() == (SAMPLE / f"{split}.tsv").read_bytes()
 
@@ -389,7 +412,7 @@ def _fold(text: str) -> str:
     return re.sub(r"\W+", " ", text.casefold()).strip()
 
 
-def test_no_sentence_is_in_two_places(shipped: dict[str, list[list[str]]]) -> None:
+def test_shipped_sentences_are_unique(shipped: dict[str, list[list[str]]]) -> None:
     for side in (0, 1):
         folded = [_fold(row[side]) for split in SPLITS for row in shipped[split]]
         assert len(set(folded)) == len(folded) == 50_000
@@ -405,7 +428,7 @@ def test_shipped_rows_are_well_formed(shipped: dict[str, list[list[str]]]) -> No
                 assert j < sizes[1]
 
 
-def test_every_lexeme_is_common_in_training(shipped: dict[str, list[list[str]]]) -> None:
+def test_every_lexeme_occurs_15_times_in_training(shipped: dict[str, list[list[str]]]) -> None:
     seen = Counter(word for row in shipped["train"] for word in words(row[0].lower()))
     entries = [*lexicon.CITIES, *lexicon.COUNTRIES, *lexicon.WEEKDAYS, *lexicon.MONTHS]
     lexemes = [

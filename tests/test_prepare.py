@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
+import sample_corpus
+from prepare_data import main
 from seq2seq.config import CorpusConfig
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import read_corpus
-from seq2seq.data.prepare import main, prepare_tatoeba
+from seq2seq.data.prepare import prepare_tatoeba
 from seq2seq.files import sha256
 
 TATOEBA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en"
@@ -227,19 +229,35 @@ def test_interrupt(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sample_passes_its_options_on(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grammar = pytest.importorskip("seq2seq.data.grammar")
     calls: list[tuple[Path, dict[str, int]]] = []
 
     def write_sample(directory: Path, **keys: int) -> str:
         calls.append((directory, keys))
         return "a summary"
 
-    monkeypatch.setattr(grammar, "write_sample", write_sample, raising=False)
+    monkeypatch.setattr(sample_corpus, "write_sample", write_sample)
     status, out, _ = call("sample", "--seed", "3", "--train", "20")
     assert status == 0
     assert out == "a summary\n"
     assert call("sample")[0] == 0
-    assert calls == [(tmp_path / "out", {"seed": 3, "train": 20}), (tmp_path / "out", {"seed": 1})]
+    sizes = {"valid": 1_000, "test": 1_000}
+    assert calls == [
+        (tmp_path / "out", {"seed": 3, "train": 20, **sizes}),
+        (tmp_path / "out", {"seed": 1, "train": 48_000, **sizes}),
+    ]
+
+
+def test_sample_shows_pairs_without_writing(tmp_path: Path, call: Call) -> None:
+    status, out, _ = call("sample", "--show", "3", "--seed", "3", "--links")
+    assert status == 0
+    lines = out.splitlines()
+    assert len(lines) == 9
+    first = next(sample_corpus.generate(3))
+    links = " ".join(f"{i}-{j}" for i, j in first.alignment)
+    assert lines[:3] == [first.source, f"    {first.target}", f"    {links}"]
+    assert not (tmp_path / "out").exists()
+    status, _, err = call("sample", "--links")
+    assert (status, err) == (2, "prepare_data.py: --links requires --show N\n")
 
 
 @pytest.mark.skipif(not TATOEBA.is_dir(), reason="the shared corpus is not here")

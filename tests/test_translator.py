@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
-from seq2seq.benchmark.decoding import CPU, native_precisions
+from benchmarks.decoding import CPU, native_precisions
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.text import Part, Sampling, Translation, join_parts, normalize_line
 from seq2seq.inference.translator import Translator

@@ -27,7 +27,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs import untrusted
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted([*(ROOT / "seq2seq").rglob("*.py"), *(ROOT / "scripts").glob("*.py")])
+SOURCES = sorted([*(ROOT / "seq2seq").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
 
 # --- the program itself
 

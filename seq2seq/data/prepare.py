@@ -1,4 +1,4 @@
-"""Corpora on disk: the Tatoeba list, fetched and split without leakage, and the sample corpus."""
+"""The Tatoeba corpus: downloaded, cleaned and split without leakage; scripts/prepare_data.py."""
 
 from __future__ import annotations
 
@@ -125,13 +125,12 @@ def _is_address(source: str) -> bool:
     return "://" in source
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return its exit code, as those of `seq2seq` (seq2seq.errors)."""
-    options = _parser().parse_args(argv)
+def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    """Run the command given; return its exit code, as those of `seq2seq` (seq2seq.errors)."""
+    options = parser.parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     try:
-        _check_output(options.out, force=options.force)
-        {"tatoeba": _tatoeba, "sample": _sample}[options.command](options)
+        options.run(options)
     except KeyboardInterrupt:
         print("interrupted; run it again to go on with a download", file=sys.stderr)
         return 130
@@ -146,6 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _tatoeba(options: argparse.Namespace) -> None:
+    check_output(options.out, force=options.force)
     prepare_tatoeba(
         options.source,
         options.out,
@@ -156,15 +156,8 @@ def _tatoeba(options: argparse.Namespace) -> None:
     )
 
 
-def _sample(options: argparse.Namespace) -> None:
-    from seq2seq.data.grammar import write_sample  # its lexicon is for this command only
-
-    sizes = {side: getattr(options, side) for side in ("train", "valid", "test")}
-    given = {side: size for side, size in sizes.items() if size is not None}
-    print(write_sample(options.out, seed=options.seed, **given))
-
-
-def _check_output(directory: Path, *, force: bool) -> None:
+def check_output(directory: Path, *, force: bool) -> None:
+    """Make a folder for a corpus. Raises DataError if it has one and `force` is not given."""
     there = [name for name in (*SIDES, METADATA) if (directory / name).exists()]
     if there and not force:
         raise DataError(
@@ -174,43 +167,37 @@ def _check_output(directory: Path, *, force: bool) -> None:
     make_folder(directory)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="prepare_data.py",
-        description="Prepare a corpus: TAB-separated train.tsv, valid.tsv and test.tsv.",
-        epilog="examples:\n"
-        "  prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip\n"
-        "  prepare_data.py tatoeba spa-eng.tar.gz\n"
-        "  prepare_data.py tatoeba spa.txt --out data/tatoeba --valid 1000 --test 1000\n"
-        "  prepare_data.py sample --out data/sample --seed 2",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    tatoeba = commands.add_parser(
+def add_tatoeba(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command `tatoeba` to a command line."""
+    parser = commands.add_parser(
         "tatoeba",
         help="the Spanish-English list of manythings.org/anki",
-        description="Fetch, clean and split the list of the Tatoeba project. No sentence of valid "
-        "or test, nor a translation of one, is in train.",
+        description="Download, clean and split the Spanish-English list of the Tatoeba project. No "
+        "sentence of valid or test, nor a translation of one, is in train.",
     )
-    tatoeba.add_argument(
+    parser.add_argument(
         "source", metavar="SOURCE", help="address or file: spa-eng.zip, .tar.gz, spa.txt"
     )
-    tatoeba.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
-    sample = commands.add_parser("sample", help="sentences of a small grammar, with alignments")
-    sample.add_argument("--train", type=_count, metavar="N", help="training pairs")
-    for command, folder, rows in ((tatoeba, "data/tatoeba", 2000), (sample, "data/sample", None)):
-        shown = "" if rows is None else " (default: %(default)s)"
-        command.add_argument("--valid", type=_count, metavar="N", default=rows, help="rows" + shown)
-        command.add_argument("--test", type=_count, metavar="N", default=rows, help="rows" + shown)
-        command.add_argument("--seed", type=int, default=1, help="of the draw (default: 1)")
-        command.add_argument(
-            "--out", type=Path, metavar="DIR", default=Path(folder), help=f"default: {folder}"
+    parser.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
+    add_output_options(parser, "data/tatoeba", rows=2000)
+    parser.set_defaults(run=_tatoeba)
+
+
+def add_output_options(parser: argparse.ArgumentParser, folder: str, *, rows: int) -> None:
+    """Add the options that say what to write, and where."""
+    for split in ("valid", "test"):
+        parser.add_argument(
+            f"--{split}", type=count, metavar="N", default=rows, help="rows (default: %(default)s)"
         )
-        command.add_argument("--force", action="store_true", help="write over existing files")
-    return parser
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", default=Path(folder), help="default: %(default)s"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """Return the value of an option that counts. Raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number of 1 or more is expected")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of 1 or more")
     return int(text)

@@ -1,1 +1,0 @@
-"""How fast this machine trains and translates, and how far that is from what it could do."""
