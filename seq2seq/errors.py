@@ -1,25 +1,26 @@
-"""What goes wrong: each error names the place, what was found there, and the mend.
+"""Errors that a command reports in one line, and their exit codes.
 
-A command ends with 2 and one line for what the user can mend in what was given: a UserError, or a
-path that is missing, of another kind, or not allowed. It ends with 1 and one line for a fault,
-which is none of the user's: a full disk, no memory left, a process that was lost. Whatever else is
-raised is a mistake in the program itself, and is shown with its traceback.
+Exit code 2 is for what the user can fix: a UserError, or a path that is missing, of the wrong kind,
+or not permitted. Exit code 1 is for faults that are not the user's: a full disk, lack of memory, a
+lost process. Any other exception is a bug and is shown with its traceback.
+
+A message names the place, what is wrong there, and how to fix it.
 """
 
 import errno
 
 EXIT_FAULT, EXIT_USER = 1, 2
 
-# What the system says of a path that was given; all else that it says is a fault.
-_OF_PATHS = {
+# System errors about a path that was given; all others are faults.
+_PATH_ERRORS = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS,
     errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO,
 }  # fmt: skip
-_NO_MEMORY = ("out of memory", "can't allocate memory")  # torch's words, of a GPU and of the host
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU
 
 
 class UserError(Exception):
-    """A mistake in what the user gave, in one line."""
+    """The user gave something that cannot be used; the message is one line."""
 
     exit_code = EXIT_USER
 
@@ -28,7 +29,7 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A key of the configuration is unknown, of a wrong type, or does not fit the others."""
+    """A configuration key is unknown, has the wrong type, or conflicts with another."""
 
 
 class DataError(UserError):
@@ -36,43 +37,47 @@ class DataError(UserError):
 
 
 class CheckpointError(UserError):
-    """A run directory or a checkpoint is missing, damaged, or of another model."""
+    """A run directory or checkpoint is missing, damaged, or of another model."""
 
 
 class DiskError(UserError):
-    """A disk is full, is broken, or takes no more writing; no mistake of the user."""
+    """A disk is full, broken or read-only; not the user's fault."""
 
-    exit_code = 1
+    exit_code = EXIT_FAULT
 
 
 class RankLostError(UserError):
-    """A process of those that work together has ended; no mistake of the user."""
+    """Another rank died; not the user's fault."""
 
     exit_code = EXIT_FAULT
 
 
 class WorkerError(UserError):
-    """A process of those that share the work was killed; no mistake of the user."""
+    """A worker process was killed; not the user's fault."""
 
     exit_code = EXIT_FAULT
 
 
 def verdict(error: Exception) -> tuple[int, str] | None:
-    """Return the exit code and the line that tell of an error; None for one of the program."""
+    """Return an error's exit code and its line; None if it is a bug."""
     if isinstance(error, UserError):
         return error.exit_code, str(error)
     if isinstance(error, OSError):
-        line = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
-        return EXIT_USER if error.errno in _OF_PATHS else EXIT_FAULT, one_line(line)
-    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        return EXIT_USER if error.errno in _PATH_ERRORS else EXIT_FAULT, system_error(error)
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
         return EXIT_FAULT, (
-            "out of memory; less is needed with a smaller data.batching.size, "
-            "inference.batch_tokens, --beam or --samples, or a smaller model"
+            "out of memory; reduce data.batching.size, inference.batch_tokens, --beam or "
+            "--samples, or use a smaller model"
         )
     return None
 
 
+def system_error(error: OSError) -> str:
+    """Return the path and the reason of a system error as one line."""
+    return one_line(": ".join(str(p) for p in (error.filename, error.strerror or error) if p))
+
+
 def one_line(text: str) -> str:
-    """Return the text in one line, with escapes for what could steer a terminal."""
+    """Return the text as one line, with escapes for characters that could control a terminal."""
     line = " ".join(text.split())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written aside, flushed to disk, renamed."""
+"""Files and directories that are either complete or absent: written aside, synced, renamed."""
 
 from __future__ import annotations
 
@@ -15,46 +15,45 @@ from seq2seq.errors import DataError
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file so that a reader, or a crash at any moment, never sees half of it."""
+    """Write a file so that neither a reader nor a crash at any moment sees half of it."""
     data = content.encode() if isinstance(content, str) else content
-    aside = path.with_name(f".{path.name}.partial")
-    aside.unlink(missing_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)
     try:
-        # Never through a link that someone laid there.
-        with naming(path), aside.open("xb") as file:
+        with naming(path), partial.open("xb") as file:  # "x": never through someone's link
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        partial.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
 
 
 @contextlib.contextmanager
 def publish_directory(path: Path) -> Iterator[Path]:
-    """Yield a directory to fill; on leaving, flush it and give it its name, or remove it.
+    """Yield a directory to fill; on leaving, sync and rename it to `path`, or delete it on error.
 
-    What had the name before goes once the new one has it; an end between the two leaves it whole
-    under the name that `replaced` returns.
+    A directory that is already there is deleted once the new one is in place. A crash in between
+    leaves it complete under the name that `replaced` returns.
     """
-    aside, before = path.with_name(f".{path.name}.partial"), replaced(path)
-    shutil.rmtree(aside, ignore_errors=True)
+    partial, before = path.with_name(f".{path.name}.partial"), replaced(path)
+    shutil.rmtree(partial, ignore_errors=True)
     try:
-        aside.mkdir(parents=True)
-        yield aside
-        for file in aside.iterdir():
+        partial.mkdir(parents=True)
+        yield partial
+        for file in partial.iterdir():
             sync_file(file)
-        sync_directory(aside)
+        sync_directory(partial)
         if path.exists():
             shutil.rmtree(before, ignore_errors=True)
             path.replace(before)
-        aside.replace(path)
+        partial.replace(path)
         sync_directory(path.parent)
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
     if before.exists():
         with naming(before):
@@ -62,20 +61,20 @@ def publish_directory(path: Path) -> Iterator[Path]:
 
 
 def replaced(path: Path) -> Path:
-    """Return where a directory is while another one takes its name."""
+    """Return the name of a directory while another one takes its place."""
     return path.with_name(f".{path.name}.replaced")
 
 
 @contextlib.contextmanager
 def publish_files(directory: Path) -> Iterator[Path]:
-    """Yield a directory to fill; on leaving, flush its files and move them into the one given.
+    """Yield a directory to fill; on leaving, sync its files and move them into `directory`.
 
-    No file gets its name before all of them are on disk; on an error none does.
+    No file is moved before all are on disk; on error none is.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".partial-") as aside:
-        yield Path(aside)
-        files = sorted(Path(aside).iterdir())
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".partial-") as partial:
+        yield Path(partial)
+        files = sorted(Path(partial).iterdir())
         for file in files:
             sync_file(file)
         for file in files:
@@ -83,50 +82,49 @@ def publish_files(directory: Path) -> Iterator[Path]:
     sync_directory(directory)
 
 
+def remove_directory(path: Path) -> None:
+    """Delete a directory if it exists; a crash leaves none that looks complete."""
+    old = path.with_name(f".{path.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if path.exists():
+        path.replace(old)
+        with naming(old):
+            shutil.rmtree(old)
+
+
 def check_writable(path: Path) -> None:
-    """Raise DataError where no file can be written under this name, before work is done for it."""
-    try:
+    """Raise DataError if no file can be written to `path`, before any work is done for it."""
+    with _refusing(path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        if path.is_file() or not path.exists():  # else a pipe or a device
+        if path.is_file() or not path.exists():  # otherwise a pipe or a device
             tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror}); choose another path"
-        ) from None
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for what is going to be written, before work is done for it.
-
-    Raises DataError where it, or a file in it, cannot be.
-    """
-    try:
+    """Create a folder for output; raise DataError if it, or a file in it, cannot be written."""
+    with _refusing(path):
         path.mkdir(parents=True, exist_ok=True)
+    check_writable(path / "file")
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise DataError(
             f"{path}: cannot be written ({error.strerror}); choose another path"
         ) from None
-    check_writable(path / "file")
-
-
-def remove_directory(path: Path) -> None:
-    """Delete a directory, if it is there; a crash on the way leaves none that looks whole."""
-    aside = path.with_name(f".{path.name}.old")
-    shutil.rmtree(aside, ignore_errors=True)
-    if path.exists():
-        path.replace(aside)
-        with naming(aside):
-            shutil.rmtree(aside)
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the path into an OSError without one.
+    """Add the path to an OSError that lacks it.
 
-    Of an open file the system knows no name, and in an open directory the last part of it only.
+    The system does not name an open file, and names a file in an open directory without its folder.
     """
     try:
         yield
@@ -146,13 +144,13 @@ def sha256(path: Path) -> str:
 
 
 def sync_file(path: Path) -> None:
-    """Flush a file's bytes to disk."""
+    """Sync a file's content to disk."""
     with naming(path), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """Flush a directory's names to disk."""
+    """Sync a directory's entries to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         with naming(path):

@@ -1,9 +1,11 @@
-"""Several processes on this machine, started and watched by torchrun's own launcher.
+"""Work in several processes.
 
-The processes that train one model together, or translate one file, as torchrun starts them.
+`Ranks` are the processes that torchrun started: they train one model, or translate one file,
+together. All read the same batches and each takes every size-th row; only rank 0 writes. A single
+process is rank 0 of 1 and runs the same code.
 
-Each has a rank, from 0 to size - 1. All read the same batches and take every size-th row; only
-rank 0 writes. One process alone is the same program, with nothing to agree on.
+`Parallelism` spreads translating and scoring over ranks, or over workers forked on this machine.
+`launch` starts `seq2seq train --processes N` with torchrun's own launcher.
 """
 
 from __future__ import annotations
@@ -21,196 +23,101 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from seq2seq.device import gpu_for_each_process
 from seq2seq.errors import EXIT_FAULT, ConfigError, RankLostError, UserError, WorkerError, verdict
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-_AHEAD = 2  # items a process that are taken before their turn
-
-_task: Callable[[Any], Any]  # what this process was started for
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use, which may be fewer than there are."""
-    return len(os.sched_getaffinity(0))
-
-
-def ordered_map(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    *,
-    processes: int | None,
-    option: str,
-    begin: Callable[[], None] | None = None,
-) -> Iterator[Result]:
-    """Return an iterator over the results of all items; one process is this very one.
-
-    Without a number there are as many processes as cores. They are forked at once: what the
-    function holds, such as the weights of a model, is in memory once; only items and results are
-    copied. Each calls `begin` first. A process that has computed with several OpenMP threads must
-    not be forked. What the function raises is raised here in its turn. Raises WorkerError where a
-    process was killed, which says what `option` to lower.
-    """
-    number = processes or cores()
-    if number == 1:
-        return map(function, items)
-    pool = ProcessPoolExecutor(
-        number,
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=_start,
-        initargs=(function, begin),
-    )
-    waiting = iter(items)
-    try:
-        futures = deque(pool.submit(_work, item) for item in islice(waiting, _AHEAD * number))
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    return _results(pool, futures, waiting, option)
-
-
-def _results(
-    pool: ProcessPoolExecutor, futures: deque[Future[Result]], waiting: Iterator[Any], option: str
-) -> Iterator[Result]:
-    try:
-        while futures:
-            yield futures.popleft().result()
-            futures.extend(pool.submit(_work, item) for item in islice(waiting, 1))
-    except BrokenProcessPool:
-        raise WorkerError(
-            "one of the processes that share the work was killed, perhaps for want of memory; "
-            f"lower {option}"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _start(task: Callable[[Any], Any], begin: Callable[[], None] | None) -> None:
-    global _task
-    _task = task
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if begin is not None:
-        begin()
-
-
-def _end_with_parent() -> None:
-    """Do not outlive the first process, even where it is killed, nor hold its locks."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _work(item: Any) -> Any:
-    return _task(item)
-
-
-# Without a sign of life from another host; a process that dies is seen at once.
-TIMEOUT = timedelta(minutes=30)
-PATIENCE = timedelta(days=1)  # while data is prepared
-
+P = ParamSpec("P")
 T = TypeVar("T")
+Item = TypeVar("Item")
+
+# How long a rank waits for a machine that stopped answering; a dead process is noticed at once.
+TIMEOUT = timedelta(minutes=30)
+PREPARATION_TIMEOUT = timedelta(days=1)  # one machine may have far more data to prepare
+SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
+_QUEUED = 2  # items per worker that are read in advance
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that work together."""
+    """This process among those that torchrun started together."""
 
     rank: int = 0
     size: int = 1
-    patient: Any = None  # a process group that waits longer
+    preparation_group: Any = None  # a process group with PREPARATION_TIMEOUT
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this is rank 0, the one that writes."""
         return self.rank == 0
 
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Return the sums over all ranks, the same at each."""
+    def on_rank0(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function on rank 0 and return its result on every rank.
+
+        An error is raised on rank 0 only. The other ranks exit silently with its exit code, since
+        torchrun reports the code of whichever process exits first.
+        """
+        if self.size == 1:
+            return function(*args, **kwargs)
+        message: list[Any] = [False, EXIT_FAULT]  # success, then the result or the exit code
+        try:
+            if self.is_first:
+                message = [True, function(*args, **kwargs)]
+        except Exception as error:
+            known = verdict(error)
+            message[1] = known[0] if known else EXIT_FAULT
+            raise
+        finally:
+            dist.broadcast_object_list(message)
+            if not message[0]:
+                _barrier_before_exit()
+        if not message[0]:
+            raise SystemExit(message[1])
+        result: T = message[1]
+        return result
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sums of the values over all ranks."""
         if self.size == 1:
             return list(values)
         totals = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(totals)
         return [float(total) for total in totals]
 
-    def share(self, make: Callable[[], T]) -> T:
-        """Return at every rank what rank 0 makes.
-
-        What goes wrong at rank 0 is raised there; the others then end without a word, and with the
-        same exit code, for one of them may be the first to end.
-        """
-        if self.size == 1:
-            return make()
-        box: list[Any] = [EXIT_FAULT, False]
-        try:
-            if self.is_first:
-                box = [make(), True]
-        except Exception as error:
-            found = verdict(error)
-            box[0] = found[0] if found else EXIT_FAULT
-            raise
-        finally:
-            dist.broadcast_object_list(box)
-            if not box[1]:
-                _part()
-        if not box[1]:
-            raise SystemExit(box[0])
-        value: T = box[0]
-        return value
-
-    def gather(self, value: T) -> list[T]:
-        """Return the values of all ranks, in their order, at each."""
+    def all_gather(self, value: T) -> list[T]:
+        """Return the values of all ranks in rank order."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
 
-    def wait(self) -> None:
-        """Wait for all ranks, a day if need be: one machine may have far more to prepare."""
+    def wait_for_preparation(self) -> None:
+        """Wait until all ranks have prepared their data, for up to PREPARATION_TIMEOUT."""
         if self.size > 1:
-            dist.barrier(self.patient)
-
-    def map(self, work: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
-        """Yield at each rank what all of them make of all items, in order.
-
-        All have the same items. They wait for each other after each round of an item a rank.
-        """
-        waiting = iter(items)
-        while turn := list(islice(waiting, self.size)):
-            mine = [work(item) for item in turn[self.rank : self.rank + 1]]
-            for results in self.gather(mine):
-                yield from results
+            dist.barrier(self.preparation_group)
 
     def seed(self, seed: int, step: int) -> None:
-        """Set torch's generators for an update: other numbers at each step and rank.
+        """Seed torch's generators for one update, differently at each step and rank.
 
-        So nothing random has to be saved for going on, not even with another number of ranks.
+        So no generator state has to be saved for resuming, even with another number of ranks.
         """
         words = np.random.SeedSequence((seed, step, self.rank)).generate_state(2, np.uint32)
         torch.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
 
-    def wrap(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
-        """Return the module with gradients that are means over the ranks, sent in a dtype."""
+    def data_parallel(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
+        """Return the module with gradients averaged over the ranks, reduced in the given dtype."""
         if self.size == 1:
             return module
         wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True)
@@ -219,11 +126,24 @@ class Ranks:
         return wrapped
 
 
-@contextlib.contextmanager
-def join() -> Iterator[Ranks]:
-    """Join the processes that torchrun started, or be one alone. Only rank 0 logs what is no error.
+def _compressed(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Average a torch.distributed.GradBucket over the ranks in a narrower dtype.
 
-    Raises RankLostError where another one has ended or is silent.
+    torch's own hook for this does not support CPUs.
+    """
+    wide: Tensor = bucket.buffer()
+    narrow = wide.to(dtype).div_(dist.get_world_size())
+    sent = dist.all_reduce(narrow, async_op=True).get_future()
+    received: torch.futures.Future[Tensor] = sent.then(lambda _: wide.copy_(narrow))
+    return received
+
+
+@contextlib.contextmanager
+def init_process_group() -> Iterator[Ranks]:
+    """Join the processes that torchrun started; without torchrun, yield a single rank.
+
+    Ranks other than 0 log errors only. Raises RankLostError when another rank died or stopped
+    answering.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Ranks()
@@ -233,117 +153,78 @@ def join() -> Iterator[Ranks]:
         backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
-    # torchrun's store outlives a restart, and with it the addresses of processes that are dead.
+    # torchrun's store survives a restart, and with it the addresses of dead processes.
     store = PrefixStore(f"start-{_restarts()}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
-    patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+    preparation_group = dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
     if rank:
         logging.getLogger("seq2seq").setLevel(logging.ERROR)
     try:
-        yield Ranks(rank, size, patient)
+        yield Ranks(rank, size, preparation_group)
     except (UserError, OSError):
         raise
     except RuntimeError as error:
-        if _is_lost(error):
+        if _is_connection_error(error):
             raise RankLostError(
-                f"rank {rank}: another process has ended or is silent; what it said stands above"
+                f"rank {rank}: another process died or is unresponsive; see its output above"
             ) from None
         raise
-    _part()
+    _barrier_before_exit()
     dist.destroy_process_group()
 
 
-def _part() -> None:
-    """Let no rank go before all have received what was sent last.
+def _barrier_before_exit() -> None:
+    """Let no rank exit before all ranks have received the last message.
 
-    gloo reports a connection that was closed even where all of a message had arrived before. Here
-    that does not matter: who is in the barrier has received everything.
+    gloo reports a closed connection even if the whole message arrived before. Errors of this
+    barrier do not matter: a rank that reached it has received everything.
     """
     with contextlib.suppress(RuntimeError):
         dist.barrier()
 
 
-def was_restarted() -> bool:
-    """Return whether torchrun started these processes again, after one of them had died."""
-    return _restarts() > 0
+def _is_connection_error(error: RuntimeError) -> bool:
+    signs = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
+    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)
+
+
+def restarted_launch() -> str:
+    """Return launch_name() if torchrun restarted these processes after one died, else ""."""
+    return launch_name() if _restarts() else ""
 
 
 def launch_name() -> str:
-    """Return a name of torchrun's launch, the same after each restart; "" without torchrun.
+    """Return a name of this torchrun launch that is the same after each restart; "" without one.
 
-    Other launches have another one: by the process that watches over this one, which outlives the
-    restarts, and by the time at which it began.
+    The agent that watches the ranks survives restarts, so its process id and start time tell this
+    launch from any other.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return ""
-    parent = os.getppid()
+    agent = os.getppid()
     try:
-        began = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
+        started = Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
-        began = ""  # not Linux
-    return f"{os.environ['TORCHELASTIC_RUN_ID']} {parent} {began}"
+        started = ""  # not Linux
+    return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent} {started}"
 
 
 def _restarts() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
-def _is_lost(error: RuntimeError) -> bool:
-    signs = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
-    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)
-
-
-def _compressed(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
-    """Return the mean of a torch.distributed.GradBucket over the ranks, sent in a narrower dtype.
-
-    torch's own hook for this refuses CPUs.
-    """
-    wide: Tensor = bucket.buffer()
-    narrow = wide.to(dtype).div_(dist.get_world_size())
-    sent = dist.all_reduce(narrow, async_op=True).get_future()
-    received: torch.futures.Future[Tensor] = sent.then(lambda _: wide.copy_(narrow))
-    return received
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """Several `workers`, each with so many CPU `threads`, or several `ranks`; else this process."""
-
-    workers: int = 1
-    threads: int = 1
-    ranks: Ranks = field(default_factory=Ranks)
-
-    def map(
-        self, work: Callable[[Item], Result], items: Iterable[Item], device: torch.device
-    ) -> Iterator[Result]:
-        """Return an iterator over the results of all items, in order, the same at each rank.
-
-        It has to be read to its end at each rank. This process must not have computed with several
-        threads where there are workers (see seq2seq.parallel). Raises UserError for both workers
-        and ranks, and ConfigError for several workers on a GPU.
-        """
-        if self.workers > 1 and self.ranks.size > 1:
-            raise UserError("torchrun's processes share the work already; leave --workers out")
-        if self.workers > 1 and device.type != "cpu":
-            raise ConfigError(f"{self.workers} workers cannot share {device}; use --device cpu")
-        if self.ranks.size > 1:
-            return self.ranks.map(work, items)
-        begin = partial(torch.set_num_threads, self.threads)
-        return ordered_map(work, items, processes=self.workers, option="--workers", begin=begin)
-
-
-ALONE = Sharing()
-
-SHUTDOWN_SECONDS = 120  # to finish an update, a validation perhaps, and to save
-
-
 def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> int:
-    """Run `seq2seq ARGUMENTS` in so many processes that train together; return the exit code.
+    """Run `seq2seq ARGUMENTS` in several processes that train together; return the exit code.
 
-    After the death of one all are ended, and up to `restarts` times started again, which then go
-    on from the newest checkpoint.
+    When one process dies, all are stopped and, up to `restarts` times, started again; they then
+    resume from the latest checkpoint.
     """
-    # All cores that this process may use, shared evenly: more threads would wait for one another.
+    # Slow to import, and only needed here.
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # All available cores, divided evenly: more threads would wait for one another.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     config = LaunchConfig(
@@ -368,3 +249,123 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
             print(f"seq2seq: a process was killed by signal {-failure.exitcode}", file=sys.stderr)
         return failure.exitcode if failure.exitcode > 0 else 1
     return 0
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """Several `workers` with `threads` CPU threads each, or several `ranks`, or this process."""
+
+    workers: int = 1
+    threads: int = 1
+    ranks: Ranks = field(default_factory=Ranks)
+
+    def map(
+        self, function: Callable[[Item], T], items: Iterable[Item], device: torch.device
+    ) -> Iterator[T]:
+        """Return an iterator over the results of all items, in order, the same on every rank.
+
+        Every rank has to read it to its end. With workers, this process must not have computed
+        with several threads (see ordered_map). Raises UserError for workers together with ranks,
+        and ConfigError for several workers on a GPU.
+        """
+        if self.workers > 1 and self.ranks.size > 1:
+            raise UserError("--workers: torchrun's ranks already share the work; remove --workers")
+        if self.workers > 1 and device.type != "cpu":
+            raise ConfigError(f"{self.workers} workers cannot share {device}; use --device cpu")
+        if self.ranks.size > 1:
+            return _map_over_ranks(self.ranks, function, items)
+        return ordered_map(
+            function, items, processes=self.workers, threads=self.threads, option="--workers"
+        )
+
+
+SERIAL = Parallelism()
+
+
+def _map_over_ranks(
+    ranks: Ranks, function: Callable[[Item], T], items: Iterable[Item]
+) -> Iterator[T]:
+    """Yield all results in order on every rank; the ranks synchronize after one item each."""
+    remaining = iter(items)
+    while turn := list(islice(remaining, ranks.size)):
+        mine = [function(item) for item in turn[ranks.rank : ranks.rank + 1]]
+        for results in ranks.all_gather(mine):
+            yield from results
+
+
+_worker_function: Callable[[Any], Any]  # what this worker was forked for
+
+
+def ordered_map(
+    function: Callable[[Item], T],
+    items: Iterable[Item],
+    *,
+    processes: int | None,
+    option: str,
+    threads: int | None = None,
+) -> Iterator[T]:
+    """Return an iterator over the results of all items in order, computed by forked workers.
+
+    `processes` defaults to the number of cores; a single one is this process itself. Forked
+    workers share the memory of what the function holds, such as a model's weights; only items and
+    results are copied. A process that has computed with several OpenMP threads must not be forked.
+    Errors of the function are raised here, in turn. Raises WorkerError when a worker was killed;
+    the message says which `option` to lower.
+    """
+    processes = processes or cores()
+    if processes == 1:
+        return map(function, items)
+    pool = ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_start_worker,
+        initargs=(function, threads),
+    )
+    remaining = iter(items)
+    try:
+        futures = deque(pool.submit(_work, item) for item in islice(remaining, _QUEUED * processes))
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    return _results(pool, futures, remaining, option)
+
+
+def _results(
+    pool: ProcessPoolExecutor, futures: deque[Future[T]], remaining: Iterator[Any], option: str
+) -> Iterator[T]:
+    try:
+        while futures:
+            yield futures.popleft().result()
+            futures.extend(pool.submit(_work, item) for item in islice(remaining, 1))
+    except BrokenProcessPool:
+        raise WorkerError(
+            f"a worker process was killed, perhaps for lack of memory; lower {option}"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker(function: Callable[[Any], Any], threads: int | None) -> None:
+    global _worker_function
+    _worker_function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if threads:
+        torch.set_num_threads(threads)
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent does, even if it was killed; otherwise its locks would stay held."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(item: Any) -> Any:
+    return _worker_function(item)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import logging.handlers
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -19,8 +17,9 @@ from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import CheckpointError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
-from seq2seq.parallel import Ranks, join, launch_name, was_restarted
-from seq2seq.runs.directory import RunDirectory, RunLog, check_changes
+from seq2seq.parallel import Ranks, init_process_group, launch_name, restarted_launch
+from seq2seq.runs.directory import RunDirectory, check_changes
+from seq2seq.runs.logs import RunLog
 from seq2seq.runs.sources import check_sources, checksum_sources
 from seq2seq.training.trainer import Trainer
 
@@ -30,64 +29,48 @@ log = logging.getLogger(__name__)
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
     """Train a recipe into its run directory; return why training ended (see Trainer.train).
 
-    With `resume` it goes on from the newest checkpoint with the tokenizers of the run; a recipe
-    that would make another run is refused (seq2seq.runs.directory). With `overwrite` a run that is
-    there is deleted, once the new one is ready to be trained.
-
-    Raises UserError for what the user can mend; a run that was there is then as it was.
+    With `resume`, continue from the latest checkpoint with the run's tokenizers; a recipe that
+    would make another run is refused (check_changes). With `overwrite`, delete an existing run as
+    soon as the new one is ready to be trained. Raises UserError for what the user can fix, and
+    then leaves an existing run as it was.
     """
-    with join() as ranks, contextlib.ExitStack() as stack:
+    with init_process_group() as ranks, contextlib.ExitStack() as stack:
         if config.training.threads:
             torch.set_num_threads(config.training.threads)
         run = RunDirectory(Path(config.run_dir))
-        # What another launch left behind is for the user to decide on, as at the first start.
-        if ranks.share(lambda: was_restarted() and run.is_of_launch(launch_name())):
-            resume = ranks.share(run.has_checkpoints)
+        # After a restart by torchrun, continue what this launch began. The run of another launch
+        # is for the user to decide on, as at the first start.
+        if ranks.on_rank0(run.is_of_launch, restarted_launch()):
+            resume = ranks.on_rank0(run.has_checkpoints)
             overwrite = not resume
+        ranks.on_rank0(check_directory, config, resume=resume, overwrite=overwrite)
+        # Before the data is read, so that --resume notices files that change meanwhile.
+        checksums = {} if resume else ranks.on_rank0(checksum_sources, config.data)
+        run_log = stack.enter_context(RunLog(run.log_path))
 
-        def check() -> None:
-            check_directory(config, resume=resume, overwrite=overwrite)
-
-        def lock() -> None:
-            stack.enter_context(run.lock())
-            if not resume:  # again, for another training may have come and gone
-                check()
-
-        def begin() -> None:
-            if resume:
-                run.update(config)
-            else:
-                run.create(config, tokenizers[0], tokenizers[1], checksums)
-            run.begin_launch(launch_name())
-            start_log_file()
-
-        ranks.share(check)
-        # Before it is read: what is changed meanwhile is then found when the run goes on.
-        checksums = {} if resume else ranks.share(lambda: checksum_sources(config.data))
-        start_log_file = stack.enter_context(_log_file(run))
         pairs, valid = load_pairs(config)
-        ranks.wait()
-        ranks.share(lock)
-        tokenizers = ranks.share(
-            run.tokenizers if resume else lambda: train_tokenizers(pairs, config)
-        )
+        ranks.wait_for_preparation()
+        ranks.on_rank0(stack.enter_context, run.lock())
+        if resume:
+            tokenizers = ranks.on_rank0(run.tokenizers)
+        else:  # check again: another training may have come and gone
+            ranks.on_rank0(check_directory, config, resume=False, overwrite=overwrite)
+            tokenizers = ranks.on_rank0(train_tokenizers, pairs, config)
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks)
-        ranks.wait()
+        ranks.wait_for_preparation()
+
         if resume:
             _restore(trainer, run, ranks)
-        ranks.share(begin)
+            ranks.on_rank0(run.update, config)
+        else:
+            ranks.on_rank0(run.create, config, *tokenizers, checksums)
+        ranks.on_rank0(run.record_launch, launch_name())
+        ranks.on_rank0(run_log.start)
         return trainer.train()
 
 
-def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
-    checkpoint = ranks.share(lambda: (found := run.recover()) and found.in_memory())
-    if checkpoint is not None:
-        log.info("going on from %s", checkpoint.path)
-        trainer.restore(checkpoint)
-
-
 def check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
-    """Raise UserError where `train` would refuse the run directory of a recipe as it is."""
+    """Raise UserError if `train` would refuse the run directory of a recipe."""
     run = RunDirectory(Path(config.run_dir))
     run.check_writable()
     if resume:
@@ -96,35 +79,19 @@ def check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
         if run.has_checkpoints():
             run.newest()
     elif run.exists() and not overwrite:
-        go_on = "go on with --resume, " if run.config_path.exists() else ""
+        how = "continue it with --resume, " if run.config_path.exists() else ""
         raise CheckpointError(
-            f"{run.path}: there is a run already; {go_on}replace it with --overwrite, or choose "
+            f"{run.path}: a run already exists; {how}replace it with --overwrite, or choose "
             "another run_dir"
         )
 
 
-@contextlib.contextmanager
-def _log_file(run: RunDirectory) -> Iterator[Callable[[], None]]:
-    """Collect what is logged until the returned function is called, then write it to log.txt."""
-    handler = logging.handlers.MemoryHandler(10_000, logging.CRITICAL + 1, flushOnClose=False)
-    package = logging.getLogger("seq2seq")
-    package.addHandler(handler)
-    files = []
-
-    def start() -> None:
-        file = RunLog(str(run.log_path))
-        files.append(file)
-        package.addHandler(file)
-        package.removeHandler(handler)
-        handler.setTarget(file)
-        handler.flush()
-
-    try:
-        yield start
-    finally:
-        for each in (handler, *files):
-            package.removeHandler(each)
-            each.close()
+def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
+    """Continue from the latest checkpoint; its tensors, mapped to the files, go with this frame."""
+    checkpoint = ranks.on_rank0(run.recover)
+    if checkpoint is not None:
+        log.info("resuming from %s", checkpoint.path)
+        trainer.restore(checkpoint)
 
 
 def _build_trainer(

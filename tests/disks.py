@@ -1,4 +1,4 @@
-"""Small and read-only disks for one process, which needs no rights for them."""
+"""Small and read-only disks for one unprivileged process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 _libc = ctypes.CDLL(None, use_errno=True)
 _NEWNS, _NEWUSER = 0x20000, 0x10000000  # linux/sched.h
 _RDONLY, _REMOUNT, _BIND = 1, 32, 4096  # linux/mount.h
-NONE = 77  # the exit code of a process that may not have a disk of its own
+NONE = 77  # exit code if mounting is not permitted
 
 
 def own_mounts() -> None:
-    """Let this process mount what no other one sees; end it where the system does not allow it."""
+    """Give this process private mounts; exit with NONE if the system does not permit it."""
     user, group = os.getuid(), os.getgid()
     if _libc.unshare(_NEWNS | _NEWUSER):
         os._exit(NONE)
@@ -24,13 +24,13 @@ def own_mounts() -> None:
 
 
 def memory_disk(path: Path, options: str) -> None:
-    """Mount an empty disk in memory, or change the options of the one that is there."""
+    """Mount an empty disk in memory, or change the options of an existing one."""
     flags = _REMOUNT if os.path.ismount(path) else 0
     _mount("tmpfs", path, "tmpfs", flags, options)
 
 
 def read_only(path: Path) -> None:
-    """Let a folder be read-only."""
+    """Make a folder read-only."""
     _mount(str(path), path, "", _BIND, "")
     _mount("", path, "", _BIND | _REMOUNT | _RDONLY, "")
 
@@ -45,7 +45,7 @@ def _mount(source: str, path: Path, kind: str, flags: int, options: str) -> None
 
 
 def fill(path: Path) -> Path:
-    """Write a file that takes all that is left of a disk; return it."""
+    """Fill the disk with a file; return its path."""
     ballast = path / "ballast"
     with ballast.open("ab", buffering=0) as file:
         try:

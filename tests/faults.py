@@ -1,4 +1,4 @@
-"""A file system that fails, or a process that dies, at a chosen call of those that write.
+"""A file system that fails, or a process that dies, at a chosen writing call.
 
 The calls are counted from 1: making, renaming and removing directories and files, opening a file
 to write, each write, each flush to disk, each file of tensors.
@@ -26,7 +26,7 @@ _open, _save_file = io.open, checkpoint.save_file
 
 
 class Calls:
-    """Counts calls; at the one numbered `at`, or from it on if it is `lasting`, the fault strikes.
+    """Counts calls and fails at number `at`, or from then on if `lasting`.
 
     With a `number` (ENOSPC ...) the call fails as the system lets it fail. Without, the process
     kills itself.
@@ -37,7 +37,7 @@ class Calls:
         self.names: list[str] = []
 
     def meet(self, name: str, half: Callable[[], Any] = lambda: None) -> None:
-        """Count a call, before it is made; what `half` does of it is done even where it fails."""
+        """Count a call before it is made; if it fails, call `half` first."""
         self.names.append(name)
         count = len(self.names)
         if self.at and (count == self.at or (self.lasting and count > self.at)):
@@ -48,13 +48,13 @@ class Calls:
 
     @property
     def struck(self) -> bool:
-        """Whether the fault has come to pass."""
+        """Whether the fault has occurred."""
         return 0 < self.at <= len(self.names)
 
 
 @contextlib.contextmanager
 def faulty(calls: Calls) -> Iterator[Calls]:
-    """Let the calls of this process be met while the block runs."""
+    """Count and fail the calls of this process while the block runs."""
     with contextlib.ExitStack() as stack:
         for name in _CALLS:
             stack.enter_context(mock.patch.object(os, name, _met(calls, name)))
@@ -64,7 +64,7 @@ def faulty(calls: Calls) -> Iterator[Calls]:
 
 
 def die_at(call: int) -> None:
-    """Let this process kill itself at a call."""
+    """Make this process kill itself at a call."""
     _FOR_EVER.enter_context(faulty(Calls(call)))
 
 
@@ -115,7 +115,7 @@ def _saver(calls: Calls) -> Callable[..., None]:
         try:
             calls.meet("save_file", half)
         except OSError as error:
-            # In the words of the library.
+            # The library's wording.
             raise SafetensorError(
                 f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
             ) from None

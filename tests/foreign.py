@@ -1,4 +1,4 @@
-"""Runs as someone else may have made them: altered, with checksums that are right again."""
+"""Runs as an attacker could make them: altered, with matching checksums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("model.safetensors", "training.safetensors", "state.json")
 
 
 def copy_run(run: Path, path: Path) -> Path:
-    """Return a copy that has one checkpoint, the last one."""
+    """Return a copy with only the last checkpoint."""
     shutil.copytree(run, path, ignore=shutil.ignore_patterns("average", "step-000050", "step-*100"))
     return path
 
@@ -25,13 +25,13 @@ def checkpoint_of(run: Path) -> Path:
 
 
 def seal(checkpoint: Path) -> None:
-    """Write the checksums of the files as they are."""
+    """Update the checksums."""
     sums = [f"{sha256(checkpoint / n)}  {n}\n" for n in NAMES if (checkpoint / n).is_file()]
     (checkpoint / "SHA256SUMS").write_text("".join(sums))
 
 
 def alter_state(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change the state of the checkpoint, in place or by what is returned."""
+    """Change the checkpoint's state, in place or to the returned value."""
     path = checkpoint_of(run) / "state.json"
     state = json.loads(path.read_text())
     changed = change(state)
@@ -40,7 +40,7 @@ def alter_state(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def alter_header(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change the header of the weights and leave their bytes as they are."""
+    """Change the header of the weights but not their bytes."""
     path = checkpoint_of(run) / "model.safetensors"
     raw = path.read_bytes()
     (size,) = struct.unpack("<Q", raw[:8])

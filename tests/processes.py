@@ -1,7 +1,7 @@
-"""Training in processes of its own that start at once: forked from one that has all imported.
+"""Training in separate processes that start quickly, forked from one with all modules imported.
 
-That one, the server, is this file run as a script. It has no thread but its own when it forks, and
-computes nothing before, so that a child is as good as a process that was started afresh.
+That server process is this file run as a script. It has a single thread when it forks and computes
+nothing before, so a child is equivalent to a newly started process.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class Training:
         self._code: int | None = None
 
     def send(self, number: int) -> None:
-        """Send a signal. The process has its number to itself until `code` has told its end."""
+        """Send a signal; the process id stays valid until `code` has returned its exit code."""
         if self._code is None:
             os.kill(self.pid, number)
 
     def code(self) -> int | None:
-        """Return the exit code, below zero for the signal that ended it; None while it runs."""
+        """Return the exit code, negative for the signal that killed it; None while it runs."""
         if self._code is None:
             self._code = self.server.ask(poll=self.pid)["code"]
         return self._code
 
     def wait(self, seconds: float = 60) -> int:
-        """Return the exit code as soon as there is one."""
+        """Wait for the process and return its exit code."""
         end = time.monotonic() + seconds
         while (code := self.code()) is None:
             if time.monotonic() > end:
@@ -47,12 +47,12 @@ class Training:
         return code
 
     def text(self) -> str:
-        """Return what it wrote so far."""
+        """Return the output so far."""
         return self.output.read_text(encoding="utf-8")
 
 
 class Server:
-    """Starts processes; ends with the block that it is used in."""
+    """A context in which processes are started by a server process."""
 
     def __enter__(self) -> Server:
         self._server = subprocess.Popen(
@@ -91,8 +91,8 @@ class Server:
 
 
 def serve() -> None:
-    """Answer requests until there are no more."""
-    import torch._dynamo  # what torch.optim imports late
+    """Answer requests until standard input ends."""
+    import torch._dynamo  # torch.optim imports it lazily
 
     import seq2seq.pipeline
     from seq2seq import cli
@@ -116,14 +116,14 @@ def serve() -> None:
 def threads() -> list[str]:
     """Return the names of this process's threads.
 
-    Left out is that of Arrow's memory pool: jemalloc is made for forks, and starts it anew.
+    Arrow's memory pool is left out: jemalloc supports forks and restarts its thread.
     """
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     return [name for name in names if name != "jemalloc_bg_thd"]
 
 
 def run(cli: Any, *, arguments: list[str], output: str, setup: str) -> int:
-    """Be the process that was asked for; return its exit code."""
+    """Run the requested command in this process; return its exit code."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)

@@ -16,7 +16,7 @@ from seq2seq.data.loading import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
-from seq2seq.parallel import join
+from seq2seq.parallel import init_process_group
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.trainer import Trainer
 
@@ -24,10 +24,10 @@ from seq2seq.training.trainer import Trainer
 def main(recipe: str, out: str, *overrides: str) -> None:
     torch.set_num_threads(1)
     config = load_config(recipe, overrides)
-    with join() as ranks:
+    with init_process_group() as ranks:
         store, valid = load_pairs(config)
-        tokenizers = ranks.share(lambda: train_tokenizers(store, config))
-        torch.manual_seed(ranks.rank)  # rank 0's weights count
+        tokenizers = ranks.on_rank0(train_tokenizers, store, config)
+        torch.manual_seed(ranks.rank)  # rank 0's weights are used
         model = TranslationModel(config.model, *(t.vocab_size for t in tokenizers))
         stream = BatchStream(store, *tokenizers, config.data, seed=1)
         cpu, dtype = torch.device("cpu"), torch.float32

@@ -1,4 +1,4 @@
-"""Two runs compared, to the last bit."""
+"""Compare two runs bit by bit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TIMES = ("minutes", "tokens_per_second")
 
 
 def records(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of metrics.jsonl without what tells of the time that passed."""
+    """Return the records of metrics.jsonl without their times."""
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     return [{key: line[key] for key in line if key not in TIMES} for line in lines]
 
 
 def assert_same(first: Path, second: Path) -> None:
-    """Hold two runs to have the same checkpoints, weights, moments and records, bit by bit."""
+    """Assert that two runs have the same checkpoints, weights, moments and records."""
     assert records(first) == records(second)
     ones, others = (
         list_checkpoints(RunDirectory(path).checkpoints)

@@ -185,29 +185,29 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
      "config.yaml: not valid YAML"),
     ("checkpoint of another version",
      lambda run: alter_state(run, lambda state: state.update(version=9)),
-     "step-000150: written by version 9 of the format, this program reads version 1"),
+     "step-000150: checkpoint format 9, but this program reads format 1"),
     ("no checkpoint", lambda run: shutil.rmtree(run / "checkpoints"),
-     "checkpoints: no whole checkpoint; train the run first"),
+     "checkpoints: no intact checkpoint; train the run first"),
     ("no checksums", lambda run: (checkpoint_of(run) / "SHA256SUMS").unlink(),
-     "step-000150: not a whole checkpoint .SHA256SUMS: No such file"),
+     "step-000150: incomplete checkpoint .SHA256SUMS: No such file"),
     ("no weights", lambda run: (checkpoint_of(run) / "model.safetensors").unlink(),
-     "step-000150: not a whole checkpoint, model.safetensors is missing"),
+     "step-000150: incomplete checkpoint, model.safetensors is missing"),
     ("damaged weights", lambda run: os.truncate(checkpoint_of(run) / "model.safetensors", 5000),
-     "step-000150: damaged, model.safetensors does not have its checksum"),
+     "step-000150: damaged, model.safetensors does not match its checksum"),
     ("a state that is none", lambda run: alter_state(run, lambda _: [1]),
-     "written by version None"),
+     "checkpoint format None"),
     ("a state without step",
      lambda run: alter_state(run, lambda state: state.update(step=None)),
-     "step-000150: damaged, its step or its validation is no number"),
+     "step-000150: damaged, its step or validation metrics are not numbers"),
     ("metrics that are none",
      lambda run: alter_state(run, lambda state: state.update(validation={"bleu": "high"})),
-     "damaged, its step or its validation is no number; use another checkpoint"),
+     "damaged, its step or validation metrics are not numbers; use another checkpoint"),
     ("an endless state", lambda run: (
         (checkpoint_of(run) / "state.json").write_text("[" * 100_000), seal(checkpoint_of(run))),
      "step-000150: damaged, state.json: "),
     ("weights of another size", lambda run: alter_config(run, "encoder_size: 24",
      "encoder_size: 32"),
-     r"step-000150: .* has the size \(.*\), the config asks for \("),
+     r"step-000150: .* has the shape \(.*\), but the config asks for \("),
     ("weights of another model", lambda run: alter_config(run, "style: bahdanau", "style: luong"),
      r"step-000150: weights do not match the config: missing \["),
     ("weights of other names", lambda run: alter_header(
@@ -245,7 +245,7 @@ def test_going_on_without_a_whole_checkpoint(
     run = copy_run(place.trained, place.folder / "run")
     os.truncate(checkpoint_of(run) / "training.safetensors", 5000)
     arguments = ["train", str(run / "config.yaml"), f"run_dir={run}", "--resume"]
-    check(arguments, 2, "checkpoints: no whole checkpoint; train the run first", capfd)
+    check(arguments, 2, "checkpoints: no intact checkpoint; train the run first", capfd)
 
 
 OUTPUTS: list[Case] = [
@@ -324,7 +324,7 @@ def test_no_memory_is_a_fault_and_the_program_s_own_mistakes_are_shown(
         torch.empty(1 << 60, dtype=torch.uint8)
 
     monkeypatch.setattr(Translator, "translate", exhaust)
-    check(place.translate(), 1, "out of memory; less is needed with a smaller .* --beam", capfd)
+    check(place.translate(), 1, "out of memory; reduce .* --beam", capfd)
     for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried")):
         assert verdict(error) == verdict(MemoryError())
 

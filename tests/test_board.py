@@ -7,14 +7,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from seq2seq.training.monitor import Board
 
 
-def test_tensorboard_reads_what_is_written_and_forgets_what_was_undone(tmp_path: Path) -> None:
+def test_tensorboard_drops_scalars_after_the_resumed_step(tmp_path: Path) -> None:
     for number, first in enumerate((1, 3)):
         board = Board(tmp_path / "board", first=first)
         for step in range(first, first + 4):
             board.add({"train/loss": step + 10.0 * number}, step)
         board.close()
         [file] = (tmp_path / "board").iterdir()
-        # As of a later second, by which TensorBoard orders them.
+        # TensorBoard orders files by the second in their names.
         file.rename(tmp_path / f"events.out.tfevents.{number}")
     for file in tmp_path.glob("events.*"):
         file.rename(tmp_path / "board" / file.name)

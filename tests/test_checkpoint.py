@@ -13,13 +13,13 @@ from seq2seq.errors import CheckpointError
 from seq2seq.runs import checkpoint as module
 from seq2seq.runs.checkpoint import (
     Checkpoint,
-    average,
-    first_whole,
+    average_weights,
+    best_first,
+    first_intact,
     list_checkpoints,
     load_checkpoint,
     load_weights,
     prune,
-    rank,
     save_checkpoint,
 )
 
@@ -33,7 +33,7 @@ def save(folder: Path, step: int, **metrics: float) -> Checkpoint:
     return save_checkpoint(folder / f"step-{step:06d}", weights(step), {"m": torch.ones(1)}, state)
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_save_and_load_round_trip(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(3, 4).t(), "b": torch.tensor(7)}
     save_checkpoint(tmp_path / "c", weights(2.0), tensors, {"step": 3, "x": [1, None]})
     found = load_checkpoint(tmp_path / "c")
@@ -44,7 +44,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert torch.equal(found.training()["a"], tensors["a"])
 
 
-def test_sha256sum_can_check_it(tmp_path: Path) -> None:
+def test_sha256sum_verifies_a_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, 1)
     folder = tmp_path / "step-000001"
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True)
@@ -55,7 +55,7 @@ def test_sha256sum_can_check_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "state.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-def test_damage_is_found(tmp_path: Path, name: str, damage: str) -> None:
+def test_damage_is_detected(tmp_path: Path, name: str, damage: str) -> None:
     file = save(tmp_path, 1).path / name
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -68,21 +68,21 @@ def test_damage_is_found(tmp_path: Path, name: str, damage: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_checkpoint_without_checksums_or_of_another_version(tmp_path: Path) -> None:
+def test_missing_checksums_or_another_format_is_refused(tmp_path: Path) -> None:
     found = save(tmp_path, 1)
     (found.path / "state.json").write_text('{"version": 99}')
-    with pytest.raises(CheckpointError, match="written by version 99 of the format"):
+    with pytest.raises(CheckpointError, match="checkpoint format 99"):
         load_checkpoint(found.path)
     (found.path / "SHA256SUMS").unlink()
-    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match="incomplete checkpoint"):
         load_checkpoint(found.path)
     (found.path / "SHA256SUMS").write_text("abc  ../../etc/passwd\n")
-    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match="incomplete checkpoint"):
         load_checkpoint(found.path)
 
 
 @pytest.mark.parametrize("words", [('"step": 2', '"step": 9'), ('"step"', '"stop"')])
-def test_a_damaged_state_is_seen_before_it_is_believed(
+def test_damaged_state_is_not_listed(
     tmp_path: Path, words: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (1, 2, 3):
@@ -90,10 +90,10 @@ def test_a_damaged_state_is_seen_before_it_is_believed(
     state = tmp_path / "step-000002/state.json"
     state.write_text(state.read_text().replace(*words))
     assert [c.step for c in list_checkpoints(tmp_path)] == [1, 3]
-    assert "step-000002: damaged, state.json does not have its checksum" in caplog.text
+    assert "step-000002: damaged, state.json does not match its checksum" in caplog.text
 
 
-def test_damaged_ones_are_skipped_with_a_warning(
+def test_damaged_checkpoints_are_skipped_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (1, 2, 3, 1_000_000):
@@ -108,24 +108,24 @@ def test_damaged_ones_are_skipped_with_a_warning(
     model.write_bytes(model.read_bytes()[:-1] + b"?")
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        found = first_whole(reversed(list_checkpoints(tmp_path)))
+        found = first_intact(reversed(list_checkpoints(tmp_path)))
     assert found is not None
     assert found.step == 3
     assert "step-1000000: damaged" in caplog.text
 
 
-def test_rank_is_best_first_and_of_equals_the_oldest(tmp_path: Path) -> None:
+def test_best_first_breaks_ties_by_age(tmp_path: Path) -> None:
     save(tmp_path, 1, bleu=10.0, loss=3.0)
     save(tmp_path, 2, bleu=30.0, loss=2.0)
     save(tmp_path, 3)
     save(tmp_path, 4, bleu=30.0, loss=4.0)
     save(tmp_path, 5, bleu=math.nan, loss=math.nan)
     found = list_checkpoints(tmp_path)
-    assert [c.step for c in rank(found, "bleu")] == [2, 4, 1]
-    assert [c.step for c in rank(found, "loss")] == [2, 1, 4]
+    assert [c.step for c in best_first(found, "bleu")] == [2, 4, 1]
+    assert [c.step for c in best_first(found, "loss")] == [2, 1, 4]
 
 
-def test_prune_keeps_newest_and_best_and_reads_no_weights(
+def test_prune_keeps_latest_and_best_without_reading_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step, bleu in enumerate((1.0, 9.0, 8.0, 2.0, 3.0, 1.0), start=1):
@@ -140,14 +140,14 @@ def test_prune_keeps_newest_and_best_and_reads_no_weights(
     ]  # fmt: skip
 
 
-def test_average_is_the_mean(tmp_path: Path) -> None:
-    mean = average([save(tmp_path, step) for step in (1, 2, 6)])
+def test_average_weights_is_the_mean(tmp_path: Path) -> None:
+    mean = average_weights([save(tmp_path, step) for step in (1, 2, 6)])
     assert torch.equal(mean["weight"], torch.full((2, 3), 3.0))
     assert mean["weight"].dtype == torch.float32
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"weight has the size \(2, 3\).*\(2, 4\)"):
+    with pytest.raises(CheckpointError, match=r"weight has the shape \(2, 3\).*\(2, 4\)"):
         load_weights(nn.Linear(4, 2), weights(1), origin=tmp_path)
     with pytest.raises(CheckpointError, match=r"unknown \['bias'\]"):
         load_weights(nn.Linear(3, 2, bias=False), weights(1), origin=tmp_path)
@@ -156,7 +156,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     assert torch.equal(model.bias, torch.full((2,), -5.0))
 
 
-def test_a_saving_that_is_cut_off_leaves_no_checkpoint(
+def test_interrupted_save_leaves_no_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path, 1)

@@ -21,7 +21,7 @@ def texts(path: Path) -> list[str]:
     return [found[0].text for found in Translator.load(path).translate(LINES)]
 
 
-def test_a_run_has_exactly_its_files(trained: Path) -> None:
+def test_run_has_exactly_its_files(trained: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
         ".lock", "config.yaml", "data.json", "source.model", "target.model", "checkpoints",
         "metrics.jsonl", "log.txt",
@@ -31,13 +31,13 @@ def test_a_run_has_exactly_its_files(trained: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_run_can_be_moved(trained: Path, tmp_path: Path) -> None:
+def test_run_can_be_moved(trained: Path, tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere"
     shutil.copytree(trained, copy)
     assert texts(copy) == texts(trained)
 
 
-def test_the_best_validated_checkpoint_translates(trained: Path, tmp_path: Path) -> None:
+def test_best_validated_checkpoint_translates(trained: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "copy")
     shutil.copytree(trained, run.path)
     assert run.best("bleu").path.name == "step-000150"
@@ -48,11 +48,11 @@ def test_the_best_validated_checkpoint_translates(trained: Path, tmp_path: Path)
     (run.average_path / "model.safetensors").write_bytes(b"damaged")
     assert run.best("bleu").path.name == "step-000150"
     shutil.rmtree(run.checkpoints)
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="no intact checkpoint"):
         run.best("bleu")
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
+def test_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no config.yaml"):
         RunDirectory(tmp_path).config()
     (tmp_path / "config.yaml").write_text("old: 1")
@@ -60,16 +60,16 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         RunDirectory(tmp_path).config()
 
 
-def test_a_run_is_not_overwritten_unless_asked(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_run_is_overwritten_only_on_request(toy: ToyCorpus, tmp_path: Path) -> None:
     config = toy.config(tmp_path / "run", "training.max_steps=2")
     notes = tmp_path / "run/notes.txt"
     train(config)
     notes.write_text("mine")
     before = (tmp_path / "run/checkpoints/step-000002/SHA256SUMS").stat().st_mtime_ns
-    with pytest.raises(CheckpointError, match="there is a run already"):
+    with pytest.raises(CheckpointError, match="a run already exists"):
         train(config)
     (tmp_path / "run/config.yaml").unlink()
-    with pytest.raises(CheckpointError, match="there is a run already"):
+    with pytest.raises(CheckpointError, match="a run already exists"):
         train(config)
     assert (tmp_path / "run/checkpoints/step-000002/SHA256SUMS").stat().st_mtime_ns == before
     (tmp_path / "run/checkpoints/step-000009").mkdir()
@@ -79,7 +79,7 @@ def test_a_run_is_not_overwritten_unless_asked(toy: ToyCorpus, tmp_path: Path) -
     assert (tmp_path / "run/metrics.jsonl").read_text().count("\n") == 1
 
 
-def test_a_recipe_that_fails_leaves_the_old_run(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_failing_recipe_keeps_the_old_run(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=2"))
     before = dump_config(RunDirectory(path).config())
@@ -96,7 +96,7 @@ def test_a_recipe_that_fails_leaves_the_old_run(toy: ToyCorpus, tmp_path: Path) 
     assert RunDirectory(path).newest().step == 2
 
 
-def test_a_run_dir_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_run_dir_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(ConfigError, match=r"run_dir: .* cannot be written"),
@@ -124,7 +124,7 @@ def test_a_run_dir_that_cannot_be_written(tmp_path: Path) -> None:
         ("run_dir=moved", False),
     ],
 )
-def test_what_may_change_when_a_run_goes_on(
+def test_which_keys_may_change_on_resume(
     toy: ToyCorpus, caplog: pytest.LogCaptureFixture, override: str, refused: bool
 ) -> None:
     saved, given = toy.config(Path("run")), toy.config(Path("run"), override)
@@ -139,7 +139,7 @@ def test_what_may_change_when_a_run_goes_on(
     assert (key in caplog.text) == (key != "run_dir")
 
 
-def test_going_on_writes_the_new_recipe(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_resume_writes_the_new_recipe(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=2"))
     with pytest.raises(ConfigError, match=r"training\.seed"):
@@ -151,11 +151,11 @@ def test_going_on_writes_the_new_recipe(toy: ToyCorpus, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a run directory"):
         train(toy.config(tmp_path / "none"), resume=True)
     shutil.rmtree(run.checkpoints)
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="no intact checkpoint"):
         train(toy.config(path), resume=True)
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_damaged_latest_checkpoint_is_skipped(toy: ToyCorpus, tmp_path: Path) -> None:
     straight, damaged = tmp_path / "straight", tmp_path / "damaged"
     train(toy.config(straight, "training.max_steps=8"))
     train(toy.config(damaged, "training.max_steps=8"))

@@ -1,4 +1,4 @@
-"""Each call of saving fails once, and for good: what was saved before is whole, and all goes on."""
+"""Any file system call fails, once or permanently: no checkpoint is lost and training resumes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def save_and_prune(folder: Path, step: int) -> None:
 
 
 def steps(folder: Path) -> list[int]:
-    """Return the steps of the checkpoints, each of which is whole."""
+    """Return the steps of the checkpoints, all of which must be intact."""
     found = [checkpoint.verify() for checkpoint in list_checkpoints(folder)]
     assert all(torch.equal(c.weights()["weight"], tensors(c.step)["weight"]) for c in found)
     return [checkpoint.step for checkpoint in found]
@@ -49,7 +49,7 @@ def steps(folder: Path) -> list[int]:
 
 @pytest.mark.parametrize("step", [3, 4], ids=["replaced", "new"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_a_save_that_fails_costs_no_checkpoint(tmp_path: Path, lasting: bool, step: int) -> None:
+def test_failed_save_loses_no_checkpoint(tmp_path: Path, lasting: bool, step: int) -> None:
     for earlier in (1, 2, 3):
         save_and_prune(tmp_path / "before", earlier)
     at, struck = 0, True
@@ -80,10 +80,10 @@ def test_a_save_that_fails_costs_no_checkpoint(tmp_path: Path, lasting: bool, st
 def sweep(
     toy: ToyCorpus, tmp_path: Path, start: Path | None, *, lasting: bool, stride: int
 ) -> list[str]:
-    """Let each call of a training fail, then train on; return the messages.
+    """Make each call of a training fail, then resume it; return the error messages.
 
-    `start` is a run to go on with; without, nothing is there, not even prepared data. What comes of
-    it is that of a training that nothing disturbed.
+    `start` is a run to resume; without it there is nothing, not even prepared data. The result
+    must be that of undisturbed training.
     """
     straight = tmp_path / "straight"
     train(toy.config(straight, *SHORT))
@@ -120,7 +120,7 @@ def go_on(config: Config) -> None:
 
 @pytest.fixture(scope="module")
 def begun(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run with a checkpoint or two."""
+    """Return a run that crashed after its first checkpoints."""
     path = tmp_path_factory.mktemp("faults") / "begun"
     update = Trainer.update
 
@@ -137,14 +137,14 @@ def begun(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_training_goes_on_after_some_faults(toy: ToyCorpus, begun: Path, tmp_path: Path) -> None:
+def test_training_resumes_after_some_faults(toy: ToyCorpus, begun: Path, tmp_path: Path) -> None:
     messages = sweep(toy, tmp_path, begun, lasting=False, stride=17)
     assert all(str(tmp_path) in message for message in messages)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_training_goes_on_after_any_fault(
+def test_training_resumes_after_any_fault(
     toy: ToyCorpus, begun: Path, tmp_path: Path, lasting: bool
 ) -> None:
     messages = sweep(toy, tmp_path, begun, lasting=lasting, stride=3)
@@ -153,6 +153,6 @@ def test_training_goes_on_after_any_fault(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_training_begins_after_a_fault(toy: ToyCorpus, tmp_path: Path, lasting: bool) -> None:
+def test_training_starts_after_a_fault(toy: ToyCorpus, tmp_path: Path, lasting: bool) -> None:
     messages = sweep(toy, tmp_path, None, lasting=lasting, stride=16)
     assert all(str(tmp_path) in message for message in messages)

@@ -16,7 +16,7 @@ from seq2seq.files import (
 )
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_write_atomic_replaces_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_atomic(path, "eñe\n")
     write_atomic(path, b"two")
@@ -24,9 +24,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_write_that_fails_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     write_atomic(path, "old")
 
@@ -40,7 +38,7 @@ def test_a_write_that_fails_leaves_the_old_file(
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_write_goes_through_no_link_that_was_laid(tmp_path: Path) -> None:
+def test_write_does_not_follow_a_link(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     (tmp_path / ".a.partial").symlink_to(tmp_path / "mine")
     write_atomic(tmp_path / "a", "new")
@@ -49,9 +47,7 @@ def test_a_write_goes_through_no_link_that_was_laid(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a", "mine"]
 
 
-def test_files_get_their_names_together_or_none_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publish_files_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "b").write_text("old")
     with publish_files(tmp_path) as aside:
         (aside / "a").write_text("1")
@@ -69,7 +65,7 @@ def test_files_get_their_names_together_or_none_does(
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
-def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+def test_check_writable_refuses_unwritable_paths(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("as it was")
     for path in (tmp_path / "there", tmp_path / "new", Path("/dev/null")):
         check_writable(path)
@@ -85,7 +81,7 @@ def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["there"]
 
 
-def test_a_directory_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_publish_directory_appears_only_when_complete(tmp_path: Path) -> None:
     path = tmp_path / "d"
     with publish_directory(path) as aside:
         (aside / "x").write_text("1")
@@ -100,7 +96,7 @@ def test_a_directory_appears_only_when_it_is_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["d"]
 
 
-def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_leftovers_of_a_crash_are_replaced(tmp_path: Path) -> None:
     (tmp_path / ".d.partial").mkdir()
     (tmp_path / ".d.partial" / "stale").write_text("")
     (tmp_path / ".d.old").mkdir()
@@ -112,7 +108,7 @@ def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_checksums_are_those_of_the_standard(tmp_path: Path) -> None:
+def test_sha256_known_value(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"abc")
     assert sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

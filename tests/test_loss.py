@@ -1,4 +1,4 @@
-"""The fused loss against torch, the formula and its numerical gradient.
+"""The fused loss against torch, the formula, and numerical gradients.
 
 Legend: N target positions, O features, V vocabulary.
 """
@@ -18,7 +18,7 @@ POSITIONS, FEATURES, VOCAB = 10, 4, 7
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
 every_smoothing = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
-# 10 positions: in one slice, in even slices, with a last slice of one, one by one.
+# 10 positions: one slice, even slices, a last slice of one, one by one.
 every_slicing = pytest.mark.parametrize("slice_rows", [512, 10, 5, 3, 1])
 
 
@@ -45,7 +45,7 @@ def fused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: f
 
 
 def unfused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
-    """Do what the fused loss does in torch's own functions; its plain twin."""
+    """Compute the fused loss with torch's own functions."""
     logits = torch.nn.functional.linear(features, weight, bias)
     return torch.nn.functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=eps)
 
@@ -60,7 +60,7 @@ def value_and_gradients(
 @every_smoothing
 @every_slicing
 @pytest.mark.usefixtures("slicing")
-def test_value_and_gradients_are_those_of_torch(smoothing: float) -> None:
+def test_loss_and_gradients_match_torch(smoothing: float) -> None:
     found = value_and_gradients(fused, *random_case(), smoothing)
     expected = value_and_gradients(unfused, *random_case(), smoothing)
     for mine, theirs in zip(found, expected, strict=True):
@@ -69,7 +69,7 @@ def test_value_and_gradients_are_those_of_torch(smoothing: float) -> None:
 
 @every_smoothing
 @torch.no_grad()
-def test_both_losses_are_those_of_the_formula(smoothing: float) -> None:
+def test_losses_match_the_formula(smoothing: float) -> None:
     features, weight, bias, labels = random_case()
     smoothed = plain = 0.0
     for vector, label in zip(features.numpy(), labels.tolist(), strict=True):
@@ -84,7 +84,7 @@ def test_both_losses_are_those_of_the_formula(smoothing: float) -> None:
 
 
 @every_smoothing
-def test_the_gradient_is_the_numerical_one(smoothing: float) -> None:
+def test_gradcheck(smoothing: float) -> None:
     features, weight, bias, labels = random_case()
     assert torch.autograd.gradcheck(
         lambda f, w, b: fused(f, w, b, labels, smoothing), (features, weight, bias)
@@ -94,7 +94,7 @@ def test_the_gradient_is_the_numerical_one(smoothing: float) -> None:
 @every_slicing
 @pytest.mark.usefixtures("slicing")
 @torch.no_grad()
-def test_without_gradients_the_values_are_the_same() -> None:
+def test_no_grad_gives_the_same_losses() -> None:
     case = random_case()
     quick = projection_loss(*case, label_smoothing=0.1)
     with torch.enable_grad():
@@ -104,20 +104,20 @@ def test_without_gradients_the_values_are_the_same() -> None:
     assert [q.item() for q in quick] == [s.item() for s in slow]
 
 
-def test_the_plain_part_has_no_gradient() -> None:
+def test_plain_loss_has_no_gradient() -> None:
     smoothed, plain = projection_loss(*random_case(), label_smoothing=0.1)
     assert smoothed.requires_grad
     assert not plain.requires_grad
 
 
-def test_without_smoothing_both_parts_are_one() -> None:
+def test_losses_are_equal_without_smoothing() -> None:
     smoothed, plain = projection_loss(*random_case())
     assert smoothed.item() == plain.item()
 
 
 @every_smoothing
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_huge_logits_give_torchs_finite_loss(dtype: torch.dtype, smoothing: float) -> None:
+def test_huge_logits_match_torch_and_stay_finite(dtype: torch.dtype, smoothing: float) -> None:
     case = random_case(scale=1e4, dtype=dtype)
     found = value_and_gradients(fused, *case, smoothing)
     expected = value_and_gradients(unfused, *case, smoothing)
@@ -129,7 +129,7 @@ def test_huge_logits_give_torchs_finite_loss(dtype: torch.dtype, smoothing: floa
 
 @every_slicing
 @pytest.mark.usefixtures("slicing")
-def test_bfloat16_features_give_nearly_the_same() -> None:
+def test_bf16_features_match_approximately() -> None:
     features, weight, bias, labels = random_case(dtype=torch.float32)
     half = features.detach().bfloat16().requires_grad_()
     found = value_and_gradients(fused, half, weight, bias, labels, 0.1)
@@ -141,7 +141,7 @@ def test_bfloat16_features_give_nearly_the_same() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_under_autocast_it_is_nearly_the_same(dtype: torch.dtype) -> None:
+def test_autocast_matches_approximately(dtype: torch.dtype) -> None:
     features, weight, bias, labels = random_case(dtype=torch.float32)
     given = features.detach().to(dtype).requires_grad_()
     expected = value_and_gradients(fused, features, weight, bias, labels, 0.1)
@@ -151,7 +151,7 @@ def test_under_autocast_it_is_nearly_the_same(dtype: torch.dtype) -> None:
         torch.testing.assert_close(mine.float(), theirs, rtol=0.02, atol=0.1)
 
 
-def test_the_sums_of_parts_are_the_sum_of_the_whole() -> None:
+def test_loss_is_additive_over_positions() -> None:
     features, weight, bias, labels = random_case()
     whole = value_and_gradients(fused, features, weight, bias, labels, 0.1)
     first = value_and_gradients(fused, features[:4], weight, bias, labels[:4], 0.1)
@@ -161,14 +161,14 @@ def test_the_sums_of_parts_are_the_sum_of_the_whole() -> None:
     torch.testing.assert_close(torch.cat([first[1], rest[1]]), whole[1])
 
 
-def test_no_positions_are_a_loss_of_zero() -> None:
+def test_empty_batch_has_zero_loss() -> None:
     features, weight, bias, labels = random_case()
     value, *gradients = value_and_gradients(fused, features[:0], weight, bias, labels[:0], 0.1)
     assert value.item() == 0
     assert not any(gradient.any() for gradient in gradients)
 
 
-def test_its_arguments_are_left_alone() -> None:
+def test_arguments_are_not_modified() -> None:
     case = random_case()
     kept = [tensor.detach().clone() for tensor in case]
     value_and_gradients(fused, *case, 0.1)

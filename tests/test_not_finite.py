@@ -1,4 +1,4 @@
-"""Losses that are not finite, met in whole runs."""
+"""Losses that are not finite, in complete runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def steps(path: Path) -> list[int]:
 
 
 def spoil(patch: pytest.MonkeyPatch, first: int, last: int) -> None:
-    """Let the loss be infinite in some updates."""
+    """Make the loss of some updates infinite."""
     apply = Trainer._apply
 
     def spoilt(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
@@ -40,7 +40,7 @@ def spoil(patch: pytest.MonkeyPatch, first: int, last: int) -> None:
     patch.setattr(Trainer, "_apply", spoilt)
 
 
-def test_some_updates_are_passed_over_also_when_training_breaks_off_among_them(
+def test_skipped_updates_survive_interruptions(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     with monkeypatch.context() as patch:
@@ -72,7 +72,7 @@ def test_some_updates_are_passed_over_also_when_training_breaks_off_among_them(
     ]  # fmt: skip
 
 
-def test_training_that_is_lost_leaves_the_checkpoints_before(
+def test_diverged_training_keeps_earlier_checkpoints(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run"
@@ -87,7 +87,7 @@ def test_training_that_is_lost_leaves_the_checkpoints_before(
     assert train(toy.config(path, *SHORT), resume=True) == "finished"
 
 
-def test_a_validation_among_lost_updates_pushes_out_no_checkpoint(
+def test_validation_among_skipped_updates_displaces_no_checkpoint(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, few = tmp_path / "run", ("training.validate_every=8", "training.keep_last=1")
@@ -97,8 +97,8 @@ def test_a_validation_among_lost_updates_pushes_out_no_checkpoint(
     assert steps(path) == [6, 8]
 
 
-def test_weights_that_explode(toy: ToyCorpus, tmp_path: Path) -> None:
-    """The update that spoils the weights is finite itself, and so is what it leaves."""
+def test_exploding_weights(toy: ToyCorpus, tmp_path: Path) -> None:
+    """The update that ruins the weights is finite, and so are the weights after it."""
     path = tmp_path / "run"
     train(toy.config(path, *SHORT, "training.max_steps=4"))
     with pytest.raises(ConfigError, match="not finite"):

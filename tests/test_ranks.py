@@ -1,4 +1,4 @@
-"""Several processes that train together; small ones, on this machine."""
+"""Several processes that train, translate or score together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seq2seq.data.batching import make_batch
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError
 from seq2seq.inference.service import WINDOW
-from seq2seq.parallel import Ranks, join
+from seq2seq.parallel import Ranks, init_process_group
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 
@@ -36,7 +36,7 @@ STILL = ("model.dropout=0", "training.scheduled_sampling=0")
 
 
 def gradients(recipe: Path, out: Path, size: int, *overrides: str) -> dict[str, torch.Tensor]:
-    """Return what `size` processes find as the gradient of the same update."""
+    """Return the gradient that `size` processes compute for the same update."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -63,7 +63,7 @@ def alone(recipe: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_the_number_of_ranks_does_not_change_gradient_loss_and_metrics(
+def test_rank_count_does_not_change_gradients_or_metrics(
     recipe: Path, alone: dict[str, torch.Tensor], size: int
 ) -> None:
     together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size)
@@ -73,7 +73,7 @@ def test_the_number_of_ranks_does_not_change_gradient_loss_and_metrics(
         torch.testing.assert_close(together[name], expected, rtol=1e-5, atol=1e-5 * scale)
 
 
-def test_gradients_sent_in_bf16_are_near(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
+def test_bf16_gradient_reduction_is_close(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
     near = gradients(recipe, recipe.with_name("n.safetensors"), 2, "training.reduce_bf16=true")
     differs = False
     for name, expected in alone.items():
@@ -83,7 +83,7 @@ def test_gradients_sent_in_bf16_are_near(recipe: Path, alone: dict[str, torch.Te
     assert differs
 
 
-def test_shards_hold_every_row_once_without_needless_padding() -> None:
+def test_shards_partition_a_batch_with_minimal_padding() -> None:
     sources = [[5] * n for n in (3, 1, 2, 4, 1)]
     targets = [[6] * n for n in (1, 2, 3, 1, 2)]
     batch = make_batch(sources, targets, range(10, 15))
@@ -106,7 +106,7 @@ def test_shards_hold_every_row_once_without_needless_padding() -> None:
     assert batch.shard(0, 1) is batch
 
 
-def test_random_numbers_differ_by_step_and_rank_and_come_again() -> None:
+def test_random_numbers_depend_on_seed_step_and_rank() -> None:
     def drawn(rank: int, seed: int, step: int) -> tuple[float, ...]:
         Ranks(rank, 8).seed(seed, step)
         return tuple(torch.rand(4).tolist())
@@ -136,7 +136,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:
-    """Return the process ids of the ranks that a launcher has started."""
+    """Return the process ids of a launcher's ranks."""
     listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
     return [int(pid) for pid in listed if b"seq2seq" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
@@ -151,8 +151,8 @@ def together(recipe: Path) -> Path:
     return path
 
 
-def test_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) -> None:
-    """Their dropout differs, so the weights do, but not what they have learned."""
+def test_two_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) -> None:
+    """Weights differ because dropout does, but losses and record steps match."""
     alone = recipe.with_name("alone")
     train(toy.config(alone, "training.max_steps=60", "training.average=last"))
     one, two = records(alone), records(together)
@@ -164,7 +164,7 @@ def test_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) 
 
 
 @pytest.mark.slow
-def test_stopping_and_going_on_changes_nothing(recipe: Path, together: Path) -> None:
+def test_two_processes_resume_bit_identically(recipe: Path, together: Path) -> None:
     path = recipe.with_name("stopped")
     settings = ("training.max_steps=60", "training.average=last")
     process = start(recipe, path, *settings)
@@ -180,7 +180,7 @@ def test_stopping_and_going_on_changes_nothing(recipe: Path, together: Path) -> 
 
 
 @pytest.mark.slow
-def test_another_number_of_processes_can_go_on(recipe: Path) -> None:
+def test_resume_with_another_number_of_processes(recipe: Path) -> None:
     path = recipe.with_name("changed")
     for steps, processes in ((8, 2), (16, 3), (24, 1)):
         how = ["--resume"] if steps > 8 else []
@@ -192,7 +192,7 @@ def test_another_number_of_processes_can_go_on(recipe: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, together: Path) -> None:
+def test_killed_rank_stops_the_others_and_restart_resumes(recipe: Path, together: Path) -> None:
     settings = ("training.max_steps=60", "training.average=last")
     for restarts in (0, 1):
         path = recipe.with_name(f"killed{restarts}")
@@ -203,7 +203,7 @@ def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, toget
         _, errors = process.communicate(timeout=120)
         if restarts:
             assert process.returncode == 0, errors
-            assert "going on from" in errors
+            assert "resuming from" in errors
             assert_same(together, path)
         else:
             assert process.returncode == 1
@@ -213,14 +213,14 @@ def test_a_killed_rank_ends_the_others_and_a_restart_goes_on(recipe: Path, toget
 
 
 @pytest.mark.slow
-def test_a_restart_leaves_the_run_of_another_launch_alone(recipe: Path, tmp_path: Path) -> None:
-    """Where torchrun starts processes again, the user's mistake is still a mistake."""
+def test_restart_does_not_touch_the_run_of_another_launch(recipe: Path, tmp_path: Path) -> None:
+    """Restarted by torchrun, a command that the user got wrong is still refused."""
     path = tmp_path / "old"
     assert run(recipe, path, "training.max_steps=4")[0] == 0
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     command = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "-m", "seq2seq", "train"]
     for flags, fault in (
-        ([], "there is a run already"),
+        ([], "a run already exists"),
         (["--resume", "model.decoder_size=8"], "--resume: model.decoder_size was"),
     ):
         found = subprocess.run(
@@ -236,16 +236,16 @@ def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
     os.environ |= {
         "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)
     }  # fmt: skip
-    with join() as ranks:
+    with init_process_group() as ranks:
         time.sleep(3 * rank)
         if dies and rank:
             os._exit(7)
-        ranks.wait()
-        assert ranks.sum([1.0]) == [2.0]
+        ranks.wait_for_preparation()
+        assert ranks.all_reduce([1.0]) == [2.0]
 
 
 @pytest.mark.parametrize(("dies", "codes"), [(False, [0, 0]), (True, [1, 7])])
-def test_while_data_is_prepared_ranks_wait_longer_but_not_for_the_dead(
+def test_ranks_wait_longer_for_preparation_but_not_for_dead_ranks(
     monkeypatch: pytest.MonkeyPatch, dies: bool, codes: list[int]
 ) -> None:
     monkeypatch.setattr("seq2seq.parallel.TIMEOUT", timedelta(seconds=1))
@@ -261,14 +261,14 @@ def test_while_data_is_prepared_ranks_wait_longer_but_not_for_the_dead(
     assert [process.exitcode for process in processes] == codes
 
 
-def test_ranks_use_gpus_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_use_gpus_if_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert choose_device("auto").type == "cuda"
     assert choose_device("cuda:1").index == 1
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert choose_device("auto").type == "cuda"
-    with pytest.raises(ConfigError, match="cuda:1 is one GPU for 2 processes; say cuda, so"):
+    with pytest.raises(ConfigError, match="cuda:1 is one GPU for 2 processes; use cuda, so"):
         choose_device("cuda:1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert choose_device("auto").type == "cpu"
@@ -276,12 +276,12 @@ def test_ranks_use_gpus_where_each_has_one(monkeypatch: pytest.MonkeyPatch) -> N
         choose_device("cuda")
 
 
-def test_a_mistake_is_told_once(recipe: Path, tmp_path: Path) -> None:
+def test_error_is_printed_once(recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
     code, errors = run(recipe, tmp_path / "run")
     assert code == 2
-    assert errors.count("there is a run already") == 1
+    assert errors.count("a run already exists") == 1
     assert "Traceback" not in errors
 
 
@@ -296,16 +296,16 @@ def torchrun(*arguments: str, processes: int = 3) -> subprocess.CompletedProcess
 
 
 def sources(toy: ToyCorpus, run: Path, count: int) -> list[str]:
-    """Return so many sentences of the toy language."""
+    """Return `count` sentences of the toy language."""
     rows = Path(toy.config(run).data.valid.path).read_text().splitlines()
     found = [row.split("\t")[0] for row in rows]
     return (found * (count // len(found) + 1))[:count]
 
 
-def test_ranks_translate_and_score_as_one_process_does(
+def test_ranks_translate_and_score_like_one_process(
     together: Path, toy: ToyCorpus, tmp_path: Path
 ) -> None:
-    count = 4 * WINDOW + 321  # two rounds of three ranks, the second one with a short window
+    count = 4 * WINDOW + 321  # two rounds of three ranks, with a short last window
     lines = sources(toy, together, count)
     (tmp_path / "in").write_text("\n".join(["", *lines]))
 
@@ -327,7 +327,7 @@ def test_ranks_translate_and_score_as_one_process_does(
     assert json.loads(shared.stdout) == json.loads(seq2seq(*scoring).stdout)
 
 
-def test_ranks_share_neither_standard_input_nor_workers(together: Path, tmp_path: Path) -> None:
+def test_ranks_refuse_standard_input_and_workers(together: Path, tmp_path: Path) -> None:
     ended = torchrun("translate", str(together), processes=2)
     assert ended.returncode != 0
     assert "several ranks cannot share standard input; name a file with --input" in ended.stderr
@@ -335,11 +335,11 @@ def test_ranks_share_neither_standard_input_nor_workers(together: Path, tmp_path
     names = ["-i", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
     ended = torchrun("translate", str(together), *names, "--workers", "2", processes=2)
     assert ended.returncode != 0
-    assert "leave --workers out" in ended.stderr
+    assert "remove --workers" in ended.stderr
 
 
 @pytest.mark.slow
-def test_a_killed_rank_leaves_no_hole_in_a_translation(
+def test_killed_rank_leaves_no_gap_in_the_output(
     together: Path, toy: ToyCorpus, tmp_path: Path
 ) -> None:
     lines = sources(toy, together, 60 * WINDOW)

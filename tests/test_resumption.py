@@ -1,4 +1,4 @@
-"""Training that breaks off anywhere and goes on gives what it would have given without."""
+"""Training interrupted anywhere and resumed gives exactly the result of uninterrupted training."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Crash(Exception):
 
 
 def train_with_crashes(config: Any, forwards: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Train, broken off again and again after so many batches, also within an update."""
+    """Train with repeated crashes after `forwards` and more batches, also within an update."""
     forward, resume = Objective.forward, False
     for attempt in itertools.count():
         counter = itertools.count()
-        limit = forwards + attempt  # so that it comes on, and breaks off elsewhere each time
+        limit = forwards + attempt  # makes progress, and crashes at another place each time
 
         def crashing(
             self: Objective, *arguments: Any, counter: Any = counter, limit: int = limit
@@ -88,12 +88,12 @@ def train_with_crashes(config: Any, forwards: int, monkeypatch: pytest.MonkeyPat
 def straight(
     request: pytest.FixtureRequest, toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path, str]:
-    """Return the name of a recipe, a run of it, and why that ended."""
+    """Return the name of a recipe, a run of it, and why the run ended."""
     path = tmp_path_factory.mktemp("runs") / "straight"
     return request.param, path, train(toy.config(path, *RECIPES[request.param]))
 
 
-def test_breaking_off_and_going_on_changes_nothing(
+def test_resume_is_bit_identical(
     toy: ToyCorpus,
     straight: tuple[str, Path, str],
     tmp_path: Path,
@@ -106,7 +106,7 @@ def test_breaking_off_and_going_on_changes_nothing(
     assert_same(path, tmp_path / "run")
 
 
-def test_the_same_seed_gives_the_same_run(
+def test_same_seed_gives_the_same_run(
     toy: ToyCorpus, straight: tuple[str, Path, str], tmp_path: Path
 ) -> None:
     name, path, _ = straight
@@ -116,10 +116,10 @@ def test_the_same_seed_gives_the_same_run(
     assert records(path) != records(tmp_path / "other")
 
 
-def test_a_crash_between_a_record_and_its_checkpoint(
+def test_crash_between_a_record_and_its_checkpoint(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last step has a checkpoint; the validation that follows has not, and is made again."""
+    """The last step has a checkpoint but its validation has not, so it is validated again."""
     overrides = ("training.max_steps=4", "training.checkpoint_every=4")
     train(toy.config(tmp_path / "straight", *overrides))
     save = TrainingState.save
@@ -139,7 +139,7 @@ def test_a_crash_between_a_record_and_its_checkpoint(
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_a_crash_at_the_average(
+def test_crash_while_averaging(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool
 ) -> None:
     overrides = ("training.max_steps=6", "training.average=last", "training.keep_last=2")
@@ -159,7 +159,7 @@ def test_a_crash_at_the_average(
     assert_same(tmp_path / "straight", tmp_path / "run")
 
 
-def test_an_average_of_earlier_checkpoints_is_made_anew(
+def test_outdated_average_is_recomputed(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, overrides = tmp_path / "run", ("training.average=last", "training.keep_last=2")
@@ -177,7 +177,7 @@ def test_an_average_of_earlier_checkpoints_is_made_anew(
     assert average.state["steps"] == [8, 12]
 
 
-def test_a_run_without_a_checkpoint_yet_begins_again(
+def test_resume_without_a_checkpoint_starts_over(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     overrides = ("training.max_steps=4", "training.log_every=1")
@@ -189,11 +189,11 @@ def test_a_run_without_a_checkpoint_yet_begins_again(
             train(toy.config(path, *overrides))
     assert records(path)
     train(toy.config(path, *overrides), resume=True)
-    assert "no checkpoint yet: training starts from its beginning" in caplog.text
+    assert "no checkpoint yet; training starts from the beginning" in caplog.text
     assert_same(tmp_path / "straight", path)
 
 
-def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_resume_never_starts_over_when_checkpoints_are_lost(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     config = toy.config(path, "training.max_steps=4", "training.checkpoint_every=2")
     train(config)
@@ -201,7 +201,7 @@ def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_pat
         (checkpoint.path / "model.safetensors").write_bytes(b"")
     before = records(path)
     for _ in range(2):
-        with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        with pytest.raises(CheckpointError, match="no intact checkpoint"):
             train(config, resume=True)
     assert records(path) == before
     shutil.rmtree(path / "checkpoints")
@@ -209,24 +209,24 @@ def test_a_run_never_begins_again_where_checkpoints_were(toy: ToyCorpus, tmp_pat
         train(config, resume=True)
     (path / "config.yaml").unlink()
     (path / "checkpoints/step-000002").mkdir(parents=True)
-    with pytest.raises(CheckpointError, match="there is a run already; replace it with"):
+    with pytest.raises(CheckpointError, match="a run already exists; replace it with"):
         train(config)
 
 
-def test_another_number_of_threads_is_reported(
+def test_changed_thread_count_is_reported(
     toy: ToyCorpus, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=2"))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     train(toy.config(path, "training.max_steps=3"), resume=True)
-    assert "saved with threads 1, going on with 7: the last bits" in caplog.text
+    assert "saved with threads 1, resumed with 7: results will differ" in caplog.text
 
 
-def test_nothing_is_left_of_the_file_that_was_restored_from(
+def test_resume_keeps_no_checkpoint_file_mapped(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mapped tensors would be as long-lived as the file, and aligned as it is."""
+    """Mapped tensors would depend on the file and have its alignment."""
     path, update = tmp_path / "run", Trainer.update
     train(toy.config(path, "training.max_steps=2"))
 
@@ -242,8 +242,8 @@ def test_nothing_is_left_of_the_file_that_was_restored_from(
     train(toy.config(path, "training.max_steps=3"), resume=True)
 
 
-def test_the_state_holds_all_that_changes(toy: ToyCorpus, tmp_path: Path) -> None:
-    """What a checkpoint does not hold cannot be restored: a new counter has to go in there."""
+def test_state_covers_everything_that_changes(toy: ToyCorpus, tmp_path: Path) -> None:
+    """Guards against new counters that a checkpoint does not hold, and so cannot restore."""
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=4"))
     state = json.loads((path / "checkpoints/step-000004/state.json").read_text())

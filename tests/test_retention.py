@@ -10,9 +10,15 @@ from conftest import ToyCorpus
 
 from seq2seq.errors import CheckpointError
 from seq2seq.pipeline import train
-from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, prune, save_checkpoint, tidy
+from seq2seq.runs.checkpoint import (
+    Checkpoint,
+    list_checkpoints,
+    prune,
+    save_checkpoint,
+    set_aside_damaged,
+)
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.averaging import average_checkpoints
+from seq2seq.training.state import average_checkpoints
 
 
 def save(
@@ -28,7 +34,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_a_signal_made_is_kept_only_while_it_is_the_newest(tmp_path: Path) -> None:
+def test_signal_checkpoint_is_kept_only_while_latest(tmp_path: Path) -> None:
     def keep() -> list[int]:
         prune(tmp_path, metric="bleu", keep_last=2, keep_best=1)
         return [checkpoint.step for checkpoint in list_checkpoints(tmp_path)]
@@ -42,7 +48,7 @@ def test_what_a_signal_made_is_kept_only_while_it_is_the_newest(tmp_path: Path) 
     assert keep() == [20, 30]
 
 
-def test_what_a_signal_made_is_no_part_of_the_average(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_signal_checkpoint_is_not_averaged(toy: ToyCorpus, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     for step, stopped in ((10, False), (15, True), (20, False)):
         save(run.checkpoints, step, stopped=stopped)
@@ -53,7 +59,7 @@ def test_what_a_signal_made_is_no_part_of_the_average(toy: ToyCorpus, tmp_path: 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_damage_is_found_and_the_one_before_is_used(
+def test_damage_falls_back_to_the_previous_checkpoint(
     tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = RunDirectory(tmp_path)
@@ -83,25 +89,25 @@ def test_any_damage_is_found_and_the_one_before_is_used(
     assert torch.equal(found.weights()["a"], torch.full((50,), float(found.step)))
 
 
-def test_tidying_keeps_what_is_whole_and_renames_what_is_not(
+def test_damaged_checkpoints_are_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (1, 2, 3, 4):
         save(tmp_path, step)
     (tmp_path / "step-000002/model.safetensors").write_bytes(b"")
     (tmp_path / "step-000003/state.json").unlink()
-    (tmp_path / "unusable-step-000003").mkdir()  # of an earlier time
-    # As a crash leaves it between two renames, and one before the second renaming's directory.
+    (tmp_path / "unusable-step-000003").mkdir()  # left by an earlier run
+    # What crashes leave: one between two renames, the others before the first.
     (tmp_path / "step-000004").rename(tmp_path / ".step-000004.replaced")
     for name in (".step-000004.partial", ".step-000001.old", ".step-000001.replaced",
                  ".average.partial"):  # fmt: skip
         (tmp_path / name).mkdir()
-    tidy(tmp_path)
+    set_aside_damaged(tmp_path)
     assert names(tmp_path) == [
         ".step-000004.replaced", "step-000001", "unusable-step-000002", "unusable-step-000003",
     ]  # fmt: skip
-    assert "step-000002: damaged, model.safetensors does not have its checksum" in caplog.text
-    assert "step-000003 is now unusable-step-000003" in caplog.text
+    assert "step-000002: damaged, model.safetensors does not match its checksum" in caplog.text
+    assert "step-000003 renamed to unusable-step-000003" in caplog.text
     assert [c.step for c in list_checkpoints(tmp_path)] == [1, 4]
     save(tmp_path, 5)
     prune(tmp_path, metric="bleu", keep_last=2, keep_best=1)
@@ -111,8 +117,8 @@ def test_tidying_keeps_what_is_whole_and_renames_what_is_not(
     assert names(tmp_path)[:2] == ["step-000005", "step-000006"]
 
 
-def test_a_damaged_newest_one_never_pushes_out_a_whole_one(toy: ToyCorpus, tmp_path: Path) -> None:
-    """A later step that is damaged would otherwise be the newest of all that are kept."""
+def test_damaged_checkpoint_never_displaces_an_intact_one(toy: ToyCorpus, tmp_path: Path) -> None:
+    """A damaged later step would otherwise count as the latest checkpoint."""
     path = tmp_path / "run"
     short = ("training.keep_last=1", "training.validate_every=100", "training.metric=loss")
     train(toy.config(path, *short, "training.max_steps=8"))
@@ -128,10 +134,10 @@ def test_a_damaged_newest_one_never_pushes_out_a_whole_one(toy: ToyCorpus, tmp_p
     assert run.newest().step == 12
 
 
-def test_a_removal_that_fails_stops_the_new_run(
+def test_failed_removal_of_the_old_run_stops_the_new_one(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoints of the old run must not be taken for those of the new one."""
+    """Checkpoints of the old run must not be mistaken for those of the new one."""
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=4"))
 
@@ -142,7 +148,7 @@ def test_a_removal_that_fails_stops_the_new_run(
         patch.setattr(Path, "replace", refuse)
         with pytest.raises(PermissionError):
             train(toy.config(path, "training.max_steps=2"), overwrite=True)
-    with pytest.raises(CheckpointError, match="there is a run already"):
+    with pytest.raises(CheckpointError, match="a run already exists"):
         train(toy.config(path, "training.max_steps=2"))
     train(toy.config(path, "training.max_steps=2"), overwrite=True)
     assert RunDirectory(path).newest().step == 2

@@ -16,7 +16,7 @@ def schedule(max_steps: int = 100, max_minutes: float | None = None, **keys: obj
 
 
 @pytest.mark.parametrize("kind", ["constant", "inverse_sqrt", "plateau", "cosine", "linear"])
-def test_warm_up_rises_in_a_line_to_the_highest_rate(kind: str) -> None:
+def test_warmup_is_linear(kind: str) -> None:
     found = schedule(kind=kind, warmup_steps=10)
     assert [found.factor(step) for step in (1, 5, 10)] == [0.1, 0.5, 1.0]
 
@@ -36,12 +36,12 @@ def test_formulas(step: int, least: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cosine", "linear"])
-def test_decay_ends_at_its_step_and_stays(kind: str) -> None:
+def test_decay_stays_at_its_minimum(kind: str) -> None:
     found = schedule(kind=kind, decay_steps=50, min_factor=0.1)
     assert [found.factor(step) for step in (50, 51, 1000)] == pytest.approx([0.1] * 3)
 
 
-def test_the_clock_ends_a_decay_too() -> None:
+def test_decay_over_the_clock() -> None:
     found = schedule(kind="linear", max_minutes=10)
     assert found.factor(50, minutes=2.0) == 0.5
     assert found.factor(50, minutes=7.5) == 0.25
@@ -50,7 +50,7 @@ def test_the_clock_ends_a_decay_too() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(0, 3))
-def test_plateau_is_that_of_torch(metrics: list[int], patience: int) -> None:
+def test_plateau_matches_torch(metrics: list[int], patience: int) -> None:
     found = schedule(kind="plateau", plateau_patience=patience, plateau_factor=0.5)
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     twin = torch.optim.lr_scheduler.ReduceLROnPlateau(
@@ -64,7 +64,7 @@ def test_plateau_is_that_of_torch(metrics: list[int], patience: int) -> None:
         assert found.factor(1) == optimizer.param_groups[0]["lr"]
 
 
-def test_state_goes_on() -> None:
+def test_state_is_restored() -> None:
     first = schedule(kind="plateau", plateau_patience=1)
     for _ in range(3):
         first.observe(improved=False)

@@ -20,7 +20,7 @@ from seq2seq.inference import service
 from seq2seq.inference.service import Request, translate_files
 from seq2seq.inference.text import Sampling, normalize_line
 from seq2seq.inference.translator import Translator
-from seq2seq.parallel import Sharing
+from seq2seq.parallel import Parallelism
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def run(
         output=str(folder / "out"),
         alignments=str(folder / "links") if links else None,
         links=pharaoh,
-        sharing=Sharing(workers),
+        parallelism=Parallelism(workers),
     )
     found = [
         (folder / name).read_bytes().decode() for name in (["out", "links"] if links else ["out"])
@@ -285,7 +285,7 @@ def test_a_killed_worker_leaves_no_hole(
 def test_workers_are_for_the_cpu(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translator, "device", torch.device("cuda"))
     with pytest.raises(ConfigError, match="2 workers cannot share cuda; use --device cpu"):
-        translator.shared(len, [""], Sharing(2))
+        Parallelism(2).map(len, [""], translator.device)
 
 
 def test_a_table_given_for_text_is_told_once(

@@ -194,7 +194,7 @@ def test_interrupted_study_continues_with_the_same_command(plan: Planner, tmp_pa
     assert not begun.runs[1].path.exists()
     found = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
-    assert "going on from" in found.stderr
+    assert "resuming from" in found.stderr
     straight = plan(*changes, f"out={tmp_path}/straight")
     make(straight.runs[0], straight)
     assert same(begun.runs[0], straight.runs[0])

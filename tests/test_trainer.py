@@ -23,8 +23,8 @@ from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import loss as losses
 from seq2seq.training import trainer as module
-from seq2seq.training.signals import StopRequest
-from seq2seq.training.trainer import Trainer, Validation
+from seq2seq.training.monitor import StopRequest, Validation
+from seq2seq.training.trainer import Trainer
 
 
 def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:
@@ -49,7 +49,7 @@ def straight(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_subword_sampling_is_the_same_in_every_process(straight: Path) -> None:
+def test_subword_sampling_is_reproducible_across_processes(straight: Path) -> None:
     code = (
         "import sys; from seq2seq.data.tokenizer import Tokenizer\n"
         f"tokenizer = Tokenizer.load({str(straight / 'source.model')!r})\n"
@@ -61,7 +61,7 @@ def test_subword_sampling_is_the_same_in_every_process(straight: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", [0, 1, 5, 6, 12])
-def test_going_on_from_any_step_changes_nothing(
+def test_resume_from_any_step_is_bit_identical(
     toy: ToyCorpus, straight: Path, tmp_path: Path, stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run"
@@ -85,13 +85,13 @@ def test_going_on_from_any_step_changes_nothing(
         assert train(toy.config(path)) == "interrupted"
     newest = RunDirectory(path).newest()
     assert newest.step == stop
-    # A checkpoint that was validated when the signal came keeps its metrics.
+    # A checkpoint that was already validated when the signal arrived keeps its metrics.
     assert (newest.metric("bleu") is not None) == (stop in (6, 12))
     train(toy.config(path), resume=True)
     assert_same(straight, path)
 
 
-def test_going_on_after_the_end_does_nothing(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_resume_of_a_finished_run_changes_nothing(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     config = toy.config(path, "training.max_steps=6", "training.average=last")
     train(config)
@@ -102,7 +102,7 @@ def test_going_on_after_the_end_does_nothing(toy: ToyCorpus, tmp_path: Path) -> 
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
 
 
-def test_every_end_is_validated_and_saved(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_final_step_is_validated_and_saved(toy: ToyCorpus, tmp_path: Path) -> None:
     for name, override in (("steps", "max_steps=5"), ("epochs", "max_epochs=1")):
         path = tmp_path / name
         train(toy.config(path, f"training.{override}", "training.validate_every=100"))
@@ -113,10 +113,10 @@ def test_every_end_is_validated_and_saved(toy: ToyCorpus, tmp_path: Path) -> Non
         assert records(path)[-1]["step"] == newest.step
 
 
-def test_the_clock_ends_training(
+def test_max_minutes_ends_training(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = iter(range(0, 100_000, 6))  # a tenth of a minute passes at each look
+    now = iter(range(0, 100_000, 6))  # a tenth of a minute per call
     config = toy.config(
         tmp_path / "run", "training.max_minutes=2", "training.schedule.kind=linear",
         "training.schedule.warmup_steps=0", "training.log_every=1",
@@ -130,7 +130,7 @@ def test_the_clock_ends_training(
     assert rates[-1] < 0.3 * rates[0]
 
 
-def test_early_stopping_waits_for_its_patience(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_early_stopping_after_patience(toy: ToyCorpus, tmp_path: Path) -> None:
     scores = iter([1.0, 3.0, math.nan, 3.0, 2.0])
 
     def validate(model: TranslationModel) -> Validation:
@@ -147,7 +147,7 @@ def test_early_stopping_waits_for_its_patience(toy: ToyCorpus, tmp_path: Path) -
     assert trainer.state.schedule.plateau == 0.125
 
 
-def test_accumulated_halves_are_a_whole(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_accumulated_gradients_equal_one_batch(toy: ToyCorpus, tmp_path: Path) -> None:
     config = toy.config(
         tmp_path / "run", "model.dropout=0", "training.scheduled_sampling=0",
         "training.clip_norm=null", "training.schedule.kind=constant",
@@ -171,7 +171,7 @@ def test_accumulated_halves_are_a_whole(toy: ToyCorpus, tmp_path: Path) -> None:
         torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-7)
 
 
-def test_what_is_not_finite_is_reported_and_not_applied(
+def test_non_finite_update_is_reported_and_skipped(
     toy: ToyCorpus, tmp_path: Path, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -197,8 +197,9 @@ def test_what_is_not_finite_is_reported_and_not_applied(
     assert trainer.state.progress.skipped == 0
     for step, (word, batch) in enumerate(zip(("inf", "nan"), spoilt, strict=False), 1):
         numbers = ", ".join(map(str, batch.indices[:8])) + ", ..." * (len(batch) > 8)
-        told = f"not applied; {len(batch)} pairs, of the cleaned corpus, from 0: {numbers}\n"
-        assert f"step {step}: loss {word}, gradient norm nan: {told}" in caplog.text
+        pairs = f"its {len(batch)} pairs in the cleaned corpus, counted from 0: {numbers}\n"
+        line = f"step {step}: loss {word}, gradient norm nan: update skipped; {pairs}"
+        assert line in caplog.text
     factor = math.nan
     batch = next(batches)
     trainer.update([batch])
@@ -207,7 +208,7 @@ def test_what_is_not_finite_is_reported_and_not_applied(
         trainer.update([batch])
 
 
-def test_clipping_bounds_the_gradient(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_clipping_bounds_the_gradient_norm(toy: ToyCorpus, tmp_path: Path) -> None:
     trainer = make_trainer(toy.config(tmp_path / "run", "training.clip_norm=1e-3"), tmp_path / "r")
     norms = []
     trainer.state.optimizer.step = lambda: norms.append(  # type: ignore[method-assign, assignment]
@@ -217,7 +218,7 @@ def test_clipping_bounds_the_gradient(toy: ToyCorpus, tmp_path: Path) -> None:
     assert norms == [pytest.approx(1e-3, rel=1e-3)]
 
 
-def test_the_moving_average_is_saved_and_used(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_ema_weights_are_saved_and_validated(toy: ToyCorpus, tmp_path: Path) -> None:
     seen: dict[str, torch.Tensor] = {}
 
     def validate(model: TranslationModel) -> Validation:
@@ -236,7 +237,7 @@ def test_the_moving_average_is_saved_and_used(toy: ToyCorpus, tmp_path: Path) ->
     assert not torch.equal(seen["output_weight"], raw["output_weight"])
 
 
-def test_the_moving_average_can_come_and_go(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_ema_can_be_switched_on_and_off(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=2", "training.ema=0"))
     plain = RunDirectory(path).newest().weights()
@@ -248,7 +249,7 @@ def test_the_moving_average_can_come_and_go(toy: ToyCorpus, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("last", [6, 8]), ("best", [4, 8])])
-def test_the_average_is_of_the_last_or_the_best(
+def test_average_of_last_or_best_checkpoints(
     toy: ToyCorpus, tmp_path: Path, kind: str, steps: list[int]
 ) -> None:
     scores = iter([1.0, 3.0, 0.5, 2.0, 9.0])
@@ -270,7 +271,7 @@ def test_the_average_is_of_the_last_or_the_best(
     torch.testing.assert_close(best.weights()["output_weight"], mean.float())
 
 
-def test_records_without_a_terminal(
+def test_metrics_and_log_without_a_terminal(
     toy: ToyCorpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "run"
@@ -290,7 +291,7 @@ def test_records_without_a_terminal(
     assert len(list((path / "tensorboard").iterdir())) == 1
 
 
-def test_what_was_recorded_after_a_checkpoint_is_forgotten(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_resume_drops_records_after_the_checkpoint(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=6"))
     before = records(path)
@@ -301,6 +302,6 @@ def test_what_was_recorded_after_a_checkpoint_is_forgotten(toy: ToyCorpus, tmp_p
 
 
 @pytest.mark.parametrize("name", ["tpu", "meta", "cuda:99", "cuda:x", ""])
-def test_a_device_that_is_not_there(name: str) -> None:
+def test_unavailable_device_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="device"):
         choose_device(name)

@@ -1,4 +1,4 @@
-"""Nothing that comes from elsewhere runs code, leads out of its folder, or takes what it likes."""
+"""Untrusted runs execute no code, lead to no other path, and take no unbounded memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from seq2seq.runs import untrusted
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "seq2seq").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
 
-# --- the program itself
+# --- the package
 
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "imp"}
 BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
@@ -49,7 +49,7 @@ BANNED_ATTRIBUTES = {
 
 
 def dangers(tree: ast.AST) -> Iterator[str]:
-    """Yield what can run code that comes with data: pickles, shells, loaders that build objects."""
+    """Yield whatever can run code from data: pickle, shells, loaders that build objects."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names if a.name.split(".")[0] in BANNED_MODULES)
@@ -71,7 +71,7 @@ def dangers(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_line_of_the_program_can_run_code_from_data(path: Path) -> None:
+def test_package_cannot_run_code_from_data(path: Path) -> None:
     assert list(dangers(ast.parse(path.read_text(encoding="utf-8")))) == []
 
 
@@ -93,16 +93,16 @@ def test_no_line_of_the_program_can_run_code_from_data(path: Path) -> None:
         "yaml.unsafe_load(text)",
     ],
 )
-def test_such_lines_would_be_found(line: str) -> None:
+def test_dangerous_calls_are_detected(line: str) -> None:
     assert list(dangers(ast.parse(line)))
 
 
-def test_yaml_is_loaded_by_a_safe_loader() -> None:
+def test_yaml_loader_is_safe() -> None:
     loader = import_module("seq2seq.config.loading")._Loader
     assert issubclass(loader, yaml.SafeLoader)
 
 
-# --- a run from elsewhere
+# --- an untrusted run
 
 WATCH = """
 import json, sys
@@ -127,7 +127,7 @@ print(json.dumps(found))
 """
 
 
-def test_loading_opens_nothing_outside_and_runs_nothing(trained: Path, tmp_path: Path) -> None:
+def test_loading_opens_no_other_file_and_runs_no_code(trained: Path, tmp_path: Path) -> None:
     run = copy_run(trained, tmp_path / "run")
     for name in ("train", "valid", "test"):
         path = run / "config.yaml"
@@ -166,7 +166,7 @@ LINKED = [
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_a_link_out_of_the_run_is_not_followed(trained: Path, tmp_path: Path, name: str) -> None:
+def test_link_out_of_the_run_is_refused(trained: Path, tmp_path: Path, name: str) -> None:
     run = copy_run(trained, tmp_path / "run")
     (run / name).rename(tmp_path / "outside")
     (run / name).symlink_to(tmp_path / "outside")
@@ -178,7 +178,7 @@ def test_a_link_out_of_the_run_is_not_followed(trained: Path, tmp_path: Path, na
     (run / name).symlink_to("../" * name.count("/") + "inside")
     (tmp_path / "outside").rename(run / "inside")
     assert Translator.load(run).translate(["perro"])[0][0].text == "dog"
-    (tmp_path / "link").symlink_to(run)  # the way to the run is the user's own
+    (tmp_path / "link").symlink_to(run)  # links on the way to the run are the user's own
     assert Translator.load(tmp_path / "link").translate(["perro"])[0][0].text == "dog"
 
 
@@ -187,13 +187,13 @@ def test_a_link_out_of_the_run_is_not_followed(trained: Path, tmp_path: Path, na
     ("lay", "words"),
     [
         (lambda path: path.symlink_to(path.name), "cannot be read"),
-        (lambda path: path.symlink_to("none"), "a link to what is not there"),
+        (lambda path: path.symlink_to("none"), "broken link"),
         (lambda path: path.symlink_to("/dev/zero"), "a link that leads out of the run"),
-        (lambda path: os.mkfifo(path), "not a file; a run holds files and folders only"),
+        (lambda path: os.mkfifo(path), "not a regular file; a run holds only files and folders"),
     ],
     ids=["circle", "nowhere", "endless", "pipe"],
 )
-def test_what_is_neither_file_nor_folder_is_refused(
+def test_only_files_and_folders_are_accepted(
     trained: Path, tmp_path: Path, name: str, lay: Callable[[Path], None], words: str
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
@@ -204,7 +204,7 @@ def test_what_is_neither_file_nor_folder_is_refused(
         Translator.load(run)
 
 
-def test_a_folder_outside_is_not_even_listed(
+def test_folder_outside_the_run_is_not_listed(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
@@ -215,7 +215,7 @@ def test_a_folder_outside_is_not_even_listed(
         Translator.load(run)
 
 
-def test_texts_of_absurd_size_are_not_read(trained: Path, tmp_path: Path) -> None:
+def test_huge_text_files_are_refused(trained: Path, tmp_path: Path) -> None:
     for name, most in (
         ("config.yaml", untrusted.MAX_TEXT_BYTES),
         ("source.model", untrusted.MAX_TOKENIZER_BYTES),
@@ -223,7 +223,7 @@ def test_texts_of_absurd_size_are_not_read(trained: Path, tmp_path: Path) -> Non
         ("checkpoints/step-000150/SHA256SUMS", untrusted.MAX_TEXT_BYTES),
     ):
         run = copy_run(trained, tmp_path / name.replace("/", "-"))
-        os.truncate(run / name, most + 1)  # a hole: it takes no room
+        os.truncate(run / name, most + 1)  # a sparse file
         with pytest.raises(
             CheckpointError, match=rf"{name}: {most + 1} bytes, more than the limit"
         ):
@@ -231,13 +231,13 @@ def test_texts_of_absurd_size_are_not_read(trained: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("size", ["decoder_size", "embedding_size", "encoder_size", "size"])
-def test_a_config_cannot_ask_for_memory_that_the_weights_do_not_fill(
+def test_config_larger_than_its_weights_is_refused(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
     alter_config(run, f" {size}: 24", f" {size}: 65536")
     monkeypatch.setattr(module, "TranslationModel", lambda *_: pytest.fail("took memory"))
-    with pytest.raises(CheckpointError, match=r"has the size .*, the config asks for"):
+    with pytest.raises(CheckpointError, match=r"has the shape .*, but the config asks for"):
         Translator.load(run)
 
 
@@ -260,7 +260,7 @@ def reshape(**changes: Any) -> Callable[[dict[str, Any]], None]:
         lambda header: header.update(more=header["output_bias"]),
     ],
 )
-def test_headers_that_do_not_fit_their_file_are_refused(
+def test_header_that_does_not_match_its_file_is_refused(
     trained: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
@@ -271,7 +271,7 @@ def test_headers_that_do_not_fit_their_file_are_refused(
 
 
 @pytest.mark.parametrize("size", [5, 10**8 + 1, 2**63, 2**64 - 1])
-def test_headers_of_absurd_length_are_refused(trained: Path, tmp_path: Path, size: int) -> None:
+def test_huge_header_is_refused(trained: Path, tmp_path: Path, size: int) -> None:
     run = copy_run(trained, tmp_path / "run")
     path = checkpoint_of(run) / "model.safetensors"
     path.write_bytes(size.to_bytes(8, "little") + path.read_bytes()[8:])
@@ -280,7 +280,7 @@ def test_headers_of_absurd_length_are_refused(trained: Path, tmp_path: Path, siz
         Translator.load(run)
 
 
-def test_the_sizes_of_a_model_are_known_without_making_it(trained: Path) -> None:
+def test_shapes_of_matches_the_model(trained: Path) -> None:
     translator = Translator.load(trained)
     vocabularies = translator.source.vocab_size, translator.target.vocab_size
     found = untrusted.shapes_of(translator.config.model, *vocabularies)
@@ -315,7 +315,7 @@ def test_any_damage_is_an_error_or_harmless(
     whole = path.read_bytes()
     raw = bytearray(whole)
     for share, removed, added in changes:
-        # Half of the places are in the head of a file, where its structure is.
+        # Half of the positions are at the start of the file, where its structure is.
         start = int(share * 2 * len(raw)) if share < 0.5 else int((share - 0.5) * 400)
         raw[start : start + removed] = added
     try:

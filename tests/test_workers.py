@@ -15,7 +15,7 @@ from seq2seq.parallel import ordered_map
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
-def test_results_are_in_order_and_few_items_are_taken_ahead(processes):
+def test_results_are_in_order_with_bounded_read_ahead(processes):
     taken = []
 
     def items() -> Iterator[int]:
@@ -38,7 +38,7 @@ def test_results_are_in_order_and_few_items_are_taken_ahead(processes):
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_errors_of_the_work_and_of_the_items_surface(processes):
+def test_errors_of_function_and_items_are_raised(processes):
     def items(last: int) -> Iterator[int]:
         yield from range(last)
         raise DataError("line 5")
@@ -54,7 +54,7 @@ def test_errors_of_the_work_and_of_the_items_surface(processes):
         list(ordered_map(work, items(50), processes=processes, option=""))
 
 
-def test_a_killed_process_is_told():
+def test_killed_worker_is_reported():
     def work(item: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -62,7 +62,7 @@ def test_a_killed_process_is_told():
         list(ordered_map(work, range(3), processes=2, option="data.processes"))
 
 
-def test_processes_end_with_the_one_that_started_them(tmp_path: Path):
+def test_workers_exit_with_their_parent(tmp_path: Path):
     script = f"""
 import os, time
 from seq2seq.parallel import ordered_map
@@ -90,4 +90,4 @@ def wait_for(condition) -> None:
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("it did not come about")
+    raise AssertionError("timed out")

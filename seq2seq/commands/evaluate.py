@@ -12,12 +12,12 @@ from seq2seq.commands.options import (
     add_command,
     add_search,
     add_workers,
+    parallelism,
     search_options,
-    sharing,
 )
 
 if TYPE_CHECKING:
-    from seq2seq.parallel import Sharing
+    from seq2seq.parallel import Parallelism
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,11 @@ def add(commands: Commands) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    with sharing(arguments) as shared:
+    with parallelism(arguments) as shared:
         return _evaluate_shared(arguments, shared)
 
 
-def _evaluate_shared(arguments: argparse.Namespace, shared: Sharing) -> int:
+def _evaluate_shared(arguments: argparse.Namespace, shared: Parallelism) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
     from seq2seq.evaluation.report import RESAMPLES, make_report, write_report
     from seq2seq.files import check_writable, make_folder
@@ -89,7 +89,7 @@ def _evaluate_shared(arguments: argparse.Namespace, shared: Sharing) -> int:
         make_folder(Path(arguments.report))
     options = translator.options(**search_options(arguments), keep_weights=reports)
     resamples = RESAMPLES if arguments.confidence or reports else 0
-    result = evaluate(translator, pairs, options, resamples=resamples, sharing=shared)
+    result = evaluate(translator, pairs, options, resamples=resamples, parallelism=shared)
     if not shared.ranks.is_first:
         return 0
     write_lines(path, result.hypotheses)

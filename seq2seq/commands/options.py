@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from seq2seq.errors import EXIT_USER, UserError, one_line
 
 if TYPE_CHECKING:
-    from seq2seq.parallel import Sharing
+    from seq2seq.parallel import Parallelism
 
 
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
@@ -110,13 +110,13 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def sharing(arguments: argparse.Namespace) -> Iterator[Sharing]:
+def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
     """Yield how this process shares its work: with workers, or with the ranks of torchrun."""
-    from seq2seq.parallel import Sharing, join
+    from seq2seq.parallel import Parallelism, init_process_group
 
     set_threads(arguments)
-    with join() as ranks:
-        yield Sharing(arguments.workers, arguments.threads or 1, ranks)
+    with init_process_group() as ranks:
+        yield Parallelism(arguments.workers, arguments.threads or 1, ranks)
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:

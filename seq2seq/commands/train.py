@@ -1,4 +1,4 @@
-"""`seq2seq train`: a recipe becomes a run."""
+"""`seq2seq train`: train a recipe into a run directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seq2seq.commands.options import (
     from_zero,
     positive,
 )
-from seq2seq.errors import DiskError, RankLostError
+from seq2seq.errors import DiskError, RankLostError, system_error
 
 
 def add(commands: Commands) -> None:
@@ -33,18 +33,20 @@ def add(commands: Commands) -> None:
         action=_train,
     )
     parser.add_argument("config", help="YAML file of a recipe")
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="changed keys")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="keys that replace the recipe's"
+    )
     parser.add_argument(
         "--processes", type=positive, metavar="N",
-        help="train in N processes that share each batch; for several machines use torchrun",
+        help="train in N processes that split each batch; for several machines use torchrun",
     )  # fmt: skip
     parser.add_argument(
         "--restarts", type=from_zero, default=0, metavar="N",
-        help="with --processes: how often to go on by itself after a process has died",
+        help="with --processes: resume automatically up to N times after a process died",
     )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
-    how.add_argument("--overwrite", action="store_true", help="delete the run that is there")
+    how.add_argument("--resume", action="store_true", help="continue from the latest checkpoint")
+    how.add_argument("--overwrite", action="store_true", help="delete an existing run first")
 
 
 def _train(arguments: argparse.Namespace) -> int:
@@ -55,7 +57,7 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.processes:
         from seq2seq.parallel import launch
 
-        if arguments.restarts:  # each start would tell the same mistake
+        if arguments.restarts:  # otherwise each restart would repeat the same error
             check_directory(config, resume=arguments.resume, overwrite=arguments.overwrite)
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
         command = ["train", arguments.config, *arguments.overrides, *how]
@@ -65,29 +67,28 @@ def _train(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except RankLostError as error:
-        raise RankLostError(f"{error}. Go on with: {_again(arguments, config.run_dir)}") from None
+        again = _command_to_continue(arguments, config.run_dir)
+        raise RankLostError(f"{error}. Continue with: {again}") from None
     except OSError as error:
-        where = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
-        raise DiskError(
-            f"{where}; when that is mended, go on with: {_again(arguments, config.run_dir)}"
-        ) from None
-    return _tell(ended, arguments, config.run_dir)
+        again = _command_to_continue(arguments, config.run_dir)
+        raise DiskError(f"{system_error(error)}; fix that, then continue with: {again}") from None
+    return _report_end(ended, arguments, config.run_dir)
 
 
-def _again(arguments: argparse.Namespace, run_dir: str) -> str:
-    """Return the command that goes on, or that starts where there is nothing yet to go on from."""
-    begun = Path(run_dir, "config.yaml").exists()
+def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
+    """Return the command that resumes the run, or starts it if there is nothing to resume yet."""
+    exists = Path(run_dir, "config.yaml").exists()
     command = ["seq2seq", "train", arguments.config, *arguments.overrides]
-    return shlex.join(command) + (" --resume" if begun else "")
+    return shlex.join(command) + (" --resume" if exists else "")
 
 
-def _tell(ended: str, arguments: argparse.Namespace, run_dir: str) -> int:
-    """Say why training ended and what comes next, once for all processes; return the exit code."""
+def _report_end(ended: str, arguments: argparse.Namespace, run_dir: str) -> int:
+    """Print why training ended and what to do next, on rank 0 only; return the exit code."""
     code = {"interrupted": EXIT_INTERRUPTED, "terminated": EXIT_TERMINATED}.get(ended, 0)
     if int(os.environ.get("RANK", "0")):
         return code
     if code:
-        message = f"{ended}; saved. Go on with: {_again(arguments, run_dir)}"
+        message = f"{ended}; saved. Continue with: {_command_to_continue(arguments, run_dir)}"
     else:
         why = "no better metric for training.patience validations" if ended == "early" else "done"
         message = f"training ended: {why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"

@@ -11,14 +11,14 @@ from seq2seq.commands.options import (
     add_search,
     add_workers,
     from_zero,
+    parallelism,
     positive,
     search_options,
-    sharing,
 )
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.parallel import Sharing
+    from seq2seq.parallel import Parallelism
 
 
 def add(commands: Commands) -> None:
@@ -90,13 +90,13 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError("--nbest is of the beam; with --samples N there are N translations a line")
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention is a matrix; add --format jsonl")
-    with sharing(arguments) as shared:
+    with parallelism(arguments) as shared:
         _translate_shared(arguments, shared, drawing)
     return 0
 
 
 def _translate_shared(
-    arguments: argparse.Namespace, shared: Sharing, drawing: dict[str, Any]
+    arguments: argparse.Namespace, shared: Parallelism, drawing: dict[str, Any]
 ) -> None:
     from seq2seq.evaluation.alignment import pharaoh
     from seq2seq.inference.service import Request, translate_files
@@ -126,5 +126,5 @@ def _translate_shared(
         output=arguments.output,
         alignments=arguments.alignments,
         links=pharaoh,
-        sharing=shared,
+        parallelism=shared,
     )

@@ -1,6 +1,6 @@
 """A model with sentences to examine it on, and step-by-step decoding of known targets.
 
-Legend: B sentences, S source length, T target length, V vocabulary, O features.
+Legend: B sentences, S source length, T target length, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seq2seq.errors import DataError
 from seq2seq.inference.text import normalize_line
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
-from seq2seq.training.loss import projection_loss
+from seq2seq.training.loss import batch_loss
 
 _CANDIDATES = 400
 _MOST_PIECES = 60
@@ -29,11 +29,7 @@ _MOST_PIECES = 60
 
 def mean_loss(model: TranslationModel, batch: Batch) -> Tensor:
     """Return the training loss per target piece in nats, without padding."""
-    features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-    mask_BT = batch.label_mask_BT
-    total, _ = projection_loss(
-        features_BTO[mask_BT], model.output_weight, model.output_bias, batch.labels_BT[mask_BT]
-    )
+    total, _ = batch_loss(model, batch)
     return total / batch.num_target_tokens
 
 

@@ -18,7 +18,7 @@ from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator, run_of
-from seq2seq.parallel import ALONE, Sharing
+from seq2seq.parallel import SERIAL, Parallelism
 from seq2seq.runs.directory import RunDirectory
 
 
@@ -58,7 +58,7 @@ def evaluate(
     *,
     resamples: int = 0,
     window: int = 500,
-    sharing: Sharing = ALONE,
+    parallelism: Parallelism = SERIAL,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
 
@@ -66,7 +66,7 @@ def evaluate(
     empty test set.
     """
     options = options or translator.options()
-    translations = translate_all(translator, pairs, options, window=window, sharing=sharing)
+    translations = translate_all(translator, pairs, options, window=window, parallelism=parallelism)
     hypotheses = [translation.text for translation in translations]
     metrics = score(hypotheses, references_of(pairs), resamples=resamples)
     return Evaluation(translations, metrics, options.beam_size)
@@ -78,7 +78,7 @@ def translate_all(
     options: SearchOptions,
     *,
     window: int = 500,
-    sharing: Sharing = ALONE,
+    parallelism: Parallelism = SERIAL,
 ) -> list[Translation]:
     """Return the best translation of each source; show a progress bar on a terminal.
 
@@ -88,9 +88,10 @@ def translate_all(
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
     windows = [sources[start : start + window] for start in range(0, len(sources), window)]
-    results = translator.shared(partial(_best, translator, options), windows, sharing)
+    _ = translator.prepared  # before workers are forked, so that they share it
+    results = parallelism.map(partial(_best, translator, options), windows, translator.device)
     found: list[Translation] = []
-    quiet = None if sharing.ranks.is_first else True
+    quiet = None if parallelism.ranks.is_first else True
     with tqdm(total=len(pairs), unit=" sentences", disable=quiet, leave=False) as bar:
         for best in results:
             found += best

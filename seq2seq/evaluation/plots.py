@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.files import check_writable
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.logs import KINDS, Record, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,8 +75,6 @@ def run_names(runs: list[str]) -> list[str]:
 Unit = Literal["steps", "minutes", "tokens"]
 UNITS: tuple[Unit, ...] = ("steps", "minutes", "tokens")
 
-Record = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Curve:
@@ -120,26 +118,12 @@ class Curves:
 def read_curves(run: Path) -> Curves:
     """Read the records of a run.
 
-    Raises DataError for a run without records, and for a line that is none; the last line may be
-    cut off, by a training that is writing it.
+    Raises DataError for a run without records, and for what read_metrics refuses.
     """
     path = RunDirectory(run).metrics
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); is {run} a run?") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not UTF-8, so not the metrics of a run") from None
-    kinds: dict[str, list[Record]] = {"train": [], "validation": [], "average": []}
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            kinds[record["kind"]].append({**record, "step": int(record["step"])})
-        except (ValueError, KeyError, TypeError):
-            if number < len(lines):
-                raise DataError(
-                    f"{path}:{number}: not a record of a training: {line[:40]}; mend or remove it"
-                ) from None
+    kinds: dict[str, list[Record]] = {kind: [] for kind in KINDS}
+    for record in read_metrics(path):
+        kinds[record["kind"]].append(record)
     if not kinds["train"] and not kinds["validation"]:
         raise DataError(f"{path}: no records yet; train the run further")
     return Curves(**kinds)

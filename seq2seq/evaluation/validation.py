@@ -1,11 +1,11 @@
-"""Validation while training: loss by teacher forcing, BLEU and chrF by search."""
+"""Validation during training: teacher-forced loss, and BLEU and chrF of searched translations."""
 
 from __future__ import annotations
 
 import torch
 
 from seq2seq.config import Config
-from seq2seq.data.batching import Batch, evaluation_batches
+from seq2seq.data.batching import evaluation_batches
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import ConfigError
@@ -15,12 +15,12 @@ from seq2seq.inference.search import beam_search, greedy
 from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.parallel import Ranks
-from seq2seq.training.loss import projection_loss
-from seq2seq.training.trainer import Validation
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.monitor import Validation
 
 
 class Validator:
-    """Scores a model on pairs that are encoded once."""
+    """Scores a model on pairs that are encoded once; each rank translates its part."""
 
     def __init__(
         self, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: Config, *,
@@ -35,7 +35,7 @@ class Validator:
             max_length_factor=config.inference.max_length_factor,
             max_length_offset=config.inference.max_length_offset,
         )
-        # A line without end must not take all memory; its loss is that of its beginning.
+        # Bound the memory of a very long line; only its beginning counts.
         longest, most = config.inference.max_source_length, config.data.batching.max_length
         sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
         targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
@@ -45,27 +45,27 @@ class Validator:
 
     @torch.no_grad()
     def __call__(self, model: TranslationModel) -> Validation:
-        """Return metrics, and the first few translations as samples."""
+        """Return the metrics, and the first few translations as samples."""
         model.eval()
         loss, tokens = 0.0, 0.0
         search = greedy if self.options.beam_size == 1 else beam_search
         found: dict[int, str] = {}
         prepared, shared = PreparedModel(model, self.dtype), self.options.beam_size > 1
         for batch in (batch.to(self.device) for batch in self.batches):
-            loss += self._loss(model, batch)
+            loss += float(batch_loss(model, batch, dtype=self.dtype)[1])
             tokens += batch.num_target_tokens
             decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, shared=shared)
             try:
                 results = search(decoding, self.options)
             except FloatingPointError as error:
                 raise ConfigError(
-                    f"validation: {error}; lower training.learning_rate, and go on with --resume"
+                    f"validation: {error}; lower training.learning_rate, then continue with "
+                    "--resume"
                 ) from None
             for index, hypotheses in zip(batch.indices, results, strict=True):
                 found[index] = self.tokenizer.decode(hypotheses[0].tokens)
-        loss, tokens = self.ranks.sum([loss, tokens])
-        shares = self.ranks.gather(found)
-        texts = {index: text for share in shares for index, text in share.items()}
+        loss, tokens = self.ranks.all_reduce([loss, tokens])
+        texts = {i: text for part in self.ranks.all_gather(found) for i, text in part.items()}
         translations = [texts[index] for index in range(len(self.pairs))]
         references = [(pair.target, *pair.references) for pair in self.pairs]
         scores = score(translations, references, metrics=("bleu", "chrf"))
@@ -75,10 +75,3 @@ class Validator:
             for pair, translation in zip(self.pairs, translations, strict=True)
         ]
         return Validation(metrics, samples[: self.config.samples])
-
-    def _loss(self, model: TranslationModel, batch: Batch) -> float:
-        mask_BT, weights = batch.label_mask_BT, (model.output_weight, model.output_bias)
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-            _, plain = projection_loss(features_BTO[mask_BT], *weights, batch.labels_BT[mask_BT])
-        return float(plain)

@@ -20,7 +20,7 @@ from seq2seq.errors import DataError
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Sampling, Translation
 from seq2seq.inference.translator import Translator, Utility
-from seq2seq.parallel import ALONE, Sharing
+from seq2seq.parallel import SERIAL, Parallelism
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def translate_files(
     output: str | None = None,
     alignments: str | None = None,
     links: Links | None = None,
-    sharing: Sharing = ALONE,
+    parallelism: Parallelism = SERIAL,
 ) -> None:
     """Translate a file, or standard input, line by line into a file or standard output.
 
@@ -69,7 +69,7 @@ def translate_files(
     not UTF-8 where the request refuses such lines; WorkerError where a worker was killed and
     RankLostError where a rank was, with all lines before its part written.
     """
-    if source is None and sharing.ranks.size > 1:
+    if source is None and parallelism.ranks.size > 1:
         raise DataError("several ranks cannot share standard input; name a file with --input")
     for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
         if given is None and stream is None:
@@ -77,7 +77,7 @@ def translate_files(
     _refuse_same(source, output, alignments)
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
-        if not sharing.ranks.is_first:
+        if not parallelism.ranks.is_first:
             output, alignments = os.devnull, alignments and os.devnull
         target = _open_output(output, stack) if output else sys.stdout
         linked = _open_output(alignments, stack) if alignments else None
@@ -85,12 +85,13 @@ def translate_files(
         # A person waits for each line; a file is sorted by length in windows.
         window = 1 if talking else WINDOW
         lines = _prompted(reading) if talking else _lines(reading, request.refuse_invalid)
-        results = translator.shared(
+        _ = translator.prepared  # before workers are forked, so that they share it
+        results = (SERIAL if talking else parallelism).map(
             partial(_rows, translator, request, links if alignments else None),
             _windows(lines, window),
-            ALONE if talking else sharing,
+            translator.device,
         )
-        quiet = talking or target is sys.stdout or not sharing.ranks.is_first
+        quiet = talking or target is sys.stdout or not parallelism.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:
             for rows in results:
                 for written, link in rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +34,6 @@ from seq2seq.inference.text import (
 from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.prepared.product import multiplies_int8
-from seq2seq.parallel import Item, Result, Sharing
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.untrusted import check_files, check_shapes, shapes_of
@@ -107,13 +106,6 @@ class Translator:
                 f"precision int8: {where} has no instructions for it here (VNNI); use auto"
             )
         return cls(models, source, target, first.config(), device=where, dtype=dtype)
-
-    def shared(
-        self, work: Callable[[Item], Result], items: Iterable[Item], sharing: Sharing
-    ) -> Iterator[Result]:
-        """Return the results of work that translates, in order; see Sharing.map."""
-        _ = self.prepared  # now, so that workers have it in common
-        return sharing.map(work, items, self.device)
 
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with some of them changed; None changes nothing.

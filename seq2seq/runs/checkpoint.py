@@ -1,9 +1,9 @@
 """A checkpoint is a directory: weights in safetensors, state in JSON, checksums, no pickle.
 
 step-000500/model.safetensors       the weights that translate (the moving average, if any)
-step-000500/training.safetensors    moments of the optimizer, raw weights
-step-000500/state.json              step, metrics, the places of the sampler and the schedule
-step-000500/SHA256SUMS              of the three, as the tool sha256sum reads it
+step-000500/training.safetensors    optimizer moments, raw weights
+step-000500/state.json              step, metrics, positions of the sampler and the schedule
+step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,95 +42,91 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk; `verify` compares it with its checksums."""
+    """A checkpoint on disk; `verify` compares its files with their checksums."""
 
     path: Path
     state: dict[str, Any]
+    tensors: dict[str, dict[str, Tensor]] | None = None  # by file name, once they are in memory
 
     @property
     def step(self) -> int:
-        """The number of updates that made it."""
+        """The number of updates before it."""
         return int(self.state["step"])
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal made it, out of turn; a run that was not stopped would not have it."""
+        """Whether it was saved out of turn because of a signal."""
         return bool(self.state.get("stopped", False))
 
     def metric(self, name: str) -> float | None:
-        """Return a validation metric of these very weights, or None when not validated."""
+        """Return a validation metric, or None if exactly these weights were not validated."""
         value = self.state.get("validation", {}).get(name)
         return None if value is None else float(value)
 
     def verify(self) -> Checkpoint:
-        """Return the checkpoint. Raises CheckpointError when a file of it is not as written."""
+        """Return the checkpoint. Raises CheckpointError if a file does not match its checksum."""
         try:
             for name, expected in _sums(self.path).items():
                 if sha256(self.path / name) != expected:
                     raise CheckpointError(
-                        f"{self.path}: damaged, {name} does not have its checksum; use another one"
+                        f"{self.path}: damaged, {name} does not match its checksum; use another "
+                        "checkpoint"
                     )
         except OSError as error:
-            raise _not_whole(self.path, error) from None
+            raise _incomplete(self.path, error) from None
         return self
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights that translate, without reading them."""
+        """Return the shapes of the weights that translate, from the file's header."""
         return read_shapes(self.path / MODEL)
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
-        return _load(self.path / MODEL)
+        return self._load(MODEL)
 
     def training(self) -> dict[str, Tensor]:
-        """Return the tensors that only training needs; before the first update there are none."""
-        return _load(self.path / TRAINING) if (self.path / TRAINING).exists() else {}
+        """Return the tensors that only training needs; none before the first update."""
+        return self._load(TRAINING)
 
     def in_memory(self) -> Checkpoint:
-        """Return the same with its tensors read, for a process that cannot see the files."""
-        return _LoadedCheckpoint(self.path, self.state, self.weights(), self.training())
+        """Return the checkpoint with its tensors, for a process that cannot see its files."""
+        return replace(self, tensors={MODEL: self.weights(), TRAINING: self.training()})
 
-
-@dataclass(frozen=True)
-class _LoadedCheckpoint(Checkpoint):
-    weights_read: dict[str, Tensor]
-    training_read: dict[str, Tensor]
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights that translate, without reading them."""
-        return read_shapes(self.path / MODEL)
-
-    def weights(self) -> dict[str, Tensor]:
-        return self.weights_read
-
-    def training(self) -> dict[str, Tensor]:
-        return self.training_read
+    def _load(self, name: str) -> dict[str, Tensor]:
+        if self.tensors is not None:
+            return self.tensors[name]
+        if name == TRAINING and not (self.path / name).exists():
+            return {}
+        try:
+            return dict(load_file(self.path / name))
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{self.path / name}: cannot be read ({error})") from None
 
 
 def save_checkpoint(
     path: Path, weights: Mapping[str, Tensor], training: Mapping[str, Tensor], state: dict[str, Any]
 ) -> Checkpoint:
-    """Write a checkpoint; it has its name only once all of it is on disk."""
+    """Write a checkpoint; it gets its name once all of it is on disk."""
     state = {"version": VERSION, **state}
-    with publish_directory(path) as aside:
+    with publish_directory(path) as partial:
         for name, tensors in ((MODEL, weights), (TRAINING, training)):
             if tensors:
-                _save_tensors(aside / name, tensors)
-        _save_text(aside / STATE, json.dumps(state, indent=1) + "\n")
-        sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(aside.iterdir())]
-        _save_text(aside / SUMS, "".join(sums))
+                _save_tensors(partial / name, tensors)
+        _save_text(partial / STATE, json.dumps(state, indent=1) + "\n")
+        sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(partial.iterdir())]
+        _save_text(partial / SUMS, "".join(sums))
     return Checkpoint(path, state)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Verify a checkpoint and return it. Raises CheckpointError when it is not whole."""
+    """Return a verified checkpoint. Raises CheckpointError if it is incomplete or damaged."""
     return _open(path).verify()
 
 
 def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkpoint]:
-    """Return the checkpoints of a folder by step, not yet verified; warn of useless ones."""
+    """Return the checkpoints of a folder by step, not yet verified; warn about unusable ones."""
     found = []
-    # A crash may have left one under its other name, see publish_directory.
+    # A crash while a checkpoint was replaced may have left the old one (see publish_directory).
     before = [
         path
         for path in directory.glob(replaced(Path(pattern)).name)
@@ -144,8 +140,8 @@ def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkp
     return sorted(found, key=lambda checkpoint: checkpoint.step)
 
 
-def first_whole(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
-    """Return the first checkpoint whose checksums are right; warn of those before it."""
+def first_intact(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
+    """Return the first checkpoint that passes verification; warn about those before it."""
     for checkpoint in checkpoints:
         try:
             return checkpoint.verify()
@@ -154,20 +150,19 @@ def first_whole(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
     return None
 
 
-def rank(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
-    """Return the validated checkpoints, best first; of equals, the oldest."""
-    scored = [(c.metric(metric), c) for c in checkpoints]
+def best_first(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
+    """Return the validated checkpoints, best first, and older first among equals."""
     sign = 1 if metric == "loss" else -1
-    known = [
-        (sign * value, checkpoint.step, place)
-        for place, (value, checkpoint) in enumerate(scored)
-        if value is not None and math.isfinite(value)
+    scored = [
+        (sign * value, checkpoint)
+        for checkpoint in checkpoints
+        if (value := checkpoint.metric(metric)) is not None and math.isfinite(value)
     ]
-    return [checkpoints[place] for *_, place in sorted(known)]
+    return [c for _, c in sorted(scored, key=lambda pair: (pair[0], pair[1].step))]
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
-    """Copy weights into a model. Raises CheckpointError when names or sizes do not match."""
+    """Copy weights into a model. Raises CheckpointError if names or shapes do not match."""
     parameters = dict(model.named_parameters())
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     check_shapes(parameters, found, origin=origin)
@@ -175,7 +170,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Pat
         parameter.data.copy_(weights[name])
 
 
-def average(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
+def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     """Return the mean of the weights of several checkpoints."""
     total: dict[str, Tensor] = {}
     for checkpoint in checkpoints:
@@ -190,24 +185,24 @@ def _open(path: Path) -> Checkpoint:
         missing = sorted({MODEL, STATE} - sums.keys())
         missing += [name for name in sums if not (path / name).is_file()]
         if missing:
-            raise CheckpointError(f"{path}: not a whole checkpoint, {missing[0]} is missing")
+            raise CheckpointError(f"{path}: incomplete checkpoint, {missing[0]} is missing")
         if TRAINING not in sums and (path / TRAINING).exists():
-            raise CheckpointError(f"{path}: damaged, {SUMS} does not have {TRAINING}")
+            raise CheckpointError(f"{path}: damaged, {SUMS} does not list {TRAINING}")
         text = (path / STATE).read_bytes()
         state = json.loads(text)
     except OSError as error:
-        raise _not_whole(path, error) from None
+        raise _incomplete(path, error) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged, {STATE}: {error}") from None
     version = state.get("version") if isinstance(state, dict) else None
     if version != VERSION:
         raise CheckpointError(
-            f"{path}: written by version {version} of the format, this program reads "
-            f"version {VERSION}"
+            f"{path}: checkpoint format {version}, but this program reads format {VERSION}; "
+            "retrain, or use the program that wrote it"
         )
-    # At once, and not as late as that of the weights: the state alone decides what is kept.
+    # Not as late as the weights: the state alone decides which checkpoints are kept.
     if hashlib.sha256(text).hexdigest() != sums[STATE]:
-        raise CheckpointError(f"{path}: damaged, {STATE} does not have its checksum")
+        raise CheckpointError(f"{path}: damaged, {STATE} does not match its checksum")
     check_state(path, state)
     return Checkpoint(path, state)
 
@@ -217,7 +212,7 @@ def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         save_file(on_host, path)
     except SafetensorError as error:
-        # The library tells what the system said in words alone.
+        # The library gives the system error in words only.
         found = re.search(r"os error (\d+)", str(error))
         number = int(found[1]) if found else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from None
@@ -228,63 +223,56 @@ def _save_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _not_whole(path: Path, error: OSError) -> CheckpointError:
+def _incomplete(path: Path, error: OSError) -> CheckpointError:
     name = Path(error.filename).name if error.filename else path.name
-    return CheckpointError(f"{path}: not a whole checkpoint ({name}: {error.strerror})")
+    return CheckpointError(f"{path}: incomplete checkpoint ({name}: {error.strerror})")
 
 
 def _sums(path: Path) -> dict[str, str]:
-    """Return checksums by file name, of names that stay within the checkpoint only."""
+    """Return the checksums by file name, ignoring names outside the checkpoint."""
     lines = (path / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
     pairs = [line.partition("  ") for line in lines]
     return {name: expected for expected, _, name in pairs if name and Path(name).name == name}
 
 
-def _load(path: Path) -> dict[str, Tensor]:
-    try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from None
-
-
 def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
-    """Delete all but the newest and the best checkpoints, by their states alone.
+    """Delete all but the latest and best checkpoints, judged by their states alone.
 
-    One that a signal made goes as soon as there is a newer one. So does what a crash left half
-    written or half deleted.
+    A checkpoint that a signal made is deleted as soon as there is a later one; leftovers of a
+    crash are deleted too.
     """
     checkpoints = list_checkpoints(directory)
     _remove_leftovers(directory, checkpoints)
     regular = [checkpoint for checkpoint in checkpoints if not checkpoint.stopped]
-    best = rank(checkpoints, metric)[:keep_best]
+    best = best_first(checkpoints, metric)[:keep_best]
     kept = {c.path for c in [*regular[-keep_last:], *checkpoints[-1:], *best]}
     for checkpoint in checkpoints:
         if checkpoint.path not in kept:
             remove_directory(checkpoint.path)
 
 
-def tidy(directory: Path) -> None:
-    """Delete what a crash left, and rename, with a warning, what is not as it was written.
+def set_aside_damaged(directory: Path) -> None:
+    """Rename damaged checkpoints, with a warning, and delete leftovers of a crash.
 
-    Damaged checkpoints would count among the newest and the best, and push out whole ones.
+    Damaged checkpoints would otherwise count among the latest or best and displace intact ones.
     """
     checkpoints = list_checkpoints(directory)
     _remove_leftovers(directory, checkpoints)
-    whole = set()
+    intact = set()
     for checkpoint in checkpoints:
         try:
-            whole.add(checkpoint.verify().path)
+            intact.add(checkpoint.verify().path)
         except CheckpointError as error:
             log.warning("%s", error)
-    for path in set(directory.glob("step-*")) - whole:
-        aside = path.with_name(f"unusable-{path.name}")
-        log.warning("%s is now %s: delete it when you have no use for it", path, aside.name)
-        remove_directory(aside)
-        path.replace(aside)
+    for path in set(directory.glob("step-*")) - intact:
+        unusable = path.with_name(f"unusable-{path.name}")
+        log.warning("%s renamed to %s; delete it if you do not need it", path, unusable.name)
+        remove_directory(unusable)
+        path.replace(unusable)
 
 
 def _remove_leftovers(directory: Path, checkpoints: list[Checkpoint]) -> None:
-    """Delete what writing, replacing and removing checkpoints left, but for one of them itself."""
+    """Delete what interrupted writing, replacing or removing left, except usable checkpoints."""
     hidden = {*directory.glob(".step-*"), *directory.glob(".average.*")}
     for leftover in hidden - {checkpoint.path for checkpoint in checkpoints}:
         with naming(leftover):

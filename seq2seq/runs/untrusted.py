@@ -1,7 +1,7 @@
-"""What is checked of a run before it is believed, for it may come from anyone.
+"""Validate an untrusted run before it is loaded.
 
-Loading one runs no code (YAML without tags of Python, JSON, safetensors, SentencePiece), opens no
-path outside of it, and takes the memory that its files account for.
+Loading a run executes no code (YAML without Python tags, JSON, safetensors, SentencePiece), opens
+no path outside it, and takes no more memory than its files account for.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from seq2seq.config import ModelConfig
 from seq2seq.errors import CheckpointError
 from seq2seq.model.model import TranslationModel
 
-MAX_TEXT_BYTES = 1 << 24  # of config, state and checksums
+MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
-_MOST_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None}  # else MAX_TEXT_BYTES
+_MAX_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None}  # by suffix; else MAX_TEXT_BYTES
 
 
 def check_files(run: Path, checkpoints: Path) -> None:
-    """Look at all that loading can open of a run, without opening it.
+    """Check every file that loading a run may open, without opening any.
 
-    `checkpoints` is the folder of them, or one of them. Raises CheckpointError for a link that
-    leads out of the run, for what is neither a file nor a folder, such as a pipe that would be
-    waited for, and for a text of an absurd size.
+    `checkpoints` is their folder, or one checkpoint. Raises CheckpointError for a link that leads
+    out of the run, for anything that is not a file or folder (reading a pipe would block), and for
+    a text file of absurd size.
     """
     for name in ("config.yaml", "source.model", "target.model"):
         _check_path(run / name, run)
@@ -47,9 +47,9 @@ def _check_path(path: Path, run: Path) -> None:
         inside = path.resolve().is_relative_to(run.resolve())
     except FileNotFoundError:
         if path.is_symlink():
-            raise CheckpointError(f"{path}: a link to what is not there") from None
+            raise CheckpointError(f"{path}: broken link; put the file itself there") from None
         return
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+    except (OSError, RuntimeError) as error:  # RuntimeError: a cycle of links
         raise CheckpointError(f"{path}: cannot be read ({error})") from None
     if not inside:
         raise CheckpointError(
@@ -58,30 +58,31 @@ def _check_path(path: Path, run: Path) -> None:
     if stat.S_ISDIR(found.st_mode):
         return
     if not stat.S_ISREG(found.st_mode):
-        raise CheckpointError(f"{path}: not a file; a run holds files and folders only")
-    most = _MOST_BYTES.get(path.suffix, MAX_TEXT_BYTES)
-    if most is not None and found.st_size > most:
+        raise CheckpointError(f"{path}: not a regular file; a run holds only files and folders")
+    limit = _MAX_BYTES.get(path.suffix, MAX_TEXT_BYTES)
+    if limit is not None and found.st_size > limit:
         raise CheckpointError(
-            f"{path}: {found.st_size} bytes, more than the limit of {most}; this was not written "
-            "by training"
+            f"{path}: {found.st_size} bytes, more than the limit of {limit}; training did not "
+            "write this file"
         )
 
 
 def check_state(path: Path, state: Any) -> None:
-    """Raise CheckpointError where the state of a checkpoint is not of the kind that is written."""
+    """Raise CheckpointError if step or metrics in a checkpoint's state have the wrong type."""
     step = state.get("step")
     metrics = state.get("validation", {})
     numbers = list(metrics.values()) if isinstance(metrics, dict) else [None]
     if type(step) is not int or any(type(value) not in (int, float) for value in numbers):
         raise CheckpointError(
-            f"{path}: damaged, its step or its validation is no number; use another checkpoint"
+            f"{path}: damaged, its step or validation metrics are not numbers; use another "
+            "checkpoint"
         )
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes in the header of a safetensors file, which fit the size of the file.
+    """Return the shapes in a safetensors header, which the library checks against the file size.
 
-    Raises CheckpointError where they do not, or where the header is damaged or too large.
+    Raises CheckpointError if they do not fit it, or if the header is damaged or too large.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -93,37 +94,35 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 def check_shapes(
     expected: Mapping[str, Tensor], found: Mapping[str, tuple[int, ...]], *, origin: Path
 ) -> None:
-    """Raise CheckpointError where names or sizes of weights are not those of a model."""
+    """Raise CheckpointError if names or shapes of weights are not those of the model."""
     missing = sorted(expected.keys() - found.keys())
-    foreign = sorted(found.keys() - expected.keys())
-    if missing or foreign:
+    unknown = sorted(found.keys() - expected.keys())
+    if missing or unknown:
         raise CheckpointError(
             f"{origin}: weights do not match the config: "
-            f"missing {missing[:3]}, unknown {foreign[:3]}"
+            f"missing {missing[:3]}, unknown {unknown[:3]}"
         )
     for name, parameter in expected.items():
         if tuple(parameter.shape) != found[name]:
             raise CheckpointError(
-                f"{origin}: {name} has the size {found[name]}, the config asks for "
+                f"{origin}: {name} has the shape {found[name]}, but the config asks for "
                 f"{tuple(parameter.shape)}"
             )
 
 
 def shapes_of(config: ModelConfig, source_vocab: int, target_vocab: int) -> dict[str, Tensor]:
-    """Return the parameters of a model as tensors without memory."""
-    with torch.device("meta"), _Undrawn():
-        return dict(_Unfilled(config, source_vocab, target_vocab).named_parameters())
+    """Return a model's parameters as meta tensors, which take no memory."""
+    with torch.device("meta"), _WithoutNormal():
+        return dict(_Uninitialized(config, source_vocab, target_vocab).named_parameters())
 
 
-class _Unfilled(TranslationModel):
-    """A model whose weights are never drawn."""
-
+class _Uninitialized(TranslationModel):
     def reset_parameters(self) -> None:
-        """Draw nothing."""
+        """Leave the weights as they are."""
 
 
-class _Undrawn(TorchFunctionMode):
-    """Leaves out what nn.Embedding draws: for tensors without memory torch needs seconds for it."""
+class _WithoutNormal(TorchFunctionMode):
+    """Skips the initialization of nn.Embedding, which takes seconds on meta tensors."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))

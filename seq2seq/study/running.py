@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shlex
@@ -83,12 +82,13 @@ def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, en
     from seq2seq.evaluation.evaluate import evaluate
     from seq2seq.inference.translator import Translator
     from seq2seq.runs.directory import RunDirectory
+    from seq2seq.runs.logs import read_metrics
 
     translator = Translator.load(run.path, device=run.config.training.device)
     translator.config = run.config  # its search settings may have changed since training
     evaluation = evaluate(translator, pairs)
-    lines = RunDirectory(run.path).metrics.read_text(encoding="utf-8").splitlines()
-    validations = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
+    records = read_metrics(RunDirectory(run.path).metrics)
+    validations = [record for record in records if record["kind"] == "validation"]
     error = None
     if "alignment_error" in measures and run.config.model.attention.score != "none":
         split = WORDS["marks"]
@@ -208,7 +208,7 @@ class Scheduler:
         is forwarded to the processes, which save, and no further one is started. A second one
         kills them all.
         """
-        from seq2seq.training.signals import REASONS, StopRequest
+        from seq2seq.training.monitor import REASONS, StopRequest
 
         signals = {reason: number for number, reason in REASONS.items()}
         waiting, running = deque(runs), list[_Job]()

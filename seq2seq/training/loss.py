@@ -1,6 +1,6 @@
-"""Label-smoothed cross-entropy, fused with the projection onto the vocabulary.
+"""The training loss: label-smoothed cross-entropy, fused with the output projection.
 
-Legend: N target positions (padding left out), O features, V vocabulary.
+Legend: B batch, T target length, N target positions without padding, O features, V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def projection_loss(
     *,
     label_smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum over N of the smoothed loss, and of the plain one (no gradient), in nats.
+    """Return the sums over N of the smoothed loss and of the plain one (no gradient), in nats.
 
-    Each piece of the vocabulary gets eps / V, eps = label_smoothing (Szegedy et al. 2016, eq. 7):
-    loss = (1 - eps) * -log p(label) + eps * mean over V of -log p.
+    With eps = label_smoothing, loss = (1 - eps) * -log p(label) + eps * mean over V of -log p
+    (Szegedy et al. 2016, eq. 7).
 
-    The logits are made in slices of rows, their gradient in the same pass, and neither is kept:
-    N x V values would be most of the memory of a training step and leave the cache twice.
+    Logits and their gradient are computed in slices of rows, in one pass, and not kept: N x V
+    values would be most of a training step's memory and would not fit the cache.
     """
     loss: tuple[Tensor, Tensor] = _ProjectionLoss.apply(  # type: ignore[no-untyped-call]
         features_NO, weight_VO, bias_V, labels_N, label_smoothing, torch.is_grad_enabled()
@@ -95,7 +95,7 @@ class _ProjectionLoss(torch.autograd.Function):
 
 
 def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
-    """Make logits probabilities, in place; return sums of -log p: of the label, and mean over V."""
+    """Turn logits into probabilities in place; return the sums of -log p(label) and mean -log p."""
     logits_NV -= logits_NV.amax(1, keepdim=True)
     label_N1 = logits_NV.gather(1, labels_N1)
     mean_N1 = logits_NV.mean(1, keepdim=True)
@@ -107,10 +107,10 @@ def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def mix_predictions(model: TranslationModel, batch: Batch, share: float) -> Tensor:
-    """Return inputs [B, T] of which a share is what the model predicts at the position before.
+    """Return inputs [B, T] with a random share replaced by the model's own predictions.
 
-    Bengio et al. (2015), with the predictions of all positions made in one teacher-forced pass
-    (Mihaylova and Martins 2019, sec. 3). BOS and padding stay.
+    Scheduled sampling (Bengio et al. 2015) with the predictions of all positions from one
+    teacher-forced pass (Mihaylova and Martins 2019, sec. 3). BOS and padding stay.
     """
     inputs_BT = batch.inputs_BT
     if share == 0 or inputs_BT.shape[1] < 2:
@@ -124,8 +124,34 @@ def mix_predictions(model: TranslationModel, batch: Batch, share: float) -> Tens
     return mixed_BT
 
 
+def batch_loss(
+    model: TranslationModel,
+    batch: Batch,
+    *,
+    label_smoothing: float = 0.0,
+    fed_back: float = 0.0,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor]:
+    """Return the teacher-forced loss, smoothed and plain, summed over the target pieces, in nats.
+
+    Padding is left out. `fed_back` is the share of the model's own predictions among the inputs
+    (scheduled sampling). Matrix products are computed in `dtype`.
+    """
+    mask_BT = batch.label_mask_BT
+    with torch.autocast(batch.labels_BT.device.type, dtype, enabled=dtype != torch.float32):
+        inputs_BT = mix_predictions(model, batch, fed_back)
+        features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
+        return projection_loss(
+            features_BTO[mask_BT],
+            model.output_weight,
+            model.output_bias,
+            batch.labels_BT[mask_BT],
+            label_smoothing=label_smoothing,
+        )
+
+
 class Objective(nn.Module):
-    """Cross-entropy of the target pieces under teacher forcing."""
+    """batch_loss as a module, which DistributedDataParallel can wrap."""
 
     def __init__(
         self, model: TranslationModel, *, label_smoothing: float, dtype: torch.dtype
@@ -134,19 +160,11 @@ class Objective(nn.Module):
         self.model, self.label_smoothing, self.dtype = model, label_smoothing, dtype
 
     def forward(self, batch: Batch, fed_back: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return sums over the batch's target pieces: the smoothed loss, the plain one.
-
-        `fed_back` is the share of the model's own predictions among the inputs.
-        """
-        model, mask_BT = self.model, batch.label_mask_BT
-        enabled = self.dtype != torch.float32
-        with torch.autocast(batch.labels_BT.device.type, self.dtype, enabled=enabled):
-            inputs_BT = mix_predictions(model, batch, fed_back)
-            features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
-            return projection_loss(
-                features_BTO[mask_BT],
-                model.output_weight,
-                model.output_bias,
-                batch.labels_BT[mask_BT],
-                label_smoothing=self.label_smoothing,
-            )
+        """Return the batch's loss, smoothed and plain."""
+        return batch_loss(
+            self.model,
+            batch,
+            label_smoothing=self.label_smoothing,
+            fed_back=fed_back,
+            dtype=self.dtype,
+        )

@@ -1,35 +1,146 @@
-"""What training tells: a bar or plain lines, metrics.jsonl, TensorBoard."""
+"""What training reports (progress, metrics.jsonl, TensorBoard), and the signals that stop it."""
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from seq2seq.config import TrainingConfig
-from seq2seq.files import naming, write_atomic
-from seq2seq.runs.directory import RunDirectory
+from seq2seq.files import naming
+from seq2seq.runs.logs import MetricsLog
+
+if TYPE_CHECKING:  # it imports torch, which a study that waits for StopRequest does without
+    from seq2seq.runs.directory import RunDirectory
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Metrics of a validation, and samples of (source, reference, translation)."""
+
+    metrics: dict[str, float]
+    samples: list[tuple[str, str, str]]
+
+
+class Monitor:
+    """Reports each record to everything that was asked for; silent on ranks other than 0."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        config: TrainingConfig,
+        *,
+        start: int,
+        validated: bool = False,
+        is_first: bool = True,
+    ) -> None:
+        """Open the outputs and drop what was recorded after the step `start`.
+
+        `validated` says whether the validation of that step is already over.
+        """
+        self._metrics = self._board = None
+        if is_first:
+            self._metrics = MetricsLog(run.metrics, step=start, validated=validated)
+        if is_first and config.tensorboard:
+            self._board = Board(run.path / "tensorboard", first=start + 1)
+        self._bar = tqdm(
+            total=config.max_steps,
+            initial=start,
+            unit="step",
+            disable=not is_first or not sys.stderr.isatty(),
+            dynamic_ncols=True,
+        )
+        self._config, self._start = config, start
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+        if self._metrics is not None:
+            self._metrics.close()
+        if self._board is not None:
+            self._board.close()
+
+    def advance(self) -> None:
+        """Count one update."""
+        self._bar.update()
+
+    def train(self, record: dict[str, Any]) -> None:
+        """Report losses and speed."""
+        self._write("train", record)
+        speed = record["tokens_per_second"]
+        self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {speed:.0f} tokens/s")
+        if self._bar.disable:
+            log.info(
+                "step %d/%d  loss %.3f  perplexity %.1f  rate %.2g  %.0f tokens/s  %.1f min left",
+                record["step"], self._config.max_steps, record["loss"], record["perplexity"],
+                record["learning_rate"], speed, self._minutes_left(record),
+            )  # fmt: skip
+
+    def validation(
+        self,
+        record: dict[str, Any],
+        samples: list[tuple[str, str, str]],
+        *,
+        kind: str = "validation",
+    ) -> None:
+        """Report the metrics of a validation and show some translations."""
+        self._write(kind, record)
+        metrics = "  ".join(
+            f"{key} {value:.3g}" if key == "loss" else f"{key} {value:.2f}"
+            for key, value in record.items()
+            if isinstance(value, float) and key != "minutes"
+        )
+        lines = [f"{kind} at step {record['step']}: {metrics}"]
+        for source, reference, translation in samples:
+            lines.append(f"    source       {source}")
+            lines.append(f"    reference    {reference}")
+            lines.append(f"    translation  {translation}")
+        with self._bar.external_write_mode(file=sys.stderr):  # keeps the bar in one piece
+            for line in lines:
+                log.info("%s", line)
+
+    def _minutes_left(self, record: dict[str, Any]) -> float:
+        """Return the minutes until the last step or the time limit, whichever comes first."""
+        step = int(record["step"])
+        each = (time.monotonic() - self._started) / max(1, step - self._start)
+        left = each * (self._config.max_steps - step) / 60
+        if self._config.max_minutes is None:
+            return left
+        return max(0.0, min(left, self._config.max_minutes - float(record["minutes"])))
+
+    def _write(self, kind: str, record: Mapping[str, Any]) -> None:
+        if self._metrics is not None:
+            self._metrics.write(kind, record)
+        if self._board is not None:
+            scalars = {f"{kind}/{k}": v for k, v in record.items() if isinstance(v, float)}
+            self._board.add(scalars, record["step"])
 
 
 class Board:
-    """Writes each scalar at once.
+    """Writes scalars for TensorBoard, each at once.
 
-    torch's SummaryWriter writes in a thread, which meets a full disk with a traceback of its own.
+    torch's SummaryWriter writes in a thread, where a full disk ends in a traceback.
     """
 
     def __init__(self, folder: Path, *, first: int) -> None:
-        """Open a file; TensorBoard forgets what older ones have from the step `first` on."""
-        # A moment, and not all runs want it.
+        """Open a file; TensorBoard ignores what older ones have from the step `first` on."""
+        # Slow to import, and not every run wants it.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -58,145 +169,38 @@ class Board:
             self._file.flush()
 
 
-log = logging.getLogger(__name__)
+REASONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_STDERR = 2
 
 
-class Monitor:
-    """Writes one record at a time to every place that wants it."""
+class StopRequest:
+    """Turns the first Ctrl-C or SIGTERM into a `reason` to check; a second one ends the process.
 
-    def __init__(
-        self, run: RunDirectory, config: TrainingConfig, *, start: int, validated: bool = False
-    ) -> None:
-        """Open the places; what was recorded after step `start` is forgotten.
+    In an interactive Python session, such as a notebook, and for callers with something to clean
+    up (`at_once=False`), the second one acts as usual: it raises KeyboardInterrupt. In a thread,
+    which receives no signals, this does nothing.
+    """
 
-        `validated` says whether the validation of that step itself is over.
-        """
-        _truncate(run.metrics, start, ("train", "validation") if validated else ("train",))
-        self._path = run.metrics
-        self._file = self._path.open("a", encoding="utf-8")
-        board = run.path / "tensorboard"
-        self._board = Board(board, first=start + 1) if config.tensorboard else None
-        self._bar = tqdm(
-            total=config.max_steps,
-            initial=start,
-            unit="step",
-            disable=not sys.stderr.isatty(),
-            dynamic_ncols=True,
-        )
-        self._config, self._start = config, start
-        self._began = time.monotonic()
+    def __init__(self, *, at_once: bool = True) -> None:
+        self.at_once = at_once and not hasattr(sys, "ps1")
+        self.reason = ""
+        self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Monitor:
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for number in REASONS:
+                self._before[number] = signal.signal(number, self._stop) or signal.SIG_DFL
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.close()
-        with naming(self._path):
-            self._file.close()
-        if self._board is not None:
-            self._board.close()
-
-    def advance(self) -> None:
-        """Count one update."""
-        self._bar.update()
-
-    def train(self, record: dict[str, Any]) -> None:
-        """Tell losses and speed."""
-        self._write("train", record)
-        speed = record["tokens_per_second"]
-        self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {speed:.0f} tokens/s")
-        if self._bar.disable:
-            log.info(
-                "step %d/%d  loss %.3f  perplexity %.1f  rate %.2g  %.0f tokens/s  %.1f min left",
-                record["step"], self._config.max_steps, record["loss"], record["perplexity"],
-                record["learning_rate"], speed, self._minutes_left(record),
-            )  # fmt: skip
-
-    def validation(
-        self,
-        record: dict[str, Any],
-        samples: list[tuple[str, str, str]],
-        *,
-        kind: str = "validation",
-    ) -> None:
-        """Tell the metrics of a validation and show some translations."""
-        self._write(kind, record)
-        metrics = "  ".join(
-            f"{key} {value:.3g}" if key == "loss" else f"{key} {value:.2f}"
-            for key, value in record.items()
-            if isinstance(value, float) and key != "minutes"
-        )
-        self._say(f"{kind} at step {record['step']}: {metrics}")
-        for source, reference, translation in samples:
-            self._say(f"    source       {source}")
-            self._say(f"    reference    {reference}")
-            self._say(f"    translation  {translation}")
-
-    def _say(self, message: str) -> None:
-        """Log a message without tearing the bar."""
-        with self._bar.external_write_mode(file=sys.stderr):
-            log.info("%s", message)
-
-    def _minutes_left(self, record: dict[str, Any]) -> float:
-        """Return what is left by the steps or by the clock, whichever ends first."""
-        step = int(record["step"])
-        each = (time.monotonic() - self._began) / max(1, step - self._start)
-        left = each * (self._config.max_steps - step) / 60
-        if self._config.max_minutes is None:
-            return left
-        return max(0.0, min(left, self._config.max_minutes - float(record["minutes"])))
-
-    def _write(self, kind: str, record: Mapping[str, Any]) -> None:
-        # JSON has no word for what is not finite.
-        plain = {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in record.items()
-        }
-        with naming(self._path):
-            print(json.dumps({"kind": kind, **plain}), file=self._file, flush=True)
-            os.fsync(self._file.fileno())  # before the checkpoint that goes on behind it
-        if self._board is not None:
-            scalars = {f"{kind}/{k}": v for k, v in record.items() if isinstance(v, float)}
-            self._board.add(scalars, record["step"])
-
-
-class NullMonitor(Monitor):
-    """Tells nothing; for the ranks that do not write."""
-
-    def __init__(self) -> None:
-        pass
-
     def __exit__(self, *_: object) -> None:
-        pass
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def advance(self) -> None:
-        pass
-
-    def train(self, record: dict[str, Any]) -> None:
-        pass
-
-    def validation(self, *_: object, kind: str = "") -> None:
-        pass
-
-
-def _truncate(path: Path, step: int, kinds: tuple[str, ...]) -> None:
-    """Forget what was recorded after a step, and a line that was cut off in mid-writing.
-
-    Of the step itself the kinds given are kept: the others are yet to come.
-    """
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-            if record["step"] < step or (record["step"] == step and record["kind"] in kinds):
-                kept.append(line + "\n")
-        except (ValueError, KeyError, TypeError):
-            continue
-    write_atomic(path, "".join(kept))
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number)
+        self.reason = REASONS[name]
+        # A KeyboardInterrupt would first wait for the thread that prepares batches.
+        signal.signal(number, signal.SIG_DFL if self.at_once else self._before[name])
+        # Neither print nor logging: the signal may have arrived in the middle of either.
+        message = f"\n{self.reason}: saving; press Ctrl-C again to quit immediately\n"
+        os.write(_STDERR, message.encode())

@@ -1,4 +1,4 @@
-"""All that changes while a model is trained, and its way into a checkpoint and back."""
+"""Everything that changes while a model is trained, and how it is saved and restored."""
 
 from __future__ import annotations
 
@@ -15,15 +15,39 @@ from torch import Tensor, nn
 
 from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
-from seq2seq.runs.checkpoint import Checkpoint, load_weights, save_checkpoint
+from seq2seq.runs.checkpoint import (
+    Checkpoint,
+    average_weights,
+    best_first,
+    first_intact,
+    list_checkpoints,
+    load_weights,
+    save_checkpoint,
+)
+from seq2seq.runs.directory import RunDirectory
+
+log = logging.getLogger(__name__)
+
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Return Adam or AdamW; weight decay leaves out vectors (biases, norms)."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 
 @dataclass
 class Schedule:
-    """Factors of the highest learning rate; only the plateau has a state of its own.
+    """Factors of the peak learning rate; only the plateau schedule has a state of its own.
 
     inverse_sqrt is sqrt(warmup / step) (Vaswani et al. 2017, eq. 3, up to its constant). cosine
-    and linear fall over the steps, or over the clock where `max_minutes` ends training sooner.
+    and linear decay over the steps, or over the clock if `max_minutes` ends training sooner.
     """
 
     config: ScheduleConfig
@@ -33,7 +57,7 @@ class Schedule:
     waited: int = 0
 
     def factor(self, step: int, minutes: float = 0.0) -> float:
-        """Return the share of the highest rate for an update; steps count from 1."""
+        """Return the fraction of the peak rate for an update; steps count from 1."""
         config = self.config
         if step <= config.warmup_steps:
             return step / config.warmup_steps
@@ -51,36 +75,31 @@ class Schedule:
         return config.min_factor + (1 - config.min_factor) * left
 
     def observe(self, *, improved: bool) -> None:
-        """Take note of a validation; the plateau schedule lowers the rate after enough bad ones."""
+        """Record a validation; the plateau schedule lowers the rate after enough bad ones."""
         self.waited = 0 if improved else self.waited + 1
         if self.config.kind == "plateau" and self.waited > self.config.plateau_patience:
             self.plateau *= self.config.plateau_factor
             self.waited = 0
 
     def state(self) -> dict[str, float]:
-        """Return what resumption needs."""
+        """Return what resuming needs."""
         return {"plateau": self.plateau, "waited": self.waited}
 
     def restore(self, state: dict[str, float]) -> None:
-        """Take up a saved state."""
+        """Continue from a saved state."""
         self.plateau, self.waited = state["plateau"], int(state["waited"])
-
-
-log = logging.getLogger(__name__)
-
-_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 @dataclass
 class Progress:
-    """Where training stands; all of it is in every checkpoint."""
+    """Counts of a training run; every checkpoint has all of them."""
 
     step: int = 0
     tokens: int = 0
     minutes: float = 0.0
     best: float | None = None
     waited: int = 0  # validations without a better metric
-    skipped: int = 0  # updates in a row that were not finite
+    skipped: int = 0  # consecutive updates that were not finite
     loss_sum: float = 0.0  # since the last record
     plain_sum: float = 0.0
     loss_tokens: int = 0
@@ -88,9 +107,9 @@ class Progress:
 
 @dataclass
 class TrainingState:
-    """Model, optimizer, schedule, place in the data and counts.
+    """Model, optimizer, schedule, position in the data, and counts.
 
-    Random generators have no state to keep: each update seeds them anew (see Ranks.seed).
+    Random generators have no state to save: each update seeds them (see Ranks.seed).
     """
 
     model: nn.Module
@@ -102,7 +121,7 @@ class TrainingState:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
-        """Start the moving average, where one is asked for, from the present weights."""
+        """Start the moving average of the weights, if there is one."""
         self.parameters = dict(self.model.named_parameters())
         self.averaged: dict[str, Tensor] = {}
         if self.ema:
@@ -110,30 +129,35 @@ class TrainingState:
 
     @torch.no_grad()
     def average_weights(self) -> None:
-        """Move the average towards the present weights."""
-        # A young average follows quickly, so that it does not project_keys the random start.
+        """Move the average towards the current weights."""
+        # A young average moves quickly, so that it forgets the random initial weights.
         decay = min(self.ema, (1 + self.progress.step) / (10 + self.progress.step))
         for name, tensor in self.averaged.items():
             tensor.lerp_(self.parameters[name], 1 - decay)
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:
-        """Make the model ready to translate for a while, with the moving average where it is."""
+        """Put the model in evaluation mode for a while, with the moving average if there is one."""
         raw = {name: self.parameters[name].detach().clone() for name in self.averaged}
-        self._load(self.averaged)
+        self._copy_weights(self.averaged)
         self.model.eval()
         try:
             yield
         finally:
-            self._load(raw)
+            self._copy_weights(raw)
             self.model.train()
+
+    @torch.no_grad()
+    def _copy_weights(self, weights: dict[str, Tensor]) -> None:
+        for name, tensor in weights.items():
+            self.parameters[name].copy_(tensor)
 
     def save(
         self, path: Path, metrics: dict[str, float] | None = None, *, stopped: bool = False
     ) -> None:
-        """Write a checkpoint; the metrics are those of a validation of these very weights.
+        """Write a checkpoint, with the metrics if exactly these weights were validated.
 
-        `stopped` says that a signal asked for it, out of turn.
+        `stopped` marks a checkpoint that a signal asked for, out of turn.
         """
         raw = {name: p.detach() for name, p in self.parameters.items()}
         training: dict[str, Tensor] = {}
@@ -155,16 +179,16 @@ class TrainingState:
         save_checkpoint(path, self.averaged or raw, training, state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on exactly where a checkpoint was made; the moving average may be new or gone."""
+        """Continue exactly from a checkpoint; the moving average may be switched on or off."""
         tensors, state, weights = checkpoint.training(), checkpoint.state, checkpoint.weights()
         if self.averaged:
-            self.averaged = {name: _own(weights[name], self.device) for name in self.averaged}
+            self.averaged = {name: self._own(weights[name]) for name in self.averaged}
         raw = {name: tensors.get(f"raw.{name}", tensor) for name, tensor in weights.items()}
         load_weights(self.model, raw, origin=checkpoint.path)
         for name, parameter in self.parameters.items():
             if f"step.{name}" in tensors:
                 self.optimizer.state[parameter] = {
-                    key: _own(tensors[f"{key}.{name}"], self.device) for key in _MOMENTS
+                    key: self._own(tensors[f"{key}.{name}"]) for key in _MOMENTS
                 }
         self.progress = Progress(**state["progress"])
         self.schedule.restore(state["schedule"])
@@ -173,35 +197,52 @@ class TrainingState:
             before = state.get("made_with", {}).get(key, here)
             if before != here:
                 log.warning(
-                    "saved with %s %s, going on with %s: the last bits of all figures will differ "
-                    "from those of a run that was never stopped", key, before, here,
+                    "saved with %s %s, resumed with %s: results will differ in the last bits from "
+                    "those of an uninterrupted run", key, before, here,
                 )  # fmt: skip
 
+    def _own(self, tensor: Tensor) -> Tensor:
+        """Return a copy: a tensor from a file is mapped to it, unaligned, and the file may go."""
+        return tensor.to(self.device, copy=True)
+
     def _made_with(self) -> dict[str, Any]:
-        """Return what the same figures, to the last bit, depend on beside the recipe."""
+        """Return what, besides the recipe, results depend on to the last bit."""
         return {
             "torch": torch.__version__,
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
 
-    @torch.no_grad()
-    def _load(self, weights: dict[str, Tensor]) -> None:
-        for name, tensor in weights.items():
-            self.parameters[name].copy_(tensor)
+
+def average_checkpoints(
+    run: RunDirectory, config: TrainingConfig
+) -> tuple[list[int], dict[str, Tensor]] | None:
+    """Return the steps of the last or best checkpoints and the mean of their weights.
+
+    None if no validation had a finite metric.
+    """
+    chosen = _checkpoints_to_average(run, config)
+    return ([checkpoint.step for checkpoint in chosen], average_weights(chosen)) if chosen else None
 
 
-def _own(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a copy: what is read is mapped to the file, which may go, and to any address."""
-    return tensor.to(device, copy=True)
+def saved_average(run: RunDirectory, config: TrainingConfig) -> Checkpoint | None:
+    """Return the saved mean if it is intact and of the checkpoints that would be averaged now."""
+    steps = [checkpoint.step for checkpoint in _checkpoints_to_average(run, config)]
+    saved = list_checkpoints(run.checkpoints, pattern=run.average_path.name)
+    return first_intact(c for c in saved if c.state["steps"] == steps)
 
 
-def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Return Adam or AdamW; vectors (biases, norms) are not decayed."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+def save_average(
+    run: RunDirectory, steps: list[int], weights: dict[str, Tensor], metrics: dict[str, float]
+) -> None:
+    """Write the mean as a checkpoint that can translate but not be resumed."""
+    state = {"step": steps[-1], "steps": steps, "validation": metrics}
+    save_checkpoint(run.average_path, weights, {}, state)
+
+
+def _checkpoints_to_average(run: RunDirectory, config: TrainingConfig) -> list[Checkpoint]:
+    # Without those that a signal made: how often a run was stopped must not change its result.
+    regular = [c for c in list_checkpoints(run.checkpoints) if not c.stopped]
+    if config.average == "last":
+        return regular[-config.keep_last :]
+    return best_first(regular, config.metric)[: config.keep_best]

@@ -1,4 +1,4 @@
-"""The loop of updates, validations and checkpoints."""
+"""The training loop: updates, validations, checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,30 +22,26 @@ from seq2seq.model.model import TranslationModel
 from seq2seq.parallel import Ranks
 from seq2seq.runs.checkpoint import Checkpoint, load_weights, prune
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.averaging import average_checkpoints, save_average, saved_average
 from seq2seq.training.loss import Objective
-from seq2seq.training.monitor import Monitor, NullMonitor
-from seq2seq.training.signals import REASONS, StopRequest
-from seq2seq.training.state import Schedule, TrainingState, make_optimizer
+from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
+from seq2seq.training.state import (
+    Schedule,
+    TrainingState,
+    average_checkpoints,
+    make_optimizer,
+    save_average,
+    saved_average,
+)
 
 log = logging.getLogger(__name__)
 
-SHOWN_PAIRS = 8  # of those in an update that is not finite
-
-
-@dataclass(frozen=True)
-class Validation:
-    """Metrics of a validation, and samples of (source, reference, translation)."""
-
-    metrics: dict[str, float]
-    samples: list[tuple[str, str, str]]
-
+SHOWN_PAIRS = 8  # of an update that is not finite
 
 Validate = Callable[[TranslationModel], Validation]
 
 
 class Trainer:
-    """Trains a model on a stream of batches; `validate` is handed in."""
+    """Trains a model on a stream of batches, scoring it now and then with `validate`."""
 
     def __init__(
         self,
@@ -57,16 +52,15 @@ class Trainer:
         validate: Validate,
         ranks: Ranks | None = None,
     ) -> None:
+        self.stream, self.config, self.run, self.validate = stream, config, run, validate
         self.device = choose_device(config.device)
-        self.dtype = choose_dtype(config.precision, self.device)
         self.ranks = ranks or Ranks()
         self.model = model.to(self.device)
-        smoothing = config.label_smoothing
-        self.objective = self.ranks.wrap(
-            Objective(model, label_smoothing=smoothing, dtype=self.dtype),
+        dtype = choose_dtype(config.precision, self.device)
+        self.objective = self.ranks.data_parallel(
+            Objective(model, label_smoothing=config.label_smoothing, dtype=dtype),
             dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32,
         )
-        self.stream, self.config, self.run, self.validate = stream, config, run, validate
         self.state = TrainingState(
             self.model,
             make_optimizer(model, config),
@@ -76,37 +70,38 @@ class Trainer:
             self.device,
         )
         self._saved_step = self._validated_step = -1
-        self._mark = (0.0, 0)  # time and tokens from which the speed is measured
-        self._began = 0.0
-        self._stopped = ""
+        self._started = 0.0  # when training would have started without interruptions
+        self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
+        self._stop_reason = ""
 
     def train(self) -> str:
-        """Train to the end; return why training ended: finished, early, interrupted, terminated.
+        """Train to the end; return why it ended: finished, early, interrupted or terminated.
 
-        The first interrupt (Ctrl-C, SIGTERM) lets the update finish and saves; so does every end.
+        The first Ctrl-C or SIGTERM lets the update finish; every end saves a checkpoint.
         """
         config, progress = self.config, self.state.progress
         first = progress.step
-        validated = self._validated_step == first
-        monitor = (
-            Monitor(self.run, config, start=first, validated=validated)
-            if self.ranks.is_first
-            else NullMonitor()
+        monitor = Monitor(
+            self.run,
+            config,
+            start=first,
+            validated=self._validated_step == first,
+            is_first=self.ranks.is_first,
         )
         with monitor, StopRequest() as stop:
             batches = iter(self.stream)
-            self._began = time.monotonic() - 60 * progress.minutes
+            self._started = time.monotonic() - 60 * progress.minutes
             self._restart_speed()
-            self._agree(stop)
-            while not (reason := self._stopped or self._end()):
+            self._synchronize(stop)
+            while not (reason := self._stop_reason or self._end()):
                 self.update([next(batches) for _ in range(config.accumulate)])
                 monitor.advance()
-                self._agree(stop)
+                self._synchronize(stop)
                 if progress.step % config.log_every == 0 and progress.loss_tokens:
                     monitor.train(self._record())
                 if progress.step % config.validate_every == 0:
                     self._validate(monitor)
-                    self._agree(stop)
+                    self._synchronize(stop)
                 elif progress.step % config.checkpoint_every == 0 and not progress.skipped:
                     self._save()
             if reason in REASONS.values():
@@ -120,27 +115,47 @@ class Trainer:
             return reason
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on exactly where a checkpoint was made."""
+        """Continue exactly from a checkpoint."""
         self.state.restore(checkpoint)
         self._saved_step = checkpoint.step
         self._validated_step = checkpoint.step if "validation" in checkpoint.state else -1
 
-    def update(self, batches: list[Batch]) -> None:
-        """Make one update from the sum of the batches' losses over the sum of their tokens.
+    def _synchronize(self, stop: StopRequest) -> None:
+        """Make all ranks agree on rank 0's clock and on whether any rank was asked to stop."""
+        minutes = (time.monotonic() - self._started) / 60 if self.ranks.is_first else 0.0
+        asked = [float(stop.reason == reason) for reason in REASONS.values()]
+        self.state.progress.minutes, *asked = self.ranks.all_reduce([minutes, *asked])
+        self._stop_reason = next((r for r, n in zip(REASONS.values(), asked, strict=True) if n), "")
 
-        A loss or a gradient that is not finite is reported and not applied; raises ConfigError
-        where that goes on for many updates.
+    def _end(self) -> str:
+        """Return why training is over, or "" if it is not."""
+        config, progress = self.config, self.state.progress
+        if config.patience and progress.waited >= config.patience:
+            return "early"
+        limits = (
+            (progress.step, config.max_steps),
+            (self.stream.epoch, config.max_epochs),
+            (progress.minutes, config.max_minutes),
+        )
+        return "finished" if any(m is not None and n >= m for n, m in limits) else ""
+
+    def update(self, batches: list[Batch]) -> None:
+        """Make one update with the loss of all batches, summed and divided by their tokens.
+
+        A loss or gradient that is not finite is reported and not applied; raises ConfigError after
+        too many of them in a row.
         """
         config, progress, ranks = self.config, self.state.progress, self.ranks
         self.model.train()
         ranks.seed(config.seed, progress.step)
+        ramp = min(1.0, progress.step / config.scheduled_sampling_steps)
         tokens = sum(batch.num_target_tokens for batch in batches)
         losses = []
         for number, batch in enumerate(batches, 1):
-            with self._reducing(number == len(batches)):
+            with self._gradient_sync(number == len(batches)):
                 shard = batch.shard(ranks.rank, ranks.size).to(self.device)
-                loss, plain = self.objective(shard, self._fed_back())
-                # Ranks.wrap gives the mean over the ranks; the sum is wanted.
+                loss, plain = self.objective(shard, config.scheduled_sampling * ramp)
+                # data_parallel averages gradients over the ranks, but their sum is needed.
                 (loss * (ranks.size / tokens)).backward()
             losses.append(torch.stack((loss.detach(), plain)))
         norm = float(
@@ -148,10 +163,16 @@ class Trainer:
                 self.model.parameters(), config.clip_norm or math.inf, foreach=True
             )
         )
-        self._apply(batches, norm, *ranks.sum(torch.stack(losses).sum(0).tolist()))
+        self._apply(batches, norm, *ranks.all_reduce(torch.stack(losses).sum(0).tolist()))
+
+    def _gradient_sync(self, last: bool) -> contextlib.AbstractContextManager[None]:
+        """Let only the last backward pass of an update exchange gradients between ranks."""
+        if last or not isinstance(self.objective, DistributedDataParallel):
+            return contextlib.nullcontext()
+        return self.objective.no_sync()
 
     def _apply(self, batches: list[Batch], norm: float, loss: float, plain: float) -> None:
-        """Let the optimizer take its step, unless something is not finite."""
+        """Take the optimizer's step, unless the loss or gradient norm is not finite."""
         config, progress = self.config, self.state.progress
         progress.step += 1
         rate = config.learning_rate * self.state.schedule.factor(progress.step, progress.minutes)
@@ -170,45 +191,26 @@ class Trainer:
             self._skip(batches, loss, norm)
         self.state.optimizer.zero_grad(set_to_none=True)
 
-    def _reducing(self, now: bool) -> contextlib.AbstractContextManager[None]:
-        """Let the backward pass share gradients between ranks at an update's last batch only."""
-        if now or not isinstance(self.objective, DistributedDataParallel):
-            return contextlib.nullcontext()
-        return self.objective.no_sync()
-
-    def _fed_back(self) -> float:
-        """Return the present share of own predictions in scheduled sampling."""
-        config = self.config
-        risen = min(1.0, self.state.progress.step / config.scheduled_sampling_steps)
-        return config.scheduled_sampling * risen
-
-    def _agree(self, stop: StopRequest) -> None:
-        """Agree on the clock, which is rank 0's, and on whether a rank was asked to stop."""
-        minutes = (time.monotonic() - self._began) / 60 if self.ranks.is_first else 0.0
-        asked = [float(stop.reason == reason) for reason in REASONS.values()]
-        self.state.progress.minutes, *asked = self.ranks.sum([minutes, *asked])
-        self._stopped = next((r for r, n in zip(REASONS.values(), asked, strict=True) if n), "")
-
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
         progress = self.state.progress
         progress.skipped += 1
         pairs = [index for batch in batches for index in batch.indices]
         log.warning(
-            "step %d: loss %g, gradient norm %g: not applied; %d pairs, of the cleaned corpus, "
-            "from 0: %s%s", progress.step, loss, norm, len(pairs),
+            "step %d: loss %g, gradient norm %g: update skipped; its %d pairs in the cleaned "
+            "corpus, counted from 0: %s%s", progress.step, loss, norm, len(pairs),
             ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",
         )  # fmt: skip
         if progress.skipped >= self.config.max_skipped:
             raise ConfigError(
                 f"training: {progress.skipped} updates in a row were not finite; lower "
-                "training.learning_rate or training.clip_norm, and go on with --resume (the "
-                "checkpoints before them are kept; if the newest is spoilt, delete it)"
+                "training.learning_rate or training.clip_norm and continue with --resume (earlier "
+                "checkpoints are kept; if the latest checkpoint is unusable, delete it)"
             )
 
     def _record(self) -> dict[str, Any]:
-        """Return losses and speed since the last record, and start anew."""
+        """Return losses and speed since the last record, and reset them."""
         progress = self.state.progress
-        since, tokens_before = self._mark
+        since, tokens_before = self._speed_from
         elapsed = max(time.monotonic() - since, 1e-9)
         tokens = progress.loss_tokens
         record = {
@@ -226,17 +228,17 @@ class Trainer:
         return record
 
     def _restart_speed(self) -> None:
-        self._mark = (time.monotonic(), self.state.progress.tokens)
+        self._speed_from = (time.monotonic(), self.state.progress.tokens)
 
     def _validate(self, monitor: Monitor) -> None:
-        """Validate, tell, adapt the schedule, save with the metrics."""
+        """Validate, report, adapt the schedule, and save a checkpoint with the metrics."""
         progress = self.state.progress
         with self.state.translating():
             validation = self.validate(self.model)
         metric = validation.metrics[self.config.metric]
         sign = -1 if self.config.metric == "loss" else 1
-        known = progress.best is None or sign * metric > sign * progress.best
-        improved = math.isfinite(metric) and known
+        is_best = progress.best is None or sign * metric > sign * progress.best
+        improved = math.isfinite(metric) and is_best
         if improved:
             progress.best = metric
         progress.waited = 0 if improved else progress.waited + 1
@@ -247,31 +249,30 @@ class Trainer:
         self._restart_speed()
 
     def _save(self, metrics: dict[str, float] | None = None, *, stopped: bool = False) -> None:
-        step = self.state.progress.step
-        self._saved_step = step
+        config, progress = self.config, self.state.progress
+        self._saved_step = progress.step
         if metrics is not None:
-            self._validated_step = step
+            self._validated_step = progress.step
         if not self.ranks.is_first:
             return
-        self.state.save(self.run.checkpoint_path(step), metrics, stopped=stopped)
-        if self.state.progress.skipped:
-            return  # weights that give no finite loss push out none that did
-        config = self.config
-        prune(
-            self.run.checkpoints,
-            metric=config.metric,
-            keep_last=config.keep_last,
-            keep_best=config.keep_best,
-        )
+        path = self.run.checkpoint_path(progress.step)
+        self.state.save(path, metrics, stopped=stopped)
+        if not progress.skipped:  # weights without a finite loss must not displace good ones
+            prune(
+                self.run.checkpoints,
+                metric=config.metric,
+                keep_last=config.keep_last,
+                keep_best=config.keep_best,
+            )
 
     def _average(self, monitor: Monitor, *, trained: bool) -> None:
-        """Write and validate the mean of the last or best checkpoints, unless it is there; tell."""
+        """Report the mean of the last or best checkpoints; validate and save it if it is new."""
         run, ranks = self.run, self.ranks
-        saved = None if trained else ranks.share(lambda: saved_average(run, self.config))
+        saved = None if trained else ranks.on_rank0(saved_average, run, self.config)
         if saved is not None:
             steps, metrics = saved.state["steps"], saved.state["validation"]
         else:
-            found = ranks.share(lambda: average_checkpoints(run, self.config))
+            found = ranks.on_rank0(average_checkpoints, run, self.config)
             if found is None:
                 return
             steps, weights = found
@@ -282,15 +283,3 @@ class Trainer:
                 save_average(run, steps, weights, metrics)
         record = {"step": self.state.progress.step, "steps": steps, **metrics}
         monitor.validation(record, [], kind="average")
-
-    def _end(self) -> str:
-        """Return why training is over, or nothing."""
-        config, progress = self.config, self.state.progress
-        if config.patience and progress.waited >= config.patience:
-            return "early"
-        limits = (
-            (progress.step, config.max_steps),
-            (self.stream.epoch, config.max_epochs),
-            (progress.minutes, config.max_minutes),
-        )
-        return "finished" if any(m is not None and n >= m for n, m in limits) else ""

@@ -1,4 +1,4 @@
-"""Training killed outright, over and over, ends as if it had never been disturbed."""
+"""Training killed again and again ends exactly like undisturbed training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OVERRIDES = (
     "training.keep_best=2",
     "model.variational_dropout=true",
 )
-# What is there while a checkpoint is being written, and while an old one is being removed.
+# Suffixes of the directories that exist while a checkpoint is written or removed.
 SIGNS = {"saving": ".partial", "removing": ".old"}
 
 
@@ -41,22 +41,22 @@ class Victim:
     path: Path
     overrides: tuple[str, ...] = OVERRIDES
     kills: int = 0
-    left: set[str] = field(default_factory=set)  # the signs that kills have left behind
+    left: set[str] = field(default_factory=set)  # suffixes that kills have left behind
 
     def start(self, setup: str = "") -> Training:
-        """Start the training, or go on with it."""
+        """Start or resume the training."""
         how = ["--resume"] if (self.path / "config.yaml").exists() else []
         output = self.path.with_name(f"{self.path.name}.txt")
         arguments = ["train", self.recipe, f"run_dir={self.path}", *self.overrides, *how]
         return self.server.start(arguments, output, setup)
 
     def finish(self) -> None:
-        """Go on to the end, undisturbed."""
+        """Train to the end, undisturbed."""
         training = self.start()
         assert training.wait() == 0, training.text()
 
     def kill(self, moment: str, generator: random.Random) -> bool:
-        """Start, and kill at a moment; return whether that came before the end."""
+        """Start the training and kill it at a moment; return whether it was still running."""
         training = self.start()
         if moment in SIGNS:
             for _ in range(generator.randint(1, 3)):
@@ -68,7 +68,7 @@ class Victim:
         return self.killed(training)
 
     def killed(self, training: Training) -> bool:
-        """Return whether it was; hold every checkpoint that has its name to be whole."""
+        """Return whether the training was killed; assert that all its checkpoints are intact."""
         code = training.wait()
         assert code in (0, -signal.SIGKILL), training.text()
         self.kills += code != 0
@@ -78,7 +78,7 @@ class Victim:
         return code != 0
 
     def _await(self, sign: str, training: Training) -> None:
-        """Wait until a sign comes, after it has gone."""
+        """Wait until a directory with the suffix appears anew."""
         for wanted in (False, True):
             look = time.monotonic()
             while bool(self._signs(sign)) != wanted:
@@ -105,14 +105,14 @@ def recipe(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def straight(server: Server, recipe: Path) -> Path:
-    """Return a run of the same recipe that nothing disturbs."""
+    """Return an undisturbed run of the same recipe."""
     victim = Victim(server, recipe, recipe.with_name("straight"))
     victim.finish()
     return victim.path
 
 
 def torment(victim: Victim, moments: list[str], straight: Path) -> None:
-    """Kill a run at each of the moments; if it comes to its end before, start another one."""
+    """Kill a run at each of the moments; start another one if it ends before."""
     seed = int(os.environ.get("CRASH_SEED", random.randrange(2**32)))
     print(f"CRASH_SEED={seed}")
     generator = random.Random(seed)
@@ -142,12 +142,12 @@ def test_dozens_of_kills(server: Server, recipe: Path, straight: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_kills_at_every_call_of_saving(
+def test_kill_at_every_call_of_saving(
     server: Server, recipe: Path, straight: Path, tmp_path: Path
 ) -> None:
-    """Going on, recording, and twice saving and removing what is old are some sixty calls."""
+    """Resuming, logging, and twice saving and pruning take some sixty calls."""
     victim = Victim(server, recipe, tmp_path / "run")
-    for call in (150, *range(1, 65)):  # first until there is something old to remove
+    for call in (150, *range(1, 65)):  # first until there are old checkpoints to remove
         assert victim.killed(victim.start(f"import faults; faults.die_at({call})"))
     assert victim.left == set(SIGNS.values())
     victim.finish()
@@ -155,8 +155,8 @@ def test_kills_at_every_call_of_saving(
 
 
 @pytest.mark.slow
-def test_kills_at_every_call_of_the_beginning(server: Server, recipe: Path, tmp_path: Path) -> None:
-    """Of preparing the data, too; a run that has no checkpoint yet begins again."""
+def test_kill_at_every_call_of_starting(server: Server, recipe: Path, tmp_path: Path) -> None:
+    """Includes data preparation; a run without a checkpoint starts over."""
     short = (*OVERRIDES, "training.max_steps=2")
     Victim(server, recipe, tmp_path / "straight", short).finish()
     for call in range(2, 134, 12):

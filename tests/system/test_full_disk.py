@@ -1,4 +1,4 @@
-"""Disks that are full or read-only, met by real processes: a line, a code, and nothing lost."""
+"""Full and read-only disks end a process with one line and its exit code, and lose nothing."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def recipe(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(
     server: Server, recipe: Path, run: Path, *more: str, setup: str = "", code: int = 0
 ) -> list[str]:
-    """Train in a process, which has to end with the code; return what it wrote."""
+    """Train in a process that must end with `code`; return the lines of its output."""
     output = recipe.with_name("output.txt")
     output.unlink(missing_ok=True)
     arguments = ["train", recipe, f"run_dir={run}", *OVERRIDES, *more]
     training = server.start(arguments, output, setup)
     found = training.wait()
     if found == disks.NONE:
-        pytest.skip("the system lets nobody mount a disk of their own")
+        pytest.skip("the system does not permit mounting a private disk")
     text = training.text()
     assert found == code, text
     assert "Traceback" not in text
@@ -56,7 +56,7 @@ def straight(server: Server, recipe: Path) -> Path:
     return path
 
 
-# A process goes on by itself here: with it the disk would go.
+# Fails and resumes in one process, since the mounted disk vanishes with it.
 TWICE = """
 import os, shutil, sys
 from pathlib import Path
@@ -103,7 +103,7 @@ cli.main = twice
         ("size=2m", 5),
     ],
 )
-def test_a_disk_that_is_full(
+def test_full_disk(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, options: str, fill: int
 ) -> None:
     disk, target = tmp_path / "disk", tmp_path / "run"
@@ -113,28 +113,26 @@ def test_a_disk_that_is_full(
     lines = train(server, recipe, disk / "run", board, setup=setup)
     [error] = [line for line in lines if line.startswith("seq2seq:")]
     assert f"seq2seq: {disk}" in error
-    assert f"{FULL}; when that is mended, go on with: seq2seq train " in error
+    assert f"{FULL}; fix that, then continue with: seq2seq train " in error
     [saved] = [line.split()[1:] for line in lines if line.startswith("first")]
     assert all(name.startswith("step-") for name in saved)
     assert_same(straight, target)
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000, 200_000])
-def test_files_that_may_not_grow(
+def test_file_size_limit(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, size: int
 ) -> None:
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     lines = train(server, recipe, tmp_path / "run", setup=limit, code=1)
-    assert "File too large; when that is mended" in lines[-1]
+    assert "File too large; fix that" in lines[-1]
     assert list_checkpoints(tmp_path / "run/checkpoints") == []
     assert not list((tmp_path / "run/checkpoints").iterdir())
     train(server, recipe, tmp_path / "run", "--resume")
     assert_same(straight, tmp_path / "run")
 
 
-def test_a_run_that_is_read_only(
-    server: Server, recipe: Path, straight: Path, tmp_path: Path
-) -> None:
+def test_read_only_run(server: Server, recipe: Path, straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     crash = (
         "import os\nfrom seq2seq.training.trainer import Trainer\nupdate = Trainer.update\n"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, and two trainings in one place."""
+"""Ctrl-C and SIGTERM, and two trainings in one run directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from same_runs import assert_same
 
 from seq2seq.runs.directory import RunDirectory
 
-# Slow steps, so that a signal comes in the midst of them, and batches that are long in the making.
+# Slow updates, so that a signal arrives during one, and optionally slow batches.
 SLOW = """
 import time
 from seq2seq.data.stream import BatchStream
@@ -55,7 +55,7 @@ def straight(server: Server, recipe: Path) -> Path:
 def start(
     server: Server, recipe: Path, run: Path, *more: str, pause: float = 0, stuck: bool = False
 ) -> Training:
-    """Start a training whose updates pause."""
+    """Start a training whose updates take `pause` seconds longer."""
     setup = SLOW.format(pause=pause, stuck=stuck)
     output = run.with_name(f"{run.name}.txt")
     output.unlink(missing_ok=True)
@@ -73,7 +73,7 @@ def await_text(training: Training, text: str, count: int = 1) -> None:
 
 
 @pytest.mark.parametrize(("number", "word"), SIGNALS)
-def test_a_signal_saves_and_going_on_changes_nothing(
+def test_signal_saves_and_resume_is_bit_identical(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, number: int, word: str
 ) -> None:
     path = tmp_path / "run"
@@ -82,7 +82,7 @@ def test_a_signal_saves_and_going_on_changes_nothing(
     training.send(number)
     assert training.wait() == 128 + number
     again = f"seq2seq train {recipe} run_dir={path} training.average=last --resume"
-    assert f"{word}; saved. Go on with: {again}" in training.text()
+    assert f"{word}; saved. Continue with: {again}" in training.text()
     assert "Traceback" not in training.text()
     newest = RunDirectory(path).newest()
     assert newest.step == 7
@@ -92,23 +92,23 @@ def test_a_signal_saves_and_going_on_changes_nothing(
 
 
 @pytest.mark.parametrize(("number", "word"), SIGNALS)
-def test_a_second_signal_ends_at_once(
+def test_second_signal_quits_immediately(
     server: Server, recipe: Path, straight: Path, tmp_path: Path, number: int, word: str
 ) -> None:
     path = tmp_path / "run"
     training = start(server, recipe, path, pause=60, stuck=True)
     await_text(training, "update\n")
     training.send(number)
-    await_text(training, f"{word}: saving; once more ends at once")
+    await_text(training, f"{word}: saving; press Ctrl-C again to quit immediately")
     asked = time.monotonic()
     training.send(number)
-    assert training.wait() == -number  # to a shell 128 + number, as well
+    assert training.wait() == -number  # a shell shows 128 + number here too
     assert time.monotonic() - asked < 10
     assert start(server, recipe, path, "--resume").wait() == 0
     assert_same(straight, path)
 
 
-def test_ctrl_c_while_data_is_prepared(server: Server, recipe: Path, tmp_path: Path) -> None:
+def test_ctrl_c_during_data_preparation(server: Server, recipe: Path, tmp_path: Path) -> None:
     setup = (
         "import time, seq2seq.pipeline\n"
         "def load(config): print('loading', flush=True); time.sleep(60)\n"
@@ -121,16 +121,16 @@ def test_ctrl_c_while_data_is_prepared(server: Server, recipe: Path, tmp_path: P
     assert "Traceback" not in training.text()
 
 
-def test_one_training_at_a_time_and_the_dead_hold_nothing(
+def test_run_is_locked_until_its_process_dies(
     server: Server, recipe: Path, straight: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
     first = start(server, recipe, path, pause=60)
     await_text(first, "update\n")
     for how, words in (
-        ("--resume", "another training is writing to this run"),
-        ("--overwrite", "another training is writing to this run"),
-        ("training.seed=1", "there is a run already; go on with --resume"),
+        ("--resume", "another process is training this run"),
+        ("--overwrite", "another process is training this run"),
+        ("training.seed=1", "a run already exists; continue it with --resume"),
     ):
         output = tmp_path / f"second-{how}"
         second = server.start(

@@ -1,4 +1,4 @@
-"""Training on two hosts, played by two network namespaces on this one."""
+"""Training on two hosts, simulated by two network namespaces."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from seq2seq.runs.directory import RunDirectory
 SCRIPT = Path(__file__).with_name("two_hosts.sh")
 
 
-def may_make_namespaces() -> bool:
+def can_create_namespaces() -> bool:
     if not shutil.which("ip") or not shutil.which("unshare"):
         return False
     return subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode == 0
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not may_make_namespaces(), reason="no rights to make network namespaces")
+@pytest.mark.skipif(not can_create_namespaces(), reason="cannot create network namespaces")
 def test_two_hosts_train_together(toy: ToyCorpus, tmp_path: Path) -> None:
     recipe, run = tmp_path / "toy.yaml", tmp_path / "run"
     recipe.write_text(dump_config(toy.config(run)))

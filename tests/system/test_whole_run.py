@@ -1,4 +1,4 @@
-"""The program as a person uses it: train, translate, evaluate, each in a process of its own."""
+"""The commands as a user runs them: train, translate, evaluate, each in its own process."""
 
 from __future__ import annotations
 
