@@ -117,7 +117,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{run}/source.model", "--invalid", "refuse"], "not UTF-8"),
         (["evaluate", "{run}", "none.tsv"], "none.tsv: no such file"),
         (["study", "none.yaml"], "none.yaml: no such file"),
-        (["study", "{toy}"], "name: this key is needed"),
+        (["study", "{toy}"], "name: missing required key"),
         (["study", "{toy}", "--list", "--gather"], "not allowed with"),
         (["study", "{toy}", "--jobs", "0"], "expected 1, 2, 3, ..., found"),
         (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),

@@ -3,8 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq.config import Config, Section, section_of
+from seq2seq.config import Config, Section
 from seq2seq.config.reference import reference
+from seq2seq.config.section import section_of
 
 PAGE = Path(__file__).parents[1] / "docs/configuration.md"
 
@@ -18,20 +19,20 @@ def keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, str | 
             yield from keys(child, f"{prefix}{name}." + ("N." if name == "train" else ""))
 
 
-def test_the_page_in_the_repository_is_of_this_schema() -> None:
+def test_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), (
         "run: seq2seq reference > docs/configuration.md"
     )
 
 
-def test_every_key_is_described() -> None:
+def test_every_key_is_documented() -> None:
     page = reference()
     for key, description in keys(Config):
         assert description, key
         assert f"`{key}`" in page
 
 
-def test_each_row_has_four_cells() -> None:
+def test_rows_have_four_cells() -> None:
     rows = [line for line in reference().splitlines() if line.startswith("|")]
     assert len(rows) > 60
     for row in rows:

@@ -225,8 +225,8 @@ def test_the_tokenizer_sees_the_first_pairs_only(toy, tmp_path, caplog):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.valid.streaming=true", "valid and test are read whole"),
-        ("data.train=[{path: a.tsv, streaming: true}, {path: b.tsv}]", "for all corpora or for"),
+        ("data.valid.streaming=true", "valid and test cannot be streamed"),
+        ("data.train=[{path: a.tsv, streaming: true}, {path: b.tsv}]", "on all corpora or on none"),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(toy, tmp_path, override, message):

@@ -1,4 +1,4 @@
-"""`seq2seq reference`: the configuration's page."""
+"""`seq2seq reference`: print the reference of all recipe keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of a recipe: typed, frozen, strict; YAML files with `section.key=value` overrides."""
+"""The schema of a recipe, strictly typed and immutable, and how recipes are read and written."""
 
 from seq2seq.config.data import (
     BatchingConfig,
@@ -17,7 +17,7 @@ from seq2seq.config.loading import (
 )
 from seq2seq.config.model import AttentionConfig, ModelConfig, Score, Style
 from seq2seq.config.recipe import Config, InferenceConfig, ScheduleConfig, TrainingConfig
-from seq2seq.config.section import Section, section_of, type_name
+from seq2seq.config.section import Section
 
 __all__ = [
     "AttentionConfig",
@@ -40,6 +40,4 @@ __all__ = [
     "parse_config",
     "parse_section",
     "read_yaml_file",
-    "section_of",
-    "type_name",
 ]

@@ -1,4 +1,4 @@
-"""Where pairs come from, how they are cleaned, cut into subwords and put into batches."""
+"""The `data` section of a recipe: corpora, cleaning, subwords and batches."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ Column = Annotated[int, Field(ge=0)] | str | None
 
 
 class CorpusConfig(Section):
-    """Where sentence pairs are read from; a path may end in .gz, .bz2 or .xz."""
+    """A corpus of sentence pairs; files may be compressed (.gz, .bz2, .xz)."""
 
     format: Literal["tsv", "manythings", "aligned", "jsonl", "huggingface"] = Field(
         "tsv",
-        description="tsv: columns of one file; manythings: English<TAB>Spanish[<TAB>attribution]; "
-        "aligned: two files, line by line; jsonl: one object a line; huggingface: a named dataset",
+        description="tsv: tab-separated columns of one file; manythings: "
+        "English<TAB>Spanish[<TAB>attribution]; aligned: two files whose lines correspond; jsonl: "
+        "one JSON object per line; huggingface: a dataset by name",
     )
-    path: str | None = Field(None, description="the file (tsv, manythings, jsonl)")
-    source_path: str | None = Field(None, description="the source side (aligned)")
-    target_path: str | None = Field(None, description="the target side (aligned)")
+    path: str | None = Field(None, description="file to read (tsv, manythings, jsonl)")
+    source_path: str | None = Field(None, description="file of source sentences (aligned)")
+    target_path: str | None = Field(None, description="file of target sentences (aligned)")
     source: Column = Field(
         None,
-        description="column number from 0 (tsv: 0; manythings: 1) or field name, dots for nesting "
-        "(jsonl, huggingface: translation.es)",
+        description="source sentence: a column number from 0 (default: tsv 0, manythings 1), or a "
+        "field such as translation.es (jsonl, huggingface)",
     )
-    target: Column = Field(None, description="the same for the target (tsv: 1; manythings: 0)")
+    target: Column = Field(
+        None, description="target sentence, likewise (default: tsv 1, manythings 0)"
+    )
     alignment: Column = Field(
-        None, description="column or field of gold word alignments (i-j), where there are any"
+        None, description="gold word alignments (i-j), likewise, if the corpus has them"
     )
     references: bool = Field(
-        False, description="tsv: every column after the target is one more reference"
+        False, description="tsv: treat every column after the target as another reference"
     )
-    name: str | None = Field(None, description="huggingface: the dataset's name or a local folder")
+    name: str | None = Field(None, description="huggingface: the dataset, or a local folder")
     subset: str | None = Field(None, description="huggingface: the dataset's configuration")
-    split: str | None = Field(None, description="huggingface: the split, for example train[:10%]")
+    split: str | None = Field(None, description="huggingface: the split, such as train[:10%]")
     streaming: bool = Field(
         False,
-        description="in train: read, clean and encode pairs while training, with no pass over all "
-        "before; duplicates are found within a window only, and the order is that of the corpus, "
-        "shuffled within windows. For all corpora of train or none",
+        description="read, clean and encode pairs during training, not beforehand; duplicates are "
+        "found and pairs shuffled within windows only. For all corpora of train or none",
     )
 
     @model_validator(mode="after")
@@ -55,111 +57,111 @@ class CorpusConfig(Section):
         }[self.format]
         for key in needed:
             if getattr(self, key) is None:
-                raise ValueError(f"format {self.format} needs the key '{key}'")
+                raise ValueError(f"format {self.format} requires the key '{key}'")
         usable = (*needed, "subset") if self.format == "huggingface" else needed
         for key in ("path", "source_path", "target_path", "name", "subset", "split"):
             if getattr(self, key) is not None and key not in usable:
-                raise ValueError(f"format {self.format} does not use '{key}'; leave it out")
+                raise ValueError(f"format {self.format} does not use '{key}'; remove it")
         if self.format in ("tsv", "manythings"):
             for key in ("source", "target", "alignment"):
                 if isinstance(getattr(self, key), str):
-                    raise ValueError(f"'{key}' is a column number in format {self.format}")
+                    raise ValueError(f"format {self.format} requires a column number for '{key}'")
         if self.references and self.alignment is not None:
-            raise ValueError("a corpus has further references or an alignment column, not both")
+            raise ValueError("references cannot be combined with alignment; remove one of them")
         return self
 
 
 class CleaningConfig(Section):
-    """Which pairs are dropped from the training data; every drop is counted by its reason."""
+    """Filters for training pairs; dropped pairs are counted by reason."""
 
-    max_chars: Count = Field(1000, description="longest side, in characters")
+    max_chars: Count = Field(1000, description="maximum length of a side, in characters")
     max_ratio: Annotated[float, Field(gt=1)] = Field(
-        4.0, description="longest side over shortest, in words plus three"
+        4.0, description="maximum ratio of the lengths of both sides, in words plus three"
     )
-    drop_duplicates: bool = Field(True, description="keep one of each exact pair")
+    drop_duplicates: bool = Field(True, description="keep only one of identical pairs")
     drop_overlap: bool = Field(
-        False, description="drop train pairs that share a side with valid or test (else: warn)"
+        False, description="drop training pairs that share a side with valid or test (else: warn)"
     )
 
 
 class TokenizerConfig(Section):
-    """SentencePiece subwords, trained from the train side of the corpus."""
+    """SentencePiece subword models, trained on the training pairs."""
 
     type: Literal["unigram", "bpe"] = Field("unigram", description="SentencePiece model type")
-    joint: bool = Field(False, description="one vocabulary for both languages")
+    joint: bool = Field(False, description="share one vocabulary between both languages")
     source_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
-        8000, description="pieces of the source (of both, when joint)"
+        8000, description="source vocabulary size, or that of the joint vocabulary"
     )
     target_vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
-        8000, description="pieces of the target (not used when joint)"
+        8000, description="target vocabulary size; unused if joint"
     )
     lower_vocab_size: bool = Field(
-        True, description="lower a vocabulary that the data cannot fill, with a warning"
+        True, description="reduce a vocabulary size that the data cannot fill, with a warning"
     )
-    byte_fallback: bool = Field(True, description="spell unseen characters as bytes, never <unk>")
+    byte_fallback: bool = Field(True, description="encode unseen characters as bytes, not <unk>")
     character_coverage: Annotated[float, Field(gt=0, le=1)] = Field(
-        1.0, description="share of characters that get pieces of their own"
+        1.0, description="share of characters in the data that the vocabulary covers"
     )
     max_sentences: Count = Field(
         1_000_000,
-        description="sentences that training looks at, and 40 million characters at most: a "
-        "random sample of the corpus, of a streamed one the first pairs",
+        description="train the subword model on at most this many sentences and 40 million "
+        "characters: a random sample, or the first pairs of a streamed corpus",
     )
     sampling_alpha: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,
-        description=(
-            "subword sampling in training; 0 is off. For unigram 0.2-0.5: the less, the more it "
-            "varies (0.1 makes texts 1.9 times as long, 0.2 1.3, 0.3 1.1); for bpe 0.1"
-        ),
+        description="subword sampling in training; 0: off. unigram: 0.2 to 0.5, where lower values "
+        "give more diverse, longer segmentations (0.1: 1.9 times as long, 0.2: 1.3, 0.3: 1.1); "
+        "bpe: 0.1",
     )
 
 
 class BatchingConfig(Section):
-    """How pairs are put together: buckets of similar length, every pair once an epoch."""
+    """Batches of pairs of similar length; each pair appears once per epoch."""
 
-    unit: Literal["tokens", "sentences"] = Field("tokens", description="what size counts")
+    unit: Literal["tokens", "sentences"] = Field("tokens", description="unit of size")
     size: Count = Field(
-        2048, description="budget of a batch: padded tokens of its longer side, or sentences"
+        2048, description="maximum batch size: tokens of the longer side with padding, or sentences"
     )
     max_length: Count = Field(
-        256, description="longest side in pieces; longer train pairs are dropped and counted"
+        256, description="maximum length of a side, in pieces; longer training pairs are dropped"
     )
     window: Count = Field(
-        100_000, description="pairs that are shuffled and sorted by length together"
+        100_000, description="number of pairs shuffled and sorted by length at a time"
     )
 
 
 class DataConfig(Section):
-    """Corpora, cleaning, subwords and batches."""
+    """Corpora and how they are prepared."""
 
-    source_language: str = Field("es", description="name of the source language, for labels")
-    target_language: str = Field("en", description="name of the target language, for labels")
+    source_language: str = Field("es", description="source language, used in labels")
+    target_language: str = Field("en", description="target language, used in labels")
     train: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)] = Field(
-        description="one or several sources of training pairs"
+        description="corpora of training pairs"
     )
-    valid: CorpusConfig = Field(description="pairs that choose the best checkpoint")
+    valid: CorpusConfig = Field(description="pairs on which checkpoints are compared")
     test: CorpusConfig | None = Field(
-        None, description="pairs that are only scored; named here to watch for leaks"
+        None,
+        description="pairs for testing only; overlap of the training pairs with them is detected",
     )
     cleaning: CleaningConfig = CleaningConfig()
     cache: str | None = Field(
         "auto",
-        description="folder of prepared data, by content: clean pairs, tokenizers, ids; auto: "
-        "$XDG_CACHE_HOME/seq2seq or ~/.cache/seq2seq; null: a temporary one. It may be deleted",
+        description="folder for clean pairs, tokenizers and token ids, safe to delete; auto: "
+        "$XDG_CACHE_HOME/seq2seq or ~/.cache/seq2seq; null: a temporary folder",
     )
     processes: Count | None = Field(
-        None, description="processes that prepare data; null: as many as there are cores"
+        None, description="number of processes that prepare data; null: one per core"
     )
     tokenizer: TokenizerConfig = TokenizerConfig()
     batching: BatchingConfig = BatchingConfig()
     word_dropout: Rate = Field(
-        0.0, description="share of input pieces replaced by <unk> in training, on both sides"
+        0.0, description="probability of replacing an input piece by <unk> in training, both sides"
     )
 
     @model_validator(mode="after")
     def _streamed(self) -> DataConfig:
         if any(corpus is not None and corpus.streaming for corpus in (self.valid, self.test)):
-            raise ValueError("valid and test are read whole; leave out their key 'streaming'")
+            raise ValueError("valid and test cannot be streamed; remove their key 'streaming'")
         if len({corpus.streaming for corpus in self.train}) > 1:
-            raise ValueError("train: set 'streaming' for all corpora or for none")
+            raise ValueError("train: set 'streaming' on all corpora or on none")
         return self

@@ -1,4 +1,4 @@
-"""The shape of the model, and which sizes fit together."""
+"""The `model` section of a recipe, with checks that its sizes and options fit together."""
 
 from __future__ import annotations
 
@@ -13,61 +13,67 @@ Style = Literal["bahdanau", "luong", "pre_attention"]
 
 
 class AttentionConfig(Section):
-    """The score function and what surrounds it."""
+    """Score function, projections of the encoder states H, and residual."""
 
-    score: Score = Field("additive", description="score function; none is the fixed context")
-    size: Size = Field(256, description="hidden size of additive and concat")
-    heads: Size = Field(1, description="heads of multi_head")
+    score: Score = Field("additive", description="score function; none: a fixed context")
+    size: Size = Field(256, description="additive, concat: hidden size")
+    heads: Size = Field(1, description="multi_head: number of heads")
     key_size: Size | None = Field(None, description="project H to keys of this size")
     value_size: Size | None = Field(None, description="project H to values of this size")
     project_query: bool = Field(
-        False, description="dot, scaled_dot: project the query to the key size where they differ"
+        False, description="dot, scaled_dot: project the query to the key size if they differ"
     )
     residual: bool | None = Field(
         None,
-        description="add the query to the attention output; default: only in style pre_attention",
+        description="add the query to the attention output; null: only in style pre_attention",
     )
 
 
 class ModelConfig(Section):
-    """Sizes and shape of encoder, attention and decoder."""
+    """Encoder, attention and decoder."""
 
-    style: Style = Field("bahdanau", description="what queries, and where the context enters")
-    embedding_size: Size = Field(256, description="both embeddings")
-    encoder_size: Size = Field(256, description="state of the encoder, each direction")
-    encoder_layers: Layers = Field(1, description="BiGRU layers")
-    decoder_size: Size = Field(512, description="state of the decoder")
+    style: Style = Field(
+        "bahdanau", description="decoder style: which state queries, and where the context enters"
+    )
+    embedding_size: Size = Field(256, description="size of source and target embeddings")
+    encoder_size: Size = Field(256, description="size of the encoder state, per direction")
+    encoder_layers: Layers = Field(1, description="bidirectional GRU layers")
+    decoder_size: Size = Field(512, description="size of the decoder state")
     decoder_layers: Layers = Field(
-        1, description="GRU layers (pre_attention: of those after the attention)"
+        1, description="GRU layers (pre_attention: those above the attention)"
     )
     attention: AttentionConfig = AttentionConfig()
-    input_feeding: bool = Field(True, description="luong: feed the attentional state back")
+    input_feeding: bool = Field(
+        True, description="luong: feed the attentional state to the next step"
+    )
     readout: Literal["maxout", "tanh"] = Field(
-        "maxout", description="bahdanau: the deep output (maxout is the paper's)"
+        "maxout", description="bahdanau: layer before the vocabulary projection (the paper: maxout)"
     )
     readout_size: Size | None = Field(
         None,
-        description="features that the vocabulary projection sees; default: decoder_size, "
-        "or embedding_size when tied",
+        description="input size of the vocabulary projection; null: decoder_size, or "
+        "embedding_size with tie_target",
     )
     initial_state: Literal["backward", "mean", "last", "zeros"] = Field(
-        "backward", description="what the decoder starts from"
+        "backward", description="what the decoder state is initialized from"
     )
-    dropout: Rate = Field(0.2, description="on embeddings, between layers and before the output")
+    dropout: Rate = Field(
+        0.2, description="dropout of embeddings, between layers and before the output"
+    )
     variational_dropout: bool = Field(
-        True, description="one mask a sentence instead of one a position"
+        True, description="use one dropout mask per sentence instead of one per position"
     )
-    layer_norm: bool = Field(False, description="normalise the gates of every GRU")
+    layer_norm: bool = Field(False, description="layer normalization in the gates of every GRU")
     tie_target: bool = Field(
         False, description="share the target embedding with the output projection"
     )
     joint_embeddings: bool = Field(
-        False, description="share source and target embeddings (joint vocabulary only)"
+        False, description="share source and target embeddings; requires data.tokenizer.joint"
     )
     init: Literal["uniform", "scaled"] = Field(
         "uniform",
-        description="uniform: all weights within 0.1 of zero; scaled: to the size of each matrix; "
-        "with both, training begins with output biases that are log frequencies of the pieces",
+        description="initial weights; uniform: within 0.1 of zero; scaled: by the size of each "
+        "matrix; output biases are log frequencies of the pieces in both",
     )
 
     @model_validator(mode="after")
@@ -78,47 +84,41 @@ class ModelConfig(Section):
         is_dot = attention.score in ("dot", "scaled_dot")
         if is_dot and not attention.project_query and key_size != self.decoder_size:
             raise ValueError(
-                f"attention.score {attention.score} multiplies queries of decoder_size "
-                f"{self.decoder_size} with keys of size {key_size}: make them equal, set "
-                f"attention.key_size={self.decoder_size}, or attention.project_query=true"
+                f"attention.score {attention.score} requires queries and keys of one size, but "
+                f"decoder_size is {self.decoder_size} and the key size {key_size}; set "
+                f"attention.key_size={self.decoder_size} or attention.project_query=true"
             )
         if attention.project_query and not is_dot:
-            raise ValueError(
-                "attention.project_query is for attention.score dot and scaled_dot only"
-            )
+            raise ValueError("attention.project_query requires attention.score dot or scaled_dot")
         if attention.score == "none" and (attention.key_size or attention.value_size):
-            raise ValueError("attention.key_size and value_size need an attention.score, not none")
+            raise ValueError("attention.score none has no keys or values; remove their sizes")
         if self.style == "pre_attention" and attention.score == "none" and not self.residual:
             raise ValueError(
                 "style pre_attention with attention.score none and attention.residual false would "
-                "never see the target: set attention.residual=true, or choose a score"
+                "never see the target; set attention.residual=true or choose a score"
             )
-        if attention.score == "multi_head" and key_size % attention.heads:
-            raise ValueError(
-                f"attention.heads {attention.heads} does not divide the key size {key_size}"
-            )
-        value_size = attention.value_size or memory_size
-        if attention.score == "multi_head" and value_size % attention.heads:
-            raise ValueError(
-                f"attention.heads {attention.heads} does not divide the value size {value_size}"
-            )
+        for name, size in (("key", key_size), ("value", attention.value_size or memory_size)):
+            if attention.score == "multi_head" and size % attention.heads:
+                raise ValueError(
+                    f"attention.heads {attention.heads} does not divide the {name} size {size}"
+                )
         if attention.score != "multi_head" and attention.heads != 1:
-            raise ValueError("attention.heads is for attention.score multi_head only")
+            raise ValueError("attention.heads requires attention.score multi_head")
         if self.tie_target and self.features_size != self.embedding_size:
             raise ValueError(
-                f"tie_target needs readout_size {self.features_size} equal to embedding_size "
-                f"{self.embedding_size}"
+                f"tie_target requires readout_size ({self.features_size}) to equal embedding_size "
+                f"({self.embedding_size})"
             )
         return self
 
     @property
     def features_size(self) -> int:
-        """Size of what the vocabulary projection sees."""
+        """Input size of the vocabulary projection."""
         return self.readout_size or (self.embedding_size if self.tie_target else self.decoder_size)
 
     @property
     def attention_output_size(self) -> int:
-        """Size of what the attention gives to the decoder."""
+        """Size of the attention output."""
         memory_size = 2 * self.encoder_size
         if self.attention.score == "none":
             return memory_size

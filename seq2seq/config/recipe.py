@@ -1,4 +1,4 @@
-"""A whole recipe."""
+"""The recipe: its `training` and `inference` sections, and all sections together."""
 
 from __future__ import annotations
 
@@ -12,101 +12,101 @@ from seq2seq.config.section import Count, CountFrom0, Rate, Section
 
 
 class ScheduleConfig(Section):
-    """The learning rate over the steps."""
+    """Learning rate schedule: a linear warm-up, then one of several decays."""
 
     kind: Literal["constant", "inverse_sqrt", "plateau", "cosine", "linear"] = Field(
-        "constant", description="what follows the warm-up"
+        "constant", description="decay after the warm-up"
     )
-    warmup_steps: CountFrom0 = Field(0, description="linear rise from 0")
+    warmup_steps: CountFrom0 = Field(0, description="steps of linear warm-up from 0")
     decay_steps: Count | None = Field(
-        None, description="cosine, linear: step at which min_factor is reached; default: max_steps"
+        None, description="cosine, linear: step at which the decay ends; null: max_steps"
     )
     min_factor: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="lowest share of the learning rate"
+        0.0, description="lower bound of the rate, as a factor of learning_rate"
     )
     plateau_factor: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.5, description="plateau: what the rate is multiplied by"
+        0.5, description="plateau: factor by which the rate is reduced"
     )
     plateau_patience: CountFrom0 = Field(
-        2, description="plateau: validations without a better metric that are waited for"
+        2, description="plateau: validations without improvement before the rate is reduced"
     )
 
 
 class TrainingConfig(Section):
-    """Optimization, validation, checkpoints."""
+    """Optimization, validation and checkpoints."""
 
-    seed: CountFrom0 = Field(1, description="of everything that is random")
-    max_steps: Count = Field(100_000, description="updates after which training ends")
-    max_epochs: Count | None = Field(None, description="epochs after which training ends")
+    seed: CountFrom0 = Field(1, description="random seed")
+    max_steps: Count = Field(100_000, description="stop after this many updates")
+    max_epochs: Count | None = Field(None, description="stop after this many epochs")
     max_minutes: Annotated[float, Field(gt=0)] | None = Field(
         None,
-        description="minutes of training, validations included, after which it ends; cosine and "
-        "linear then reach their end by the clock or by the steps, whichever is first",
+        description="stop after this many minutes, validations included; the schedules cosine and "
+        "linear then end with this time or with their steps, whichever comes first",
     )
-    optimizer: Literal["adam", "adamw"] = Field("adam", description="both as in torch.optim")
-    learning_rate: Annotated[float, Field(gt=0)] = Field(0.001, description="highest rate")
-    betas: tuple[Rate, Rate] = Field((0.9, 0.999), description="Adam's decay rates")
+    optimizer: Literal["adam", "adamw"] = Field("adam", description="optimizer, as in torch.optim")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(0.001, description="peak learning rate")
+    betas: tuple[Rate, Rate] = Field((0.9, 0.999), description="Adam's beta_1 and beta_2")
     eps: Annotated[float, Field(gt=0)] = Field(1e-8, description="Adam's epsilon")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="for matrices only")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="applied to matrices only")
     schedule: ScheduleConfig = ScheduleConfig()
-    label_smoothing: Rate = Field(0.0, description="mass spread evenly over the vocabulary")
+    label_smoothing: Rate = Field(0.0, description="probability spread evenly over the vocabulary")
     scheduled_sampling: Rate = Field(
-        0.0, description="highest share of own predictions fed back instead of the reference"
+        0.0, description="maximum probability of feeding back a prediction, not the reference"
     )
     scheduled_sampling_steps: Count = Field(
-        10_000, description="steps over which that share rises from 0"
+        10_000, description="steps over which that probability rises from 0"
     )
     clip_norm: Annotated[float, Field(gt=0)] | None = Field(
-        1.0, description="largest norm of the gradient; null: no clipping"
+        1.0, description="maximum norm of the gradient; null: no clipping"
     )
     max_skipped: Count = Field(
-        20, description="updates in a row with a loss or gradient not finite, that end training"
+        20, description="stop after this many updates in a row with a non-finite loss or gradient"
     )
-    accumulate: Count = Field(1, description="batches an update")
+    accumulate: Count = Field(1, description="batches per update")
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="auto: bf16 where the processor multiplies it natively"
+        "auto", description="of matrix products; auto: bf16 where the hardware supports it natively"
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        None, description="CPU threads; default: torch's choice"
+        None, description="CPU threads; null: chosen by torch"
     )
     reduce_bf16: bool = Field(
-        False, description="several processes: send gradients in bf16, half the bytes of fp32"
+        False, description="exchange gradients between processes in bf16, half the size of fp32"
     )
-    log_every: Count = Field(100, description="steps between two lines of the log")
-    validate_every: Count = Field(1000, description="steps between two validations")
-    checkpoint_every: Count = Field(1000, description="steps between two checkpoints")
-    keep_last: Count = Field(3, description="checkpoints that are kept beside the best")
-    keep_best: Count = Field(1, description="best checkpoints that are kept")
+    log_every: Count = Field(100, description="steps between log lines")
+    validate_every: Count = Field(1000, description="steps between validations")
+    checkpoint_every: Count = Field(1000, description="steps between checkpoints")
+    keep_last: Count = Field(3, description="latest checkpoints to keep, besides the best")
+    keep_best: Count = Field(1, description="best checkpoints to keep")
     metric: Literal["bleu", "loss", "chrf"] = Field(
-        "bleu", description="what chooses the best checkpoint and stops early"
+        "bleu", description="metric for the best checkpoint and for early stopping"
     )
     patience: Count | None = Field(
-        None, description="validations without a better metric after which training ends"
+        None, description="stop after this many validations without improvement"
     )
-    validation_beam: Count = Field(1, description="beam of the validation; 1 is greedy")
+    validation_beam: Count = Field(1, description="beam size in validation; 1: greedy")
     validation_sentences: Count | None = Field(
-        None, description="validate on the first n pairs only"
+        None, description="number of pairs to validate on, from the first; null: all"
     )
-    samples: CountFrom0 = Field(3, description="translations shown each time")
-    ema: Rate = Field(0.0, description="decay of a moving average of weights; 0 is off")
+    samples: CountFrom0 = Field(3, description="translations shown at each validation")
+    ema: Rate = Field(0.0, description="decay of the moving average of weights; 0: off")
     average: Literal["none", "last", "best"] = Field(
         "none", description="average the kept checkpoints into the final model"
     )
-    tensorboard: bool = Field(True, description="write TensorBoard files into the run")
+    tensorboard: bool = Field(True, description="write TensorBoard logs into the run directory")
 
     @model_validator(mode="after")
     def _fits(self) -> TrainingConfig:
         if self.schedule.kind == "inverse_sqrt" and self.schedule.warmup_steps == 0:
-            raise ValueError("schedule.kind inverse_sqrt needs schedule.warmup_steps of 1 or more")
+            raise ValueError("schedule.kind inverse_sqrt requires schedule.warmup_steps >= 1")
         return self
 
 
 class InferenceConfig(Section):
-    """Defaults of translating; those of the search have flags on the command line."""
+    """Defaults for translation; the search options can be changed on the command line."""
 
     beam_size: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        5, description="hypotheses kept; 1 is greedy"
+        5, description="beam size; 1: greedy search"
     )
     length_penalty: Annotated[float, Field(ge=0, le=10)] = Field(
         1.0, description="alpha of ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)"
@@ -115,22 +115,24 @@ class InferenceConfig(Section):
         0.0, description="beta of the coverage penalty (Wu et al. 2016, eq. 14)"
     )
     max_length_factor: Annotated[float, Field(gt=0, le=100)] = Field(
-        2.0, description="longest output: factor x source pieces + max_length_offset"
+        2.0, description="maximum output length: this x source pieces + max_length_offset"
     )
-    max_length_offset: Annotated[int, Field(ge=1, le=10_000)] = Field(10, description="see above")
+    max_length_offset: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        10, description="added to the maximum output length, in pieces"
+    )
     no_repeat_ngram: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0, description="forbid repeating n-grams of this size; 0 is off"
+        0, description="forbid repeated n-grams of this size; 0: off"
     )
-    batch_tokens: Count = Field(4096, description="source tokens x beam translated together")
+    batch_tokens: Count = Field(4096, description="maximum batch size: source tokens x beam size")
     max_source_length: Annotated[int, Field(ge=8, le=100_000)] = Field(
-        256, description="longest source in pieces; longer lines are split at punctuation"
+        256, description="split longer source lines, in pieces, at punctuation"
     )
 
 
 class Config(Section):
-    """A whole recipe."""
+    """The run directory and all sections."""
 
-    run_dir: str = Field(description="where the run is kept; never overwritten unless asked")
+    run_dir: str = Field(description="run directory; replaced only with --overwrite")
     data: DataConfig
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
@@ -139,5 +141,5 @@ class Config(Section):
     @model_validator(mode="after")
     def _fits(self) -> Config:
         if self.model.joint_embeddings and not self.data.tokenizer.joint:
-            raise ValueError("model.joint_embeddings needs data.tokenizer.joint=true")
+            raise ValueError("model.joint_embeddings requires data.tokenizer.joint=true")
         return self

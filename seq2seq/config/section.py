@@ -1,4 +1,4 @@
-"""What all sections of the configuration share."""
+"""The base of all sections of a recipe, the types of their keys, and the text of their errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-# Every number has an upper limit too: beyond it is nothing but a slip of the hand, or a recipe
-# that was made to exhaust the machine of who uses it.
+# Every number has an upper bound too: what is beyond it can only be a typing error, or a recipe
+# written to exhaust its user's machine.
 LARGEST = 2**31 - 1
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -21,7 +21,7 @@ Layers = Annotated[int, Field(ge=1, le=64)]
 
 
 class Section(BaseModel):
-    """A part of the configuration; unknown keys are errors and values never change."""
+    """A section of a recipe: immutable, strictly typed, and without unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
@@ -31,12 +31,12 @@ class Section(BaseModel):
     @classmethod
     def _without_nul(cls, value: Any) -> Any:
         if isinstance(value, str) and "\0" in value:
-            raise ValueError("a NUL character, which no name of a file can hold; leave it out")
+            raise ValueError("contains a NUL character; remove it")
         return value
 
 
 def section_of(annotation: Any) -> type[Section] | None:
-    """Return the Section inside an optional or a tuple of one."""
+    """Return the Section in a key's type, also from an optional or a tuple, or None."""
     if get_origin(annotation) in (Union, types.UnionType, tuple, Annotated):
         found = (section_of(part) for part in get_args(annotation))
         return next((section for section in found if section is not None), None)
@@ -45,7 +45,7 @@ def section_of(annotation: Any) -> type[Section] | None:
 
 
 def type_name(annotation: Any) -> str:
-    """Return the type of a key in the words of the reference page and of error messages."""
+    """Return the type of a key in words, for the reference page and for error messages."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return type_name(parts[0])
@@ -64,30 +64,22 @@ def type_name(annotation: Any) -> str:
         bool: "true or false",
         type(None): "null",
     }
-    return names.get(annotation, "keys and values")
-
-
-_LIMITS = {
-    "greater_than_equal": ("ge", "{} or more"),
-    "greater_than": ("gt", "more than {}"),
-    "less_than_equal": ("le", "{} or less"),
-    "less_than": ("lt", "less than {}"),
-}
+    return names.get(annotation, "sections" if section_of(annotation) else "keys and values")
 
 
 def explain(error: ValidationError, overridden: Sequence[str], schema: type[Section]) -> str:
-    """Return all problems in one line; those of overridden keys say where they were given."""
+    """Return all problems of a recipe in one line; those of overridden keys are marked as such."""
     by_key: dict[str, tuple[Any, list[Any]]] = {}
     for problem in error.errors(include_url=False):
-        key, annotation = _place(problem["loc"], schema)
+        key, annotation = _locate(problem["loc"], schema)
         by_key.setdefault(key, (annotation, []))[1].append(problem)
-    # What is wrong inside a section makes the section wrong too: that is no news.
-    told = [key for key in by_key if not any(other.startswith(f"{key}.") for other in by_key)]
-    return "; ".join(_sentence(key, *by_key[key], overridden, schema) for key in told)
+    # A problem inside a section makes the section itself invalid too; only the former is reported.
+    keys = [key for key in by_key if not any(other.startswith(f"{key}.") for other in by_key)]
+    return "; ".join(_sentence(key, *by_key[key], overridden, schema) for key in keys)
 
 
-def _place(location: tuple[int | str, ...], schema: type[Section]) -> tuple[str, Any]:
-    """Return the dotted key and its annotation; pydantic's marks of a union are left out."""
+def _locate(location: Sequence[int | str], schema: type[Section]) -> tuple[str, Any]:
+    """Return the dotted key of a location and its type, without pydantic's names of union parts."""
     annotation: Any = schema
     names = []
     for part in location:
@@ -103,13 +95,18 @@ def _place(location: tuple[int | str, ...], schema: type[Section]) -> tuple[str,
     return ".".join(names), annotation
 
 
+_BOUNDS = {
+    "greater_than_equal": "{} or more",
+    "greater_than": "more than {}",
+    "less_than_equal": "{} or less",
+    "less_than": "less than {}",
+}
+
+
 def _sentence(
-    key: str,
-    annotation: Any,
-    problems: list[Any],
-    overridden: Sequence[str],
-    schema: type[Section],
+    key: str, annotation: Any, problems: list[Any], overridden: Sequence[str], schema: type[Section]
 ) -> str:
+    # A union reports a problem for each of its types; the most specific one is not about the type.
     problem = next((p for p in problems if not p["type"].endswith("_type")), problems[0])
     kind, found = problem["type"], _shown(problem["input"])
     if kind == "value_error":
@@ -118,39 +115,34 @@ def _sentence(
     if kind == "extra_forbidden":
         text = f"unknown key{_suggestion(key, schema)}"
     elif kind == "missing":
-        text = "this key is needed"
+        text = "missing required key"
     elif kind == "literal_error":
         close = difflib.get_close_matches(str(problem["input"]), get_args(annotation), n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         text = f"expected one of {type_name(annotation)}, found {found}{hint}"
-    elif kind in _LIMITS:
-        name, words = _LIMITS[kind]
-        text = f"expected {words.format(problem['ctx'][name])}, found {found}"
+    elif kind in _BOUNDS:
+        text = f"expected {_BOUNDS[kind].format(*problem['ctx'].values())}, found {found}"
     elif kind in ("too_short", "too_long", "missing_argument"):
-        text = f"expected {type_name(annotation)}, one entry or more, found {found}"
+        text = f"expected {type_name(annotation)} with at least one entry, found {found}"
     elif kind == "finite_number":
         text = f"expected a finite number, found {found}"
     elif kind == "string_unicode":
-        text = f"expected text that UTF-8 can hold, found {found}"
+        text = f"expected text that can be encoded as UTF-8, found {found}"
+    elif section_of(annotation) and get_origin(annotation) is not tuple:
+        text = f"expected a section (key: value), found {found}"
     else:
-        text = f"expected {_type(annotation)}, found {found}"
+        text = f"expected {type_name(annotation)}, found {found}"
     given = any(f"{key}.".startswith(f"{k}.") or k.startswith(f"{key}.") for k in overridden)
     return f"{key}: {text}{' (given as an override)' if given else ''}"
-
-
-def _type(annotation: Any) -> str:
-    if section_of(annotation) is None:
-        return type_name(annotation)
-    return "a list of sections" if get_origin(annotation) is tuple else "a section (key: value)"
 
 
 def _suggestion(key: str, schema: type[Section]) -> str:
     parent, _, name = key.rpartition(".")
     location = [int(p) if p.isdigit() else p for p in parent.split(".")] if parent else []
-    section = section_of(_place(tuple(location), schema)[1])
+    section = section_of(_locate(location, schema)[1])
     known = list(section.model_fields) if section else []
     close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known here: {', '.join(known)}"
+    return f"; did you mean {close[0]}?" if close else f"; known keys: {', '.join(known)}"
 
 
 def _shown(value: Any) -> str:
