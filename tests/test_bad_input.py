@@ -258,7 +258,7 @@ OUTPUTS: list[Case] = [
      "none/out: cannot be written .No such file or directory"),
     ("a report", lambda p: p.evaluate("gato\tcat\n", "--report", p.write("file", "")),
      "file: cannot be written .File exists.; choose another path"),
-    ("a museum", lambda p: ["faults", str(p.trained), "--out", p.write("file", "")],
+    ("a fault gallery", lambda p: ["faults", str(p.trained), "--out", p.write("file", "")],
      "file: cannot be written .File exists.; choose another path"),
     ("links of an alignment",
      lambda p: ["align", *p.evaluate("gato\tcat\n")[1:], "-o", f"{p.folder}/none/out"],
