@@ -9,7 +9,6 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,20 +64,32 @@ class _Map:
 
 
 def _boxes(maps: Sequence[_Map]) -> tuple[list[tuple[float, float, float, float]], float, float]:
-    """Return left, top, width and height of each map in a table, and the table's right and bottom.
+    """Return left, top, width and height of each map, and the right and bottom end of all.
 
+    The maps are row by row, like words on a page, such that the figure is somewhat wider than high.
     Cells have the same size in all maps, which matplotlib's own layouts cannot give.
     """
-    columns = round(math.sqrt(len(maps)))
-    widths = [max(m.labels[0] + _GAP + m.size[0] for m in maps[n::columns]) for n in range(columns)]
-    rights = [_EDGE + right for right in accumulate(widths)]
-    boxes, bottom = [], 0.0
-    for start in range(0, len(maps), columns):
-        row = maps[start : start + columns]
-        top = bottom + max(m.labels[1] for m in row) + _GAP
-        boxes += [(right - m.size[0], top, *m.size) for right, m in zip(rights, row, strict=False)]
+    widths = [m.labels[0] + _GAP + m.size[0] for m in maps]
+    heights = [m.labels[1] + _GAP + m.size[1] for m in maps]
+    room = max(1.3 * math.sqrt(np.dot(widths, heights)), *widths)
+    rows: list[list[_Map]] = [[]]
+    used = 0.0
+    for heat_map, width in zip(maps, widths, strict=True):
+        if used + width > room:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(heat_map)
+        used += width
+    boxes, right, bottom = [], _EDGE + _CAPTION, 0.0
+    for row in rows:
+        left, top = _EDGE, bottom + max(m.labels[1] for m in row) + _GAP
+        for heat_map in row:
+            left += heat_map.labels[0] + _GAP
+            boxes.append((left, top, *heat_map.size))
+            left += heat_map.size[0]
+        right = max(right, left)
         bottom = top + max(m.size[1] for m in row)
-    return boxes, max(_EDGE + _CAPTION, rights[-1]), bottom
+    return boxes, right, bottom
 
 
 def plot_sentences(
