@@ -150,26 +150,21 @@ class TranslationDecoding:
 
     @property
     def num_sentences(self) -> int:
-        """Return B."""
         return len(self.memory.mask_BS)
 
     @property
     def source_lengths_B(self) -> Tensor:
-        """Return the number of source pieces of each sentence, EOS included."""
         return self.memory.mask_BS.sum(1)
 
     def start(self) -> DecoderState:
-        """Return the state before the first target piece, one row a sentence."""
         return self.model.decoder.start(self.memory)
 
     def step(
         self, tokens_R: Tensor, state: DecoderState
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        """Return logits [R, V], weights [R, S] or None, and the state after these pieces."""
         embedded_RE = self.model.target_embedding(tokens_R)
         features_RO, weights_RS, state = self.model.decoder.step(embedded_RE, state, self.memory)
         return self.model.logits(features_RO), weights_RS, state
 
     def select(self, sentences_B: Tensor) -> TranslationDecoding:
-        """Return the decoding of these sentences only."""
         return TranslationDecoding(self.model, self.memory.select(sentences_B))

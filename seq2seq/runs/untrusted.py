@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -77,18 +76,6 @@ def check_state(path: Path, state: Any) -> None:
             f"{path}: damaged, its step or validation metrics are not numbers; use another "
             "checkpoint"
         )
-
-
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes in a safetensors header, which the library checks against the file size.
-
-    Raises CheckpointError if they do not fit it, or if the header is damaged or too large.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from None
 
 
 def check_shapes(
