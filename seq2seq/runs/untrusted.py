@@ -100,12 +100,7 @@ def check_shapes(
 def shapes_of(config: ModelConfig, source_vocab: int, target_vocab: int) -> dict[str, Tensor]:
     """Return a model's parameters as meta tensors, which take no memory."""
     with torch.device("meta"), _WithoutNormal():
-        return dict(_Uninitialized(config, source_vocab, target_vocab).named_parameters())
-
-
-class _Uninitialized(TranslationModel):
-    def reset_parameters(self) -> None:
-        """Leave the weights as they are."""
+        return dict(TranslationModel(config, source_vocab, target_vocab).named_parameters())
 
 
 class _WithoutNormal(TorchFunctionMode):

@@ -46,10 +46,7 @@ class Monitor:
         validated: bool,
         is_first: bool,
     ) -> None:
-        """Open the outputs and drop what was recorded after the step `start`.
-
-        `validated` says whether the validation of that step is already over.
-        """
+        """Open the outputs and drop what was recorded after the step `start` (see MetricsLog)."""
         self._files: list[MetricsLog | Board] = []
         if is_first:
             self._files.append(MetricsLog(run.metrics, step=start, validated=validated))
@@ -74,7 +71,6 @@ class Monitor:
             file.close()
 
     def advance(self) -> None:
-        """Count one update."""
         self._bar.update()
 
     def train(self, record: dict[str, Any]) -> None:
@@ -154,7 +150,6 @@ class Board:
                 self._write_event(step=record["step"], summary={"value": [scalar]})
 
     def close(self) -> None:
-        """Close the file."""
         with naming(self._path):
             self._file.close()
 

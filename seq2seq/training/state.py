@@ -131,7 +131,7 @@ class TrainingState:
             tensor.lerp_(self.parameters[name], 1 - decay)
 
     @contextlib.contextmanager
-    def translating(self) -> Iterator[None]:
+    def evaluating(self) -> Iterator[None]:
         """Put the model in evaluation mode for a while, with the moving average if there is one."""
         raw = {name: self.parameters[name].detach().clone() for name in self.averaged}
         self._copy_weights(self.averaged)

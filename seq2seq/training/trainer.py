@@ -224,7 +224,7 @@ class Trainer:
     def _validate(self, monitor: Monitor) -> None:
         """Validate, report, adapt the schedule, and save a checkpoint with the metrics."""
         progress = self.state.progress
-        with self.state.translating():
+        with self.state.evaluating():
             validation = self.validate(self.model)
         metric = validation.metrics[self.config.metric]
         sign = -1 if self.config.metric == "loss" else 1
