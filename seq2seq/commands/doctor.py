@@ -1,4 +1,4 @@
-"""`seq2seq doctor`: checks of a run."""
+"""`seq2seq doctor`: check a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "test", metavar="TEST", nargs="?", help="test set; default: that of the run's recipe"
     )
-    parser.add_argument("--target", metavar="FILE", help="the target side, line by line")
+    parser.add_argument("--target", metavar="FILE", help="target side of TEST, line by line")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
 
@@ -34,6 +34,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     findings = diagnose(
         arguments.run, arguments.test, target=arguments.target, device=arguments.device
     )
-    plain = {name: found.as_dict() for name, found in findings.items()}
-    print(json.dumps(plain, indent=1) if arguments.json else findings_text(findings))
+    if arguments.json:
+        print(json.dumps({name: vars(found) for name, found in findings.items()}, indent=1))
+    else:
+        print(findings_text(findings))
     return 0 if healthy(findings) else EXIT_FAULT

@@ -1,4 +1,4 @@
-"""`seq2seq explain`: one sentence followed through a model."""
+"""`seq2seq explain`: follow one sentence through a model."""
 
 from __future__ import annotations
 
@@ -27,22 +27,27 @@ def add(commands: Commands) -> None:
     parser.add_argument("sentence", metavar="SENTENCE")
     parser.add_argument(
         "--step", type=positive, metavar="N",
-        help="show this step in full (from 1); default: the first, and a row for each one",
+        help="show this step in full (from 1); default: the first step, and a row for each one",
     )  # fmt: skip
-    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    parser.add_argument(
+        "--beam",
+        type=positive,
+        metavar="N",
+        help="beam size; 1 is greedy; default: that of the recipe",
+    )
     parser.add_argument(
         "--force", metavar="TARGET", help="explain this translation instead of the model's own"
     )
     parser.add_argument(
         "--words", action="store_true",
-        help="merge the weights of pieces to words (sums over source pieces, means over target "
-        "pieces) in the rows, the page and the picture",
+        help="show weights of words instead of pieces (sums over source pieces, means over target "
+        "pieces) in the rows, the page and the figure",
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true",
-        help="print all tensors instead of tables, for recomputing them with NumPy",
+        help="print all tensors instead of tables, to recompute them with NumPy",
     )  # fmt: skip
-    parser.add_argument("--html", metavar="FILE", help="write a page to explore, in one file")
+    parser.add_argument("--html", metavar="FILE", help="write an interactive page, in one file")
     parser.add_argument("--plot", metavar="FILE", help="draw the weights: PNG, SVG or PDF")
 
 
@@ -55,7 +60,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
     if arguments.plot:
         check_picture(Path(arguments.plot))
-    # One sentence is quick on any machine, and the CPU's numbers are the same everywhere.
+    # One sentence is quick on any device, and the CPU is the most reproducible one.
     translator = Translator.load(arguments.run, device="cpu")
     found = explain(translator, arguments.sentence, beam=arguments.beam, target=arguments.force)
     if arguments.step and arguments.step > len(found.steps):

@@ -1,4 +1,4 @@
-"""`seq2seq faults`: the museum of famous faults."""
+"""`seq2seq faults`: famous faults in copies of a model, and which checks catch them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "faults",
-        "show famous faults of translators in copies of a model: heat maps, BLEU, which check of "
-        "`seq2seq doctor` finds each",
+        "put famous faults into copies of a model and show heat maps, BLEU and which checks of "
+        "`seq2seq doctor` catch each",
         "seq2seq faults\n"
         "seq2seq faults runs/quickstart --out faults\n"
         "seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500",
@@ -26,17 +26,25 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
     )
-    parser.add_argument("--test", metavar="TEST", help="default: that of the run's recipe")
-    parser.add_argument("--target", metavar="FILE", help="the target side of --test, line by line")
     parser.add_argument(
-        "--sentences", type=positive, default=300, metavar="N", help="for BLEU; default: 300"
+        "--test", metavar="TEST", help="test set; default: that of the run's recipe"
     )
-    parser.add_argument("--out", metavar="DIR", help="write faults.html and pictures there")
+    parser.add_argument("--target", metavar="FILE", help="target side of --test, line by line")
+    parser.add_argument(
+        "--sentences",
+        type=positive,
+        default=300,
+        metavar="N",
+        help="sentences for BLEU; default: 300",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="write faults.html and figures to this directory"
+    )
 
 
 def _faults(arguments: argparse.Namespace) -> int:
     from seq2seq.diagnosis.doctor import read_pairs
-    from seq2seq.diagnosis.fault_gallery import museum_text, tour, write_museum
+    from seq2seq.diagnosis.fault_gallery import gallery_text, make_gallery, write_gallery
     from seq2seq.diagnosis.probe import make_probe
     from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
@@ -46,10 +54,10 @@ def _faults(arguments: argparse.Namespace) -> int:
     translator = Translator.load(arguments.run)
     pairs = read_pairs(translator, arguments.test, target=arguments.target)
     probe = make_probe(translator, pairs, sentences=12)
-    museum = tour(probe, pairs[: arguments.sentences])
-    print(museum_text(museum))
+    gallery = make_gallery(probe, pairs[: arguments.sentences])
+    print(gallery_text(gallery))
     if arguments.out is not None:
         test = arguments.test or "its own test set"
-        path = write_museum(Path(arguments.out), museum, run=arguments.run, test=test)
+        path = write_gallery(Path(arguments.out), gallery, run=arguments.run, test=test)
         log.info("%s", path)
-    return 0 if museum.holds else EXIT_FAULT
+    return 0 if gallery.all_caught else EXIT_FAULT
