@@ -11,7 +11,7 @@ def test_tensorboard_drops_scalars_after_the_resumed_step(tmp_path: Path) -> Non
     for number, first in enumerate((1, 3)):
         board = Board(tmp_path / "board", first=first)
         for step in range(first, first + 4):
-            board.add({"train/loss": step + 10.0 * number}, step)
+            board.write("train", {"step": step, "loss": step + 10.0 * number})
         board.close()
         [file] = (tmp_path / "board").iterdir()
         # TensorBoard orders files by the second in their names.

@@ -15,7 +15,7 @@ from seq2seq.runs.checkpoint import (
     Checkpoint,
     average_weights,
     best_first,
-    first_intact,
+    intact,
     list_checkpoints,
     load_checkpoint,
     load_weights,
@@ -108,8 +108,7 @@ def test_damaged_checkpoints_are_skipped_with_a_warning(
     model.write_bytes(model.read_bytes()[:-1] + b"?")
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        found = first_intact(reversed(list_checkpoints(tmp_path)))
-    assert found is not None
+        found = next(intact(reversed(list_checkpoints(tmp_path))))
     assert found.step == 3
     assert "step-1000000: damaged" in caplog.text
 

@@ -34,7 +34,7 @@ def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:
     model = TranslationModel(config.model, source.vocab_size, target.vocab_size)
     stream = BatchStream(pairs, source, target, config.data, seed=1)
     directory = RunDirectory(run)
-    directory.create(config, source, target)
+    directory.create(config, source, target, {})
 
     def nothing(model: TranslationModel) -> Validation:
         return Validation({"bleu": 1.0, "loss": 1.0}, [])

@@ -20,7 +20,7 @@ from seq2seq.data.tokenizer import PAD, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
-from seq2seq.training.loss import batch_loss
+from seq2seq.training.loss import Objective
 
 _CANDIDATES = 400
 _MOST_PIECES = 60
@@ -28,7 +28,7 @@ _MOST_PIECES = 60
 
 def mean_loss(model: TranslationModel, batch: Batch) -> Tensor:
     """Return the training loss per target piece in nats, without padding."""
-    total, _ = batch_loss(model, batch)
+    total: Tensor = Objective(model)(batch)[0]
     return total / batch.num_target_tokens
 
 

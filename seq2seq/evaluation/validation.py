@@ -15,7 +15,7 @@ from seq2seq.inference.search import search
 from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.parallel import Ranks
-from seq2seq.training.loss import batch_loss
+from seq2seq.training.loss import Objective
 from seq2seq.training.monitor import Validation
 
 
@@ -49,9 +49,10 @@ class Validator:
         model.eval()
         loss, tokens = 0.0, 0.0
         found: dict[int, str] = {}
+        objective = Objective(model, dtype=self.dtype)
         prepared, is_beam = PreparedModel(model, self.dtype), self.options.beam_size > 1
         for batch in (batch.to(self.device) for batch in self.batches):
-            loss += float(batch_loss(model, batch, dtype=self.dtype)[1])
+            loss += float(objective(batch)[1])
             tokens += batch.num_target_tokens
             decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, is_beam=is_beam)
             try:

@@ -88,6 +88,8 @@ class TranslationModel(nn.Module):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Initialise the weights by torch's global generator, as config.init says."""
+        if self.output_bias.is_meta:  # only the shapes are wanted
+            return
         for name, parameter in self.named_parameters():
             if "norm_" in name:
                 continue
@@ -150,21 +152,17 @@ class TranslationDecoding:
 
     @property
     def source_lengths_B(self) -> Tensor:
-        """Return the number of source pieces of each sentence, EOS included."""
         return self.memory.mask_BS.sum(1)
 
     def start(self) -> DecoderState:
-        """Return the state before the first target piece, one row a sentence."""
         return self.model.decoder.start(self.memory)
 
     def step(
         self, tokens_R: Tensor, state: DecoderState
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        """Return logits [R, V], weights [R, S] or None, and the state after these pieces."""
         embedded_RE = self.model.target_embedding(tokens_R)
         features_RO, weights_RS, state = self.model.decoder.step(embedded_RE, state, self.memory)
         return self.model.logits(features_RO), weights_RS, state
 
     def select(self, sentences_B: Tensor) -> TranslationDecoding:
-        """Return the decoding of these sentences only."""
         return TranslationDecoding(self.model, self.memory.select(sentences_B))

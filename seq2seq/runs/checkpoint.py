@@ -8,6 +8,7 @@ step-000500/SHA256SUMS              of the other three, in the format of the too
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -16,27 +17,23 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seq2seq.errors import CheckpointError
 from seq2seq.files import naming, publish_directory, remove_directory, replaced, sha256
-from seq2seq.runs.untrusted import check_shapes, check_state, read_shapes
+from seq2seq.runs.untrusted import check_shapes, check_state
 
 log = logging.getLogger(__name__)
 
-MODEL, TRAINING, STATE, SUMS = (
-    "model.safetensors",
-    "training.safetensors",
-    "state.json",
-    "SHA256SUMS",
-)
+MODEL, TRAINING = "model.safetensors", "training.safetensors"
+STATE, SUMS = "state.json", "SHA256SUMS"
 VERSION = 1
 
 
@@ -77,8 +74,12 @@ class Checkpoint:
         return self
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights that translate, from the file's header."""
-        return read_shapes(self.path / MODEL)
+        """Return the shapes in the header of the weights that translate.
+
+        The library checks that they fit the file's size; CheckpointError says if they do not.
+        """
+        with _reading(self.path / MODEL) as path, safe_open(path, framework="pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
@@ -97,10 +98,8 @@ class Checkpoint:
             return self.tensors[name]
         if name == TRAINING and not (self.path / name).exists():
             return {}
-        try:
-            return dict(load_file(self.path / name))
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"{self.path / name}: cannot be read ({error})") from None
+        with _reading(self.path / name) as path:
+            return dict(load_file(path))
 
 
 def save_checkpoint(
@@ -140,14 +139,13 @@ def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkp
     return sorted(found, key=lambda checkpoint: checkpoint.step)
 
 
-def first_intact(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
-    """Return the first checkpoint that passes verification; warn about those before it."""
+def intact(checkpoints: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
+    """Yield the checkpoints that pass verification; warn about the others."""
     for checkpoint in checkpoints:
         try:
-            return checkpoint.verify()
+            yield checkpoint.verify()
         except CheckpointError as error:
             log.warning("skipped: %s", error)
-    return None
 
 
 def best_first(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
@@ -207,6 +205,14 @@ def _open(path: Path) -> Checkpoint:
     return Checkpoint(path, state)
 
 
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from None
+
+
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
@@ -258,13 +264,7 @@ def set_aside_damaged(directory: Path) -> None:
     """
     checkpoints = list_checkpoints(directory)
     _remove_leftovers(directory, checkpoints)
-    intact = set()
-    for checkpoint in checkpoints:
-        try:
-            intact.add(checkpoint.verify().path)
-        except CheckpointError as error:
-            log.warning("%s", error)
-    for path in set(directory.glob("step-*")) - intact:
+    for path in {*directory.glob("step-*")} - {c.path for c in intact(checkpoints)}:
         unusable = path.with_name(f"unusable-{path.name}")
         log.warning("%s renamed to %s; delete it if you do not need it", path, unusable.name)
         remove_directory(unusable)

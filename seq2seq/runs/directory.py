@@ -22,7 +22,7 @@ from seq2seq.files import remove_directory, sync_directory, write_atomic
 from seq2seq.runs.checkpoint import (
     Checkpoint,
     best_first,
-    first_intact,
+    intact,
     list_checkpoints,
     set_aside_damaged,
 )
@@ -116,11 +116,7 @@ class RunDirectory:
             raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
     def create(
-        self,
-        config: Config,
-        source: Tokenizer,
-        target: Tokenizer,
-        checksums: Mapping[str, str] | None = None,
+        self, config: Config, source: Tokenizer, target: Tokenizer, checksums: Mapping[str, str]
     ) -> None:
         """Write what all checkpoints share, the config last: it marks a complete run."""
         self.clear()
@@ -128,8 +124,7 @@ class RunDirectory:
         sync_directory(self.path.parent)
         source.save(self.path / TOKENIZERS[0])
         target.save(self.path / TOKENIZERS[1])
-        if checksums is not None:
-            write_atomic(self.sources_path, dump_checksums(checksums))
+        write_atomic(self.sources_path, dump_checksums(checksums))
         self.update(config)
 
     def update(self, config: Config) -> None:
@@ -160,7 +155,7 @@ class RunDirectory:
 
     def newest(self) -> Checkpoint:
         """Return the latest intact checkpoint. Raises CheckpointError if there is none."""
-        found = first_intact(reversed(list_checkpoints(self.checkpoints)))
+        found = next(intact(reversed(list_checkpoints(self.checkpoints))), None)
         if found is None:
             raise CheckpointError(f"{self.checkpoints}: no intact checkpoint; train the run first")
         return found
@@ -195,7 +190,7 @@ class RunDirectory:
         """Return the best validated checkpoint, the average included, or else the latest."""
         candidates = list_checkpoints(self.checkpoints)
         candidates += list_checkpoints(self.checkpoints, pattern=self.average_path.name)
-        return first_intact(best_first(candidates, metric)) or self.newest()
+        return next(intact(best_first(candidates, metric)), None) or self.newest()
 
     def check_writable(self) -> None:
         """Raise ConfigError if the run directory cannot be written; create nothing."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -79,18 +78,6 @@ def check_state(path: Path, state: Any) -> None:
         )
 
 
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes in a safetensors header, which the library checks against the file size.
-
-    Raises CheckpointError if they do not fit it, or if the header is damaged or too large.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from None
-
-
 def check_shapes(
     expected: Mapping[str, Tensor], found: Mapping[str, tuple[int, ...]], *, origin: Path
 ) -> None:
@@ -113,12 +100,7 @@ def check_shapes(
 def shapes_of(config: ModelConfig, source_vocab: int, target_vocab: int) -> dict[str, Tensor]:
     """Return a model's parameters as meta tensors, which take no memory."""
     with torch.device("meta"), _WithoutNormal():
-        return dict(_Uninitialized(config, source_vocab, target_vocab).named_parameters())
-
-
-class _Uninitialized(TranslationModel):
-    def reset_parameters(self) -> None:
-        """Leave the weights as they are."""
+        return dict(TranslationModel(config, source_vocab, target_vocab).named_parameters())
 
 
 class _WithoutNormal(TorchFunctionMode):

@@ -17,6 +17,61 @@ from seq2seq.model.model import TranslationModel
 SLICE_ROWS = 512
 
 
+class Objective(nn.Module):
+    """The teacher-forced loss of a model, as a module that DistributedDataParallel can wrap.
+
+    Matrix products are computed in `dtype`.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        *,
+        label_smoothing: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.model, self.label_smoothing, self.dtype = model, label_smoothing, dtype
+
+    def forward(self, batch: Batch, fed_back: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return the loss, smoothed and plain, summed over the target pieces, in nats.
+
+        `fed_back` is the share of the model's own predictions among the inputs (scheduled
+        sampling).
+        """
+        model, mask_BT = self.model, batch.label_mask_BT
+        narrow = self.dtype != torch.float32
+        with torch.autocast(batch.labels_BT.device.type, self.dtype, enabled=narrow):
+            inputs_BT = mix_predictions(model, batch, fed_back)
+            features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
+            return projection_loss(
+                features_BTO[mask_BT],
+                model.output_weight,
+                model.output_bias,
+                batch.labels_BT[mask_BT],
+                label_smoothing=self.label_smoothing,
+            )
+
+
+@torch.no_grad()
+def mix_predictions(model: TranslationModel, batch: Batch, share: float) -> Tensor:
+    """Return inputs [B, T] with a random share replaced by the model's own predictions.
+
+    Scheduled sampling (Bengio et al. 2015) with the predictions of all positions from one
+    teacher-forced pass (Mihaylova and Martins 2019, sec. 3). BOS and padding stay.
+    """
+    inputs_BT = batch.inputs_BT
+    if share == 0 or inputs_BT.shape[1] < 2:
+        return inputs_BT
+    features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
+    predicted_BT = torch.stack([model.logits(row).argmax(-1) for row in features_BTO[:, :-1]])
+    drawn_BT = torch.rand(predicted_BT.shape, device=predicted_BT.device) < share
+    drawn_BT &= batch.label_mask_BT[:, 1:]
+    mixed_BT = inputs_BT.clone()
+    mixed_BT[:, 1:] = torch.where(drawn_BT, predicted_BT, inputs_BT[:, 1:])
+    return mixed_BT
+
+
 def projection_loss(
     features_NO: Tensor,
     weight_VO: Tensor,
@@ -84,14 +139,8 @@ class _ProjectionLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_features, grad_weight, grad_bias = ctx.saved_tensors
         scale = grads[0]
-        return (
-            grad_features * scale.to(grad_features.dtype),
-            grad_weight * scale,
-            grad_bias * scale,
-            None,
-            None,
-            None,
-        )
+        scaled_features = grad_features * scale.to(grad_features.dtype)
+        return scaled_features, grad_weight * scale, grad_bias * scale, None, None, None
 
 
 def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,68 +152,3 @@ def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
     logits_NV /= total_N1
     log_N1 = total_N1.log()
     return (log_N1 - label_N1).sum(), (log_N1 - mean_N1).sum()
-
-
-@torch.no_grad()
-def mix_predictions(model: TranslationModel, batch: Batch, share: float) -> Tensor:
-    """Return inputs [B, T] with a random share replaced by the model's own predictions.
-
-    Scheduled sampling (Bengio et al. 2015) with the predictions of all positions from one
-    teacher-forced pass (Mihaylova and Martins 2019, sec. 3). BOS and padding stay.
-    """
-    inputs_BT = batch.inputs_BT
-    if share == 0 or inputs_BT.shape[1] < 2:
-        return inputs_BT
-    features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
-    predicted_BT = torch.stack([model.logits(row).argmax(-1) for row in features_BTO[:, :-1]])
-    drawn_BT = torch.rand(predicted_BT.shape, device=predicted_BT.device) < share
-    drawn_BT &= batch.label_mask_BT[:, 1:]
-    mixed_BT = inputs_BT.clone()
-    mixed_BT[:, 1:] = torch.where(drawn_BT, predicted_BT, inputs_BT[:, 1:])
-    return mixed_BT
-
-
-def batch_loss(
-    model: TranslationModel,
-    batch: Batch,
-    *,
-    label_smoothing: float = 0.0,
-    fed_back: float = 0.0,
-    dtype: torch.dtype = torch.float32,
-) -> tuple[Tensor, Tensor]:
-    """Return the teacher-forced loss, smoothed and plain, summed over the target pieces, in nats.
-
-    Padding is left out. `fed_back` is the share of the model's own predictions among the inputs
-    (scheduled sampling). Matrix products are computed in `dtype`.
-    """
-    mask_BT = batch.label_mask_BT
-    with torch.autocast(batch.labels_BT.device.type, dtype, enabled=dtype != torch.float32):
-        inputs_BT = mix_predictions(model, batch, fed_back)
-        features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
-        return projection_loss(
-            features_BTO[mask_BT],
-            model.output_weight,
-            model.output_bias,
-            batch.labels_BT[mask_BT],
-            label_smoothing=label_smoothing,
-        )
-
-
-class Objective(nn.Module):
-    """batch_loss as a module, which DistributedDataParallel can wrap."""
-
-    def __init__(
-        self, model: TranslationModel, *, label_smoothing: float, dtype: torch.dtype
-    ) -> None:
-        super().__init__()
-        self.model, self.label_smoothing, self.dtype = model, label_smoothing, dtype
-
-    def forward(self, batch: Batch, fed_back: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return the batch's loss, smoothed and plain."""
-        return batch_loss(
-            self.model,
-            batch,
-            label_smoothing=self.label_smoothing,
-            fed_back=fed_back,
-            dtype=self.dtype,
-        )

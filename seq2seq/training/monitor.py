@@ -9,7 +9,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -44,18 +43,15 @@ class Monitor:
         config: TrainingConfig,
         *,
         start: int,
-        validated: bool = False,
-        is_first: bool = True,
+        validated: bool,
+        is_first: bool,
     ) -> None:
-        """Open the outputs and drop what was recorded after the step `start`.
-
-        `validated` says whether the validation of that step is already over.
-        """
-        self._metrics = self._board = None
+        """Open the outputs and drop what was recorded after the step `start` (see MetricsLog)."""
+        self._files: list[MetricsLog | Board] = []
         if is_first:
-            self._metrics = MetricsLog(run.metrics, step=start, validated=validated)
+            self._files.append(MetricsLog(run.metrics, step=start, validated=validated))
         if is_first and config.tensorboard:
-            self._board = Board(run.path / "tensorboard", first=start + 1)
+            self._files.append(Board(run.path / "tensorboard", first=start + 1))
         self._bar = tqdm(
             total=config.max_steps,
             initial=start,
@@ -71,13 +67,10 @@ class Monitor:
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
-        if self._metrics is not None:
-            self._metrics.close()
-        if self._board is not None:
-            self._board.close()
+        for file in self._files:
+            file.close()
 
     def advance(self) -> None:
-        """Count one update."""
         self._bar.update()
 
     def train(self, record: dict[str, Any]) -> None:
@@ -124,12 +117,9 @@ class Monitor:
             return left
         return max(0.0, min(left, self._config.max_minutes - float(record["minutes"])))
 
-    def _write(self, kind: str, record: Mapping[str, Any]) -> None:
-        if self._metrics is not None:
-            self._metrics.write(kind, record)
-        if self._board is not None:
-            scalars = {f"{kind}/{k}": v for k, v in record.items() if isinstance(v, float)}
-            self._board.add(scalars, record["step"])
+    def _write(self, kind: str, record: dict[str, Any]) -> None:
+        for file in self._files:
+            file.write(kind, record)
 
 
 class Board:
@@ -149,20 +139,21 @@ class Board:
         folder.mkdir(parents=True, exist_ok=True)
         self._event = Event
         self._file = RecordWriter(self._path.open("wb"))
-        self._write(file_version="brain.Event:2")
-        self._write(step=first, session_log=SessionLog(status=SessionLog.START))
+        self._write_event(file_version="brain.Event:2")
+        self._write_event(step=first, session_log=SessionLog(status=SessionLog.START))
 
-    def add(self, scalars: Mapping[str, float], step: int) -> None:
-        """Write scalars by their tags."""
-        for tag, value in scalars.items():
-            self._write(step=step, summary={"value": [{"tag": tag, "simple_value": value}]})
+    def write(self, kind: str, record: dict[str, Any]) -> None:
+        """Write the record's floats as scalars."""
+        for key, value in record.items():
+            if isinstance(value, float):
+                scalar = {"tag": f"{kind}/{key}", "simple_value": value}
+                self._write_event(step=record["step"], summary={"value": [scalar]})
 
     def close(self) -> None:
-        """Close the file."""
         with naming(self._path):
             self._file.close()
 
-    def _write(self, **fields: object) -> None:
+    def _write_event(self, **fields: object) -> None:
         event = self._event(wall_time=time.time(), **fields)
         with naming(self._path):
             self._file.write(event.SerializeToString())
@@ -170,7 +161,6 @@ class Board:
 
 
 REASONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-_STDERR = 2
 
 
 class StopRequest:
@@ -203,4 +193,4 @@ class StopRequest:
         signal.signal(number, signal.SIG_DFL if self.at_once else self._before[name])
         # Neither print nor logging: the signal may have arrived in the middle of either.
         message = f"\n{self.reason}: saving; press Ctrl-C again to quit immediately\n"
-        os.write(_STDERR, message.encode())
+        os.write(2, message.encode())

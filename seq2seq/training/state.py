@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.runs.checkpoint import (
     Checkpoint,
-    average_weights,
     best_first,
-    first_intact,
+    intact,
     list_checkpoints,
     load_weights,
     save_checkpoint,
@@ -105,38 +104,34 @@ class Progress:
     loss_tokens: int = 0
 
 
-@dataclass
 class TrainingState:
     """Model, optimizer, schedule, position in the data, and counts.
 
     Random generators have no state to save: each update seeds them (see Ranks.seed).
     """
 
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    schedule: Schedule
-    stream: BatchStream
-    ema: float
-    device: torch.device
-    progress: Progress = field(default_factory=Progress)
-
-    def __post_init__(self) -> None:
-        """Start the moving average of the weights, if there is one."""
-        self.parameters = dict(self.model.named_parameters())
-        self.averaged: dict[str, Tensor] = {}
-        if self.ema:
+    def __init__(
+        self, model: nn.Module, stream: BatchStream, config: TrainingConfig, device: torch.device
+    ) -> None:
+        self.model, self.stream, self.config, self.device = model, stream, config, device
+        self.optimizer = make_optimizer(model, config)
+        self.schedule = Schedule(config.schedule, config.max_steps, config.max_minutes)
+        self.progress = Progress()
+        self.parameters = dict(model.named_parameters())
+        self.averaged: dict[str, Tensor] = {}  # the moving average of the weights, if any
+        if config.ema:
             self.averaged = {name: p.detach().clone() for name, p in self.parameters.items()}
 
     @torch.no_grad()
-    def average_weights(self) -> None:
+    def update_average(self) -> None:
         """Move the average towards the current weights."""
         # A young average moves quickly, so that it forgets the random initial weights.
-        decay = min(self.ema, (1 + self.progress.step) / (10 + self.progress.step))
+        decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))
         for name, tensor in self.averaged.items():
             tensor.lerp_(self.parameters[name], 1 - decay)
 
     @contextlib.contextmanager
-    def translating(self) -> Iterator[None]:
+    def evaluating(self) -> Iterator[None]:
         """Put the model in evaluation mode for a while, with the moving average if there is one."""
         raw = {name: self.parameters[name].detach().clone() for name in self.averaged}
         self._copy_weights(self.averaged)
@@ -214,22 +209,19 @@ class TrainingState:
         }
 
 
-def average_checkpoints(
-    run: RunDirectory, config: TrainingConfig
-) -> tuple[list[int], dict[str, Tensor]] | None:
-    """Return the steps of the last or best checkpoints and the mean of their weights.
-
-    None if no validation had a finite metric.
-    """
-    chosen = _checkpoints_to_average(run, config)
-    return ([checkpoint.step for checkpoint in chosen], average_weights(chosen)) if chosen else None
+def checkpoints_to_average(run: RunDirectory, config: TrainingConfig) -> list[Checkpoint]:
+    """Return the last or best checkpoints; none if no validation had a finite metric."""
+    # Without those that a signal made: how often a run was stopped must not change its result.
+    regular = [c for c in list_checkpoints(run.checkpoints) if not c.stopped]
+    if config.average == "last":
+        return regular[-config.keep_last :]
+    return best_first(regular, config.metric)[: config.keep_best]
 
 
-def saved_average(run: RunDirectory, config: TrainingConfig) -> Checkpoint | None:
-    """Return the saved mean if it is intact and of the checkpoints that would be averaged now."""
-    steps = [checkpoint.step for checkpoint in _checkpoints_to_average(run, config)]
+def saved_average(run: RunDirectory, steps: list[int]) -> Checkpoint | None:
+    """Return the saved mean of the checkpoints of these steps, if it is intact."""
     saved = list_checkpoints(run.checkpoints, pattern=run.average_path.name)
-    return first_intact(c for c in saved if c.state["steps"] == steps)
+    return next(intact(c for c in saved if c.state["steps"] == steps), None)
 
 
 def save_average(
@@ -238,11 +230,3 @@ def save_average(
     """Write the mean as a checkpoint that can translate but not be resumed."""
     state = {"step": steps[-1], "steps": steps, "validation": metrics}
     save_checkpoint(run.average_path, weights, {}, state)
-
-
-def _checkpoints_to_average(run: RunDirectory, config: TrainingConfig) -> list[Checkpoint]:
-    # Without those that a signal made: how often a run was stopped must not change its result.
-    regular = [c for c in list_checkpoints(run.checkpoints) if not c.stopped]
-    if config.average == "last":
-        return regular[-config.keep_last :]
-    return best_first(regular, config.metric)[: config.keep_best]

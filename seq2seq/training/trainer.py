@@ -20,15 +20,13 @@ from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import ConfigError
 from seq2seq.model.model import TranslationModel
 from seq2seq.parallel import Ranks
-from seq2seq.runs.checkpoint import Checkpoint, load_weights, prune
+from seq2seq.runs.checkpoint import Checkpoint, average_weights, load_weights, prune
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.loss import Objective
 from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
 from seq2seq.training.state import (
-    Schedule,
     TrainingState,
-    average_checkpoints,
-    make_optimizer,
+    checkpoints_to_average,
     save_average,
     saved_average,
 )
@@ -61,14 +59,7 @@ class Trainer:
             Objective(model, label_smoothing=config.label_smoothing, dtype=dtype),
             dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32,
         )
-        self.state = TrainingState(
-            self.model,
-            make_optimizer(model, config),
-            Schedule(config.schedule, config.max_steps, config.max_minutes),
-            stream,
-            config.ema,
-            self.device,
-        )
+        self.state = TrainingState(self.model, stream, config, self.device)
         self._saved_step = self._validated_step = -1
         self._started = 0.0  # when training would have started without interruptions
         self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
@@ -180,7 +171,7 @@ class Trainer:
             group["lr"] = rate
         if math.isfinite(norm) and math.isfinite(loss):
             self.state.optimizer.step()
-            self.state.average_weights()
+            self.state.update_average()
             tokens = sum(batch.num_target_tokens for batch in batches)
             progress.skipped = 0
             progress.tokens += tokens
@@ -233,7 +224,7 @@ class Trainer:
     def _validate(self, monitor: Monitor) -> None:
         """Validate, report, adapt the schedule, and save a checkpoint with the metrics."""
         progress = self.state.progress
-        with self.state.translating():
+        with self.state.evaluating():
             validation = self.validate(self.model)
         metric = validation.metrics[self.config.metric]
         sign = -1 if self.config.metric == "loss" else 1
@@ -268,14 +259,15 @@ class Trainer:
     def _average(self, monitor: Monitor, *, trained: bool) -> None:
         """Report the mean of the last or best checkpoints; validate and save it if it is new."""
         run, ranks = self.run, self.ranks
-        saved = None if trained else ranks.on_rank0(saved_average, run, self.config)
+        chosen = ranks.on_rank0(checkpoints_to_average, run, self.config)
+        if not chosen:
+            return
+        steps = [checkpoint.step for checkpoint in chosen]
+        saved = None if trained else ranks.on_rank0(saved_average, run, steps)
         if saved is not None:
-            steps, metrics = saved.state["steps"], saved.state["validation"]
+            metrics = saved.state["validation"]
         else:
-            found = ranks.on_rank0(average_checkpoints, run, self.config)
-            if found is None:
-                return
-            steps, weights = found
+            weights = ranks.on_rank0(average_weights, chosen)
             load_weights(self.model, weights, origin=run.checkpoints)
             self.model.eval()
             metrics = self.validate(self.model).metrics
