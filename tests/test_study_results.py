@@ -176,7 +176,7 @@ def test_bleu_by_length_is_corpus_bleu_of_each_class(gathered: Gathered, pairs: 
     result = gathered.summaries[0].results[2]
     places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
     expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
-    assert gathered.summaries[0].by_length[1].values[1] == pytest.approx(expected["bleu"].score)
+    assert gathered.summaries[0].by_length[gathered.classes[1].label].values[1] == pytest.approx(expected["bleu"].score)
     assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
 
 
