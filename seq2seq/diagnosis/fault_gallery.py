@@ -24,7 +24,7 @@ from seq2seq.evaluation.pages import render
 from seq2seq.evaluation.plots import new_figure, plain
 from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.search import greedy
-from seq2seq.inference.text import Part
+from seq2seq.inference.text import Part, Sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,17 +115,13 @@ def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
     inputs_BT = torch.full((len(batch), steps), translator.options().bos, device=translator.device)
     inputs_BT[:, 1:] = torch.tensor(found.tokens[: steps - 1], device=translator.device)
     weights_BTS = step_through(probe, replace(batch, inputs_BT=inputs_BT)).weights_BTS
-    pieces = [*translator.target.pieces(found.tokens), "</s>"]
-    source = translator.source.encode(pairs[0].source)
-    padding = ["<pad>"] * (batch.source_BS.shape[1] - len(source) - 1)
-    return Part(
-        source=pairs[0].source,
-        source_pieces=[*translator.source.pieces(source), "</s>", *padding],
-        target_pieces=pieces[:steps],
-        text=translator.target.decode(found.tokens),
-        score=found.score,
-        log_prob=found.log_prob,
-        finished=found.finished,
+    source = Sentence(pairs[0].source, translator.source.encode(pairs[0].source))
+    [part] = translator.parts(source, [found])
+    padding = ["<pad>"] * (batch.source_BS.shape[1] - len(part.source_pieces))
+    return replace(
+        part,
+        source_pieces=[*part.source_pieces, *padding],
+        target_pieces=part.target_pieces[:steps],
         weights=None if weights_BTS is None else weights_BTS[0].cpu(),
     )
 
@@ -147,11 +143,13 @@ _DPI = 120
 
 def _plot_weights(part: Part) -> Figure:
     """Draw the weights of a translation without normalizing them; 1 is darkest."""
+    assert part.weights is not None
     sides = (part.source_pieces, part.target_pieces)
     source, target = ([plain(piece_label(piece)) for piece in side] for side in sides)
     figure = new_figure(1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
     axes = figure.subplots()
-    axes.pcolormesh(part.weights, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5)
+    weights_TS = part.weights.numpy()
+    axes.pcolormesh(weights_TS, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5)
     axes.invert_yaxis()
     axes.xaxis.tick_top()
     axes.set_xticks([n + 0.5 for n in range(len(source))], source, rotation=90, fontsize=7)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ from seq2seq.explaining.formulas import output_use, query_name, residual_name, s
 from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
 from seq2seq.inference.search import search
-from seq2seq.inference.text import Part
+from seq2seq.inference.text import Sentence
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
@@ -68,9 +68,7 @@ def explain(
     replayed, alone = (replay(model, s, found.tokens) for s in ([ids, neighbour], [ids]))
     pieces = _pieces([*translator.source.pieces(ids), END], [*ids, EOS])
     steps = _steps(translator, replayed, found.tokens, options)
-    # The given text may have characters that its pieces cannot reproduce.
-    given = None if target is None else normalize_line(target)
-    translation = translator.target.decode(found.tokens) if given is None else given
+    [part] = translator.parts(Sentence(text, ids), [found])
     weights = [s.attention.mean_weights_S[: len(pieces)] for s in steps if s.attention is not None]
     return Explanation(
         config=model.config,
@@ -80,14 +78,11 @@ def explain(
         residual=residual_name(model.config, replayed.attention),
         output_use=output_use(model.config),
         source=_source(replayed, pieces),
-        part=Part(
-            source=text,
-            source_pieces=[piece.piece for piece in pieces],
-            target_pieces=[step.writes.piece for step in steps],
-            text=translation,
-            score=found.score,
+        part=replace(
+            part,
+            # The given text may have characters that its pieces cannot reproduce.
+            text=part.text if target is None else normalize_line(target),
             log_prob=sum(step.log_prob for step in steps),
-            finished=found.finished,
             weights=torch.stack(weights) if weights else None,
         ),
         forced=target is not None,

@@ -144,7 +144,7 @@ class Translator:
         found = self._search(sentences, keys, options or self.options(), sampling)
         if mbr:
             found = [self._agreed_first(hypotheses, mbr) for hypotheses in found]
-        parts = map(self._parts, sentences, found)
+        parts = map(self.parts, sentences, found)
         return [join_parts(list(islice(parts, len(line)))) for line in split]
 
     @torch.inference_mode()
@@ -178,7 +178,7 @@ class Translator:
                 results = force(decoding, [forced[index] for index in batch.indices], options)
             for index, hypothesis in zip(batch.indices, results, strict=True):
                 found[index] = [hypothesis]
-        return [self._parts(*pair)[0] for pair in zip(sentences, found, strict=True)]
+        return [self.parts(*pair)[0] for pair in zip(sentences, found, strict=True)]
 
     def decoding(
         self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False
@@ -224,7 +224,7 @@ class Translator:
         chosen = minimum_bayes_risk(texts, utility=metric)
         return [hypotheses[chosen], *hypotheses[:chosen], *hypotheses[chosen + 1 :]]
 
-    def _parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
+    def parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
         """Return the hypotheses of a sentence as text."""
         source_pieces = [*self.source.pieces(sentence.ids), "</s>"]
         return [

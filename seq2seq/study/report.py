@@ -218,7 +218,7 @@ def _plot_scores(gathered: Gathered) -> Figure:
     firsts, lasts = (list(dict.fromkeys(each[n] for each in levels)) for n in (0, -1))
     # A gap between the levels of the first axis.
     places = [n + 0.6 * firsts.index(each[0]) for n, each in enumerate(levels)]
-    figure = new_figure(2.5 + 3.2 * len(measures), 2.0 + 0.26 * places[-1])
+    figure = new_figure(2.5 + 3.2 * len(measures), 1.816 + 0.26 * places[-1])
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
     for axes, measure in zip(panels, measures, strict=True):
         for y, summary, each in zip(places, gathered.summaries, levels, strict=True):
@@ -240,12 +240,16 @@ def _plot_scores(gathered: Gathered) -> Figure:
 
 def _plot_by_length(gathered: Gathered) -> Figure:
     """Draw BLEU by source length."""
-    figure, [panels] = _plot_lines(gathered, 4.2, {"BLEU": lambda s: list(enumerate(s.by_length.values()))})
+    figure, [panels] = _plot_lines(gathered, 4.2, {"BLEU": _points_by_length})
     for axes in panels:
         labels = [f"{c.label}\n({len(c.sentences)})" for c in gathered.classes]
         axes.set_xticks(range(len(labels)), labels)
         axes.set_xlabel("source words (sentences)")
     return figure
+
+
+def _points_by_length(summary: Summary) -> Points:
+    return list(enumerate(summary.by_length.values()))
 
 
 def _plot_curves(gathered: Gathered) -> Figure:
