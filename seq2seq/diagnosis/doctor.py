@@ -10,7 +10,7 @@ from tqdm import tqdm
 from seq2seq.config import Config
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.data.loading import hold_out
+from seq2seq.data.dataset import hold_out
 from seq2seq.diagnosis.model_checks import Finding, examine
 from seq2seq.diagnosis.probe import make_probe
 from seq2seq.errors import CheckpointError, DataError
