@@ -12,7 +12,7 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq import cli
-from seq2seq.data.corpus import Pair
+from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.by_length import fixed_buckets
 from seq2seq.evaluation.metrics import score
@@ -20,7 +20,6 @@ from seq2seq.study.comparison import Gathered, Spread, gather
 from seq2seq.study.plan import Plan, Run, make_plan
 from seq2seq.study.report import as_markdown, length_table, main_table, write_results
 from seq2seq.study.results import Point, Result, digest, load_result, status_of
-from seq2seq.study.running import read_test_set
 
 STUDY = """
 name: made-up
@@ -46,7 +45,7 @@ def plan(toy: ToyCorpus, tmp_path: Path) -> Plan:
 
 @pytest.fixture
 def pairs(plan: Plan) -> list[Pair]:
-    return read_test_set(plan)
+    return list(read_corpus(plan.test))
 
 
 def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
@@ -176,7 +175,8 @@ def test_bleu_by_length_is_corpus_bleu_of_each_class(gathered: Gathered, pairs: 
     result = gathered.summaries[0].results[2]
     places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
     expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
-    assert gathered.summaries[0].by_length[1].values[1] == pytest.approx(expected["bleu"].score)
+    found = gathered.summaries[0].by_length["3-4"].values[1]
+    assert found == pytest.approx(expected["bleu"].score)
     assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
 
 

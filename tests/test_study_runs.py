@@ -18,13 +18,14 @@ import torch
 from conftest import ToyCorpus, toy_pairs
 
 from seq2seq import cli
+from seq2seq.data.corpus import read_corpus
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.evaluate import evaluate
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.study.plan import Plan, Run, make_plan
 from seq2seq.study.results import Result, load_result
-from seq2seq.study.running import complete, launcher_line, read_test_set
+from seq2seq.study.running import complete, launcher_line
 
 STUDY = """
 name: toy
@@ -57,7 +58,7 @@ def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
 
 
 def make(run: Run, plan: Plan, *, overwrite: bool = False) -> Result:
-    complete(run, plan.study.measure, read_test_set(plan), overwrite=overwrite)
+    complete(run, plan.study.measure, list(read_corpus(plan.test)), overwrite=overwrite)
     result = load_result(run.path)
     assert result is not None
     return result
@@ -82,7 +83,7 @@ def test_finished_run_is_not_repeated(plan: Planner, caplog: pytest.LogCaptureFi
     first = plan()
     run = first.runs[0]
     result = make(run, first)
-    pairs = read_test_set(first)
+    pairs = list(read_corpus(first.test))
     translator = Translator.load(run.path)
     assert list(result.hypotheses) == evaluate(translator, pairs).hypotheses
     assert result.bleu == evaluate(translator, pairs).metrics["bleu"].score

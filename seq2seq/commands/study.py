@@ -63,11 +63,12 @@ def add(commands: Commands) -> None:
 
 
 def _study(arguments: argparse.Namespace) -> int:
+    from seq2seq.data.corpus import read_corpus
     from seq2seq.study.plan import make_plan
-    from seq2seq.study.running import launcher_line, read_test_set, run_study, unfinished
+    from seq2seq.study.running import launcher_line, run_study, unfinished
 
     plan = make_plan(arguments.study, arguments.overrides)
-    pairs = read_test_set(plan)
+    pairs = list(read_corpus(plan.test))
     if arguments.list:
         return _list(plan, pairs)
     if arguments.launcher:

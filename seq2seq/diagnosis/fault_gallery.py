@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,15 +18,17 @@ from seq2seq.data.tokenizer import BOS
 from seq2seq.diagnosis.faults import FAULTS
 from seq2seq.diagnosis.model_checks import Finding, examine, loss_and_gradient
 from seq2seq.diagnosis.probe import Probe, step_through, widen
-from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.heatmaps import piece_label
 from seq2seq.evaluation.metrics import score, sentence_chrf
 from seq2seq.evaluation.pages import render
 from seq2seq.evaluation.plots import new_figure, plain
-from seq2seq.files import write_atomic
+from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.search import greedy
-from seq2seq.inference.text import Part
+from seq2seq.inference.text import Part, Sentence
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
 
@@ -113,17 +116,13 @@ def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
     inputs_BT = torch.full((len(batch), steps), BOS, device=translator.device)
     inputs_BT[:, 1:] = torch.tensor(found.tokens[: steps - 1], device=translator.device)
     weights_BTS = step_through(probe, replace(batch, inputs_BT=inputs_BT)).weights_BTS
-    pieces = [*translator.target.pieces(found.tokens), "</s>"]
-    source = translator.source.encode(pairs[0].source)
-    padding = ["<pad>"] * (batch.source_BS.shape[1] - len(source) - 1)
-    return Part(
-        source=pairs[0].source,
-        source_pieces=[*translator.source.pieces(source), "</s>", *padding],
-        target_pieces=pieces[:steps],
-        text=translator.target.decode(found.tokens),
-        score=found.score,
-        log_prob=found.log_prob,
-        finished=found.finished,
+    source = Sentence(pairs[0].source, translator.source.encode(pairs[0].source))
+    [part] = translator.parts(source, [found])
+    padding = ["<pad>"] * (batch.source_BS.shape[1] - len(part.source_pieces))
+    return replace(
+        part,
+        source_pieces=[*part.source_pieces, *padding],
+        target_pieces=part.target_pieces[:steps],
         weights=None if weights_BTS is None else weights_BTS[0].cpu(),
     )
 
@@ -143,32 +142,25 @@ _CELL = 0.2  # inches
 _DPI = 120
 
 
-def plot_weights(part: Part, path: Path) -> None:
-    """Draw the weights of a translation without normalizing them; 1 is darkest.
-
-    Raises OSError if the file cannot be written.
-    """
+def _plot_weights(part: Part) -> Figure:
+    """Draw the weights of a translation without normalizing them; 1 is darkest."""
     assert part.weights is not None
     sides = (part.source_pieces, part.target_pieces)
     source, target = ([plain(piece_label(piece)) for piece in side] for side in sides)
     figure = new_figure(1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
     axes = figure.subplots()
-    axes.pcolormesh(
-        part.weights.numpy(), cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5
-    )
+    weights_TS = part.weights.numpy()
+    axes.pcolormesh(weights_TS, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5)
     axes.invert_yaxis()
     axes.xaxis.tick_top()
     axes.set_xticks([n + 0.5 for n in range(len(source))], source, rotation=90, fontsize=7)
     axes.set_yticks([n + 0.5 for n in range(len(target))], target, fontsize=7)
     axes.tick_params(length=0)
-    figure.savefig(path, dpi=_DPI)
+    return figure
 
 
-def plot_losses(gallery: FaultGallery, path: Path) -> None:
-    """Draw loss and gradient norm by columns of padding, of the healthy and the faulty loss.
-
-    Raises OSError if the file cannot be written.
-    """
+def _plot_losses(gallery: FaultGallery) -> Figure:
+    """Draw loss and gradient norm by columns of padding, of the healthy and the faulty loss."""
     figure = new_figure(6, 2.8)
     sides = figure.subplots(1, 2)
     titles = ("loss (nats per piece)", "gradient norm")
@@ -182,7 +174,7 @@ def plot_losses(gallery: FaultGallery, path: Path) -> None:
         axes.tick_params(labelsize=8)
         axes.set_ylim(bottom=0)
     sides[0].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=_DPI)
+    return figure
 
 
 def gallery_text(gallery: FaultGallery) -> str:
@@ -205,18 +197,12 @@ def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -
 
     Raises DataError if the folder cannot be written.
     """
+    make_folder(folder)
     path = folder / "faults.html"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, gallery_page(gallery, run=run, test=test))
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
-    plot_weights(gallery.healthy.picture, folder / "healthy.png")
-    for name, result in gallery.faulty.items():
-        if name == LOSS:
-            plot_losses(gallery, folder / f"{name}.png")
-        else:
-            plot_weights(result.picture, folder / f"{name}.png")
+    write_atomic(path, gallery_page(gallery, run=run, test=test))
+    for name, result in {"healthy": gallery.healthy, **gallery.faulty}.items():
+        figure = _plot_losses(gallery) if name == LOSS else _plot_weights(result.picture)
+        figure.savefig(folder / f"{name}.png", dpi=_DPI)
     return path
 
 

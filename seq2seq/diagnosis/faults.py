@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq.data.batching import Batch
 from seq2seq.diagnosis.probe import Probe, mean_loss
@@ -89,37 +89,23 @@ class Fault:
     inject: Callable[[Probe], Probe]
 
 
-def _in_attention(kind: type[Attention]) -> Callable[[Probe], Probe]:
+def _as(kind: type[Attention] | type[Decoder] | type[Encoder]) -> Callable[[Probe], Probe]:
+    """Let the module that `kind` breaks use its methods, and its own for the rest."""
+
     def inject(probe: Probe) -> Probe:
-        if isinstance(probe.model.decoder.attention, FixedContext):
+        decoder = probe.model.decoder
+        parts = {Attention: decoder.attention, Decoder: decoder, Encoder: probe.model.encoder}
+        module = parts[kind.__bases__[0]]
+        if isinstance(module, FixedContext):
             raise DataError(
                 "the model has attention.score none, so there are no weights to break; choose "
                 "another run"
             )
-        _replace_class(probe.model.decoder.attention, kind)
+        own = type(module)
+        module.__class__ = type(f"{kind.__name__}{own.__name__}", (kind, own), {})
         return probe
 
     return inject
-
-
-def _in_decoder(probe: Probe) -> Probe:
-    _replace_class(probe.model.decoder, StateReset)
-    return probe
-
-
-def _in_encoder(probe: Probe) -> Probe:
-    _replace_class(probe.model.encoder, ReadsPadding)
-    return probe
-
-
-def _in_loss(probe: Probe) -> Probe:
-    return replace(probe, loss=loss_counting_padding)
-
-
-def _replace_class(module: nn.Module, kind: type[nn.Module]) -> None:
-    """Let a module use the methods that `kind` defines, and its own for the rest."""
-    own = type(module)
-    module.__class__ = type(f"{kind.__name__}{own.__name__}", (kind, own), {})
 
 
 _FAULTS = (
@@ -130,7 +116,7 @@ _FAULTS = (
         "per step, and the softmax of one number is 1.",
         "Every weight is 1: the context is the sum of all states, the same at each step.",
         "github.com/PetrochukM/PyTorch-NLP/issues/2 (2018)",
-        _in_attention(SoftmaxOverQueries),
+        _as(SoftmaxOverQueries),
     ),
     Fault(
         "no-mask",
@@ -139,7 +125,7 @@ _FAULTS = (
         "Padding after the end of the sentence gets weight, which the words lose.",
         "github.com/tensorflow/tensorflow/issues/512 (2015), "
         "github.com/OpenNMT/OpenNMT-py/issues/318 (2017)",
-        _in_attention(NoMask),
+        _as(NoMask),
     ),
     Fault(
         "length-scale",
@@ -148,7 +134,7 @@ _FAULTS = (
         "of the root of the key's size, and the length is that of the padded batch.",
         "The peaks are where they were, but pale: the weights are spread over the sentence.",
         "github.com/lucidrains/vit-pytorch/issues/65 (2021; another wrong size)",
-        _in_attention(ScaledByLength),
+        _as(ScaledByLength),
     ),
     Fault(
         "state-reset",
@@ -157,7 +143,7 @@ _FAULTS = (
         "Training, which runs over the whole target, is correct.",
         "All rows are equal, or depend on the last piece only, and the same words are repeated.",
         "github.com/pytorch/examples/issues/88 (2017; in training too)",
-        _in_decoder,
+        _as(StateReset),
     ),
     Fault(
         "ignores-source",
@@ -166,7 +152,7 @@ _FAULTS = (
         "positions have the same score.",
         "All cells are equal: 1 divided by the number of source pieces.",
         "github.com/ZiyueHuang/MXSeq2Seq/issues/3 (2020; scores without the encoder)",
-        _in_attention(IgnoresSource),
+        _as(IgnoresSource),
     ),
     Fault(
         "reads-padding",
@@ -175,7 +161,7 @@ _FAULTS = (
         "padding, and the decoder starts from its last state.",
         "Almost the healthy picture; the fault shows when the neighbours in the batch change.",
         "github.com/pytorch/translate/issues/308 (2019)",
-        _in_encoder,
+        _as(ReadsPadding),
     ),
     Fault(
         "loss-mean",
@@ -186,7 +172,7 @@ _FAULTS = (
         "No heat map: the more padding, the better the loss looks and the smaller is the gradient.",
         "github.com/tensorflow/addons/issues/2637 (2021), "
         "github.com/d2l-ai/d2l-en/issues/2076 (2022)",
-        _in_loss,
+        lambda probe: replace(probe, loss=loss_counting_padding),
     ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _FAULTS}

@@ -1,8 +1,8 @@
 """Follow one sentence through a model: translate it, decode it again, and record every step.
 
-The model runs as in a search: encode, start, step. Forward hooks record what its modules get and
-return. Scores, weights and context are then computed by the attention's own methods from the
-recorded query and memory.
+The model runs as in a search: encode, start, step. Forward hooks record the encoder's output and
+each call of the attention. Keys, scores, weights, context and residual are then computed by the
+attention's own methods from these.
 
 Legend: B sentences of the batch (row 0 is the one that is explained), K queries per sentence (1
 here), S source length, T steps, V vocabulary, M value size.
@@ -10,11 +10,9 @@ here), S source length, T steps, V vocabulary, M value size.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +33,7 @@ from seq2seq.explaining.formulas import output_use, query_name, residual_name, s
 from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
 from seq2seq.inference.search import search
-from seq2seq.inference.text import Part
+from seq2seq.inference.text import Sentence
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
@@ -70,9 +68,7 @@ def explain(
     replayed, alone = (replay(model, s, found.tokens) for s in ([ids, neighbour], [ids]))
     pieces = _pieces([*translator.source.pieces(ids), END], [*ids, EOS])
     steps = _steps(translator, replayed, found.tokens, options)
-    # The given text may have characters that its pieces cannot reproduce.
-    given = None if target is None else normalize_line(target)
-    translation = translator.target.decode(found.tokens) if given is None else given
+    [part] = translator.parts(Sentence(text, ids), [found])
     weights = [s.attention.mean_weights_S[: len(pieces)] for s in steps if s.attention is not None]
     return Explanation(
         config=model.config,
@@ -82,14 +78,11 @@ def explain(
         residual=residual_name(model.config, replayed.attention),
         output_use=output_use(model.config),
         source=_source(replayed, pieces),
-        part=Part(
-            source=text,
-            source_pieces=[piece.piece for piece in pieces],
-            target_pieces=[step.writes.piece for step in steps],
-            text=translation,
-            score=found.score,
+        part=replace(
+            part,
+            # The given text may have characters that its pieces cannot reproduce.
+            text=part.text if target is None else normalize_line(target),
             log_prob=sum(step.log_prob for step in steps),
-            finished=found.finished,
             weights=torch.stack(weights) if weights else None,
         ),
         forced=target is not None,
@@ -130,57 +123,22 @@ def _given(translator: Translator, target: str) -> Hypothesis:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a module: what it got and what it returned."""
+    """One call of the attention: what it got and what it returned."""
 
-    inputs: tuple[Any, ...]
-    output: Any
-
-
-Recording = dict[nn.Module, list[Call]]
-
-
-@contextlib.contextmanager
-def record(*modules: nn.Module | None) -> Iterator[Recording]:
-    """Yield the calls of each module in order, which are added while the context lasts.
-
-    None stands for a module that a model does not have.
-    """
-    recording: Recording = {module: [] for module in modules if module is not None}
-
-    def add(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        recording[module].append(Call(inputs, output))
-
-    handles = [module.register_forward_hook(add) for module in recording]
-    try:
-        yield recording
-    finally:
-        for handle in handles:
-            handle.remove()
+    query_BKQ: Tensor
+    output_BKM: Tensor
+    weights_BKS: Tensor | None  # None: the model has no attention
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The recorded calls of a model that decoded a known translation."""
+    """What was recorded of a model that decoded a known translation."""
 
-    model: TranslationModel
-    recording: Recording
+    attention: Attention
+    encoded: Encoded
     memory: Memory
+    calls: list[Call]  # one per step
     log_probs_TV: Tensor  # of row 0
-
-    @property
-    def attention(self) -> Attention:
-        """The attention of the model."""
-        return self.model.decoder.attention
-
-    @property
-    def attention_calls(self) -> list[Call]:
-        """The calls of the attention, one per step."""
-        return self.recording[self.attention]
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether the model has attention at all."""
-        return self.attention_calls[0].output[1] is not None
 
 
 def replay(
@@ -192,8 +150,16 @@ def replay(
     """
     batch = make_batch(sources, None, range(len(sources))).to(model.output_bias.device)
     attention = model.decoder.attention
-    modules = (model.encoder, attention, _key_projection(attention), attention.residual)
-    with record(*modules) as recording:
+    encoded, calls = list[Encoded](), list[Call]()
+
+    def add(_: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor]) -> None:
+        calls.append(Call(inputs[0], *output))
+
+    hooks = [
+        model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])),
+        attention.register_forward_hook(add),
+    ]
+    try:
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
         state, steps = decoding.start(), []
         for piece in (BOS, *target):
@@ -202,38 +168,33 @@ def replay(
             if not logits_BV.isfinite().all():
                 raise CheckpointError("the logits are not finite; explain another checkpoint")
             steps.append(log_softmax(logits_BV)[0])
-    return Replay(model, recording, decoding.memory, torch.stack(steps))
-
-
-def _key_projection(attention: Attention) -> nn.Module | None:
-    """Return the module that projects encoder states to keys; None where they are the keys."""
-    projection: nn.Module | None = getattr(attention, "key", None)
-    return projection
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Replay(attention, encoded[0], decoding.memory, calls, torch.stack(steps))
 
 
 def _difference(padded: Replay, alone: Replay) -> float:
     """Return the largest change of a probability or a weight that padding causes."""
     changes = [(padded.log_probs_TV.exp() - alone.log_probs_TV.exp()).abs().max()]
-    if padded.has_weights:
-        for one, other in zip(padded.attention_calls, alone.attention_calls, strict=True):
-            weights_S, alone_S = one.output[1][0, 0], other.output[1][0, 0]
-            changes.append((weights_S[: len(alone_S)] - alone_S).abs().max())
+    for one, other in zip(padded.calls, alone.calls, strict=True):
+        if one.weights_BKS is not None and other.weights_BKS is not None:
+            alone_S = other.weights_BKS[0, 0]
+            changes.append((one.weights_BKS[0, 0, : len(alone_S)] - alone_S).abs().max())
     return float(torch.stack(changes).max())
 
 
 def _source(replayed: Replay, pieces: Sequence[Piece]) -> Source:
-    memory, recording = replayed.memory, replayed.recording
-    encoded: Encoded = recording[replayed.model.encoder][0].output
-    projection = _key_projection(replayed.attention)
-    states_SH = encoded.states_BSH[0]
-    keys_SD = states_SH if projection is None else recording[projection][0].output[0]
-    known = replayed.has_weights
-    padding = [Piece("<pad>", PAD)] * (len(states_SH) - len(pieces))
+    memory, states_BSH = replayed.memory, replayed.encoded.states_BSH
+    projection = getattr(replayed.attention, "key", None)
+    keys_BSD = states_BSH if projection is None else projection(states_BSH)
+    known = replayed.calls[0].weights_BKS is not None
+    padding = [Piece("<pad>", PAD)] * (states_BSH.shape[1] - len(pieces))
     return Source(
         pieces=(*pieces, *padding),
         mask_S=memory.mask_BS[0].cpu(),
-        states_SH=states_SH.cpu(),
-        keys_SD=keys_SD.cpu() if known else None,
+        states_SH=states_BSH[0].cpu(),
+        keys_SD=keys_BSD[0].cpu() if known else None,
         remembered_SA=memory.keys[0].cpu() if known else None,
         values_SM=memory.values_BSM[0].cpu() if known else None,
         summary_H=memory.summary_BH[0].cpu(),
@@ -256,8 +217,7 @@ def _steps(
         best = possible_TV[place].topk(min(CANDIDATES, possible_TV.shape[1]))
         ids, probabilities = best.indices.tolist(), best.values.exp().tolist()
         candidates = zip(translator.target.pieces(ids), ids, probabilities, strict=True)
-        call = replayed.attention_calls[place]
-        added_BKM = None if residual is None else replayed.recording[residual][place].output
+        call = replayed.calls[place]
         steps.append(
             Step(
                 number=place + 1,
@@ -266,28 +226,28 @@ def _steps(
                 log_prob=float(log_prob),
                 rank=int((possible_TV[place] > log_prob).sum()) + 1,
                 candidates=tuple(Candidate(*candidate) for candidate in candidates),
-                query_Q=call.inputs[0][0, 0].cpu(),
-                attention=_attention_step(replayed.attention, call),
-                residual_M=None if added_BKM is None else added_BKM[0, 0].cpu(),
-                output_M=call.output[0][0, 0].cpu(),
+                query_Q=call.query_BKQ[0, 0].cpu(),
+                attention=_attention_step(replayed, call),
+                residual_M=None if residual is None else residual(call.query_BKQ)[0, 0].cpu(),
+                output_M=call.output_BKM[0, 0].cpu(),
             )
         )
     return tuple(steps)
 
 
-def _attention_step(attention: Attention, call: Call) -> AttentionStep | None:
+def _attention_step(replayed: Replay, call: Call) -> AttentionStep | None:
     """Return what led to the weights of a step; None without attention."""
-    if call.output[1] is None:
+    if call.weights_BKS is None:
         return None
-    query_BKQ, memory = call.inputs
-    scores = attention.scores(query_BKQ, memory)  # [B, K, S]; with several heads [B, N, K, S]
+    attention, memory = replayed.attention, replayed.memory
+    scores = attention.scores(call.query_BKQ, memory)  # [B, K, S] or, with heads, [B, N, K, S]
     weights = attention.weights(scores, memory)
     scores_S = scores[0].select(-2, 0).cpu()
     return AttentionStep(
         scores_S=scores_S,
         masked_scores_S=torch.where(memory.mask_BS[0].cpu(), scores_S, -torch.inf),
         weights_S=weights[0].select(-2, 0).cpu(),
-        mean_weights_S=call.output[1][0, 0].cpu(),
+        mean_weights_S=call.weights_BKS[0, 0].cpu(),
         context_M=attention.context(weights, memory)[0, 0].cpu(),
     )
 

@@ -21,7 +21,7 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.pages import render
 from seq2seq.explaining.explanation import AttentionStep, Explanation, Step
-from seq2seq.files import write_atomic
+from seq2seq.files import check_writable, write_atomic
 
 _MOST_ROWS = 16  # in a table of positions
 _MOST_HEADS = 8  # columns
@@ -165,20 +165,14 @@ class _Printer:
     def _positions(self, attention: AttentionStep) -> None:
         """Print scores and weights by source position.
 
-        A single head has one table, several have one of scores and one of weights. Of a long
-        sentence the heaviest positions are shown, and the first one of padding.
+        Of a long sentence the heaviest positions are shown, and the first one of padding.
         """
         total, real, mean_S = len(self.source.pieces), self.source.length, attention.mean_weights_S
         shown = list(range(total))
         if total > _MOST_ROWS:
             order = mean_S[:real].argsort(descending=True, stable=True).tolist()
             shown = sorted([*order[: _MOST_ROWS - 1], real])
-        names = [[str(place + 1), _name(self.source.pieces[place].piece)] for place in shown]
-        bars = ["█" * round(20 * float(mean_S[place])) for place in shown]
-        if attention.scores_S.dim() == 1:
-            self._single_head(attention, shown, names, bars)
-        else:
-            self._several_heads(attention, shown, names, bars)
+        self._position_tables(attention, shown)
         scores_NS = attention.scores_S.view(-1, total)
         if left := sorted(set(range(total)) - set(shown)):
             few = (
@@ -198,39 +192,33 @@ class _Printer:
             f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
         )
 
-    def _single_head(
-        self, attention: AttentionStep, shown: list[int], names: list[list[str]], bars: list[str]
-    ) -> None:
-        scores_S, weights_S = attention.scores_S, attention.weights_S
-        masked_S = attention.masked_scores_S
+    def _position_tables(self, attention: AttentionStep, shown: list[int]) -> None:
+        """Print one table for a single head; for several, one of scores and one of weights."""
+        real, mean_S = self.source.length, attention.mean_weights_S
+        names = [[str(place + 1), _name(self.source.pieces[place].piece)] for place in shown]
+        scores: dict[str, Tensor] = {}
+        if attention.scores_S.dim() == 1:
+            scores = {">score": attention.scores_S, ">after mask": attention.masked_scores_S}
+            weights = {">weight": attention.weights_S}
+        else:
+            scores_NS = attention.scores_S[:_MOST_HEADS]
+            rows = [
+                [*name, *(f"{score:.4f}{' → -inf' * (n >= real)}" for score in scores_NS[:, n])]
+                for n, name in zip(shown, names, strict=True)
+            ]
+            heads = range(1, len(scores_NS) + 1)
+            self._table([">place", "piece", *(f">score {head}" for head in heads)], rows)
+            weights = {f">weight {head}": attention.weights_S[head - 1] for head in heads}
+            weights[">mean"] = mean_S
+        columns = scores | weights
+        bars = ["█" * round(20 * weight) for weight in mean_S[shown].tolist()]
         rows = [
-            [*name, f"{scores_S[n]:.4f}", f"{masked_S[n]:.4f}", f"{weights_S[n]:.4f}", bar]
+            [*name, *(f"{column_S[n]:.4f}" for column_S in columns.values()), bar]
             for n, name, bar in zip(shown, names, bars, strict=True)
         ]
-        total = f"{weights_S.double().sum():.6f}"
-        headings = [">place", "piece", ">score", ">after mask", ">weight", ""]
-        self._table(headings, rows, ["", "sum", "", "", total, ""])
-
-    def _several_heads(
-        self, attention: AttentionStep, shown: list[int], names: list[list[str]], bars: list[str]
-    ) -> None:
-        scores_NS, real = attention.scores_S[:_MOST_HEADS], self.source.length
-        heads = range(1, len(scores_NS) + 1)
-        rows = [
-            [*name, *(f"{score:.4f}{' → -inf' * (n >= real)}" for score in scores_NS[:, n])]
-            for n, name in zip(shown, names, strict=True)
-        ]
-        self._table([">place", "piece", *(f">score {head}" for head in heads)], rows)
-        weights_NS = torch.cat(
-            [attention.weights_S[:_MOST_HEADS], attention.mean_weights_S.unsqueeze(0)]
-        )
-        rows = [
-            [*name, *(f"{weight:.4f}" for weight in weights_NS[:, n]), bar]
-            for n, name, bar in zip(shown, names, bars, strict=True)
-        ]
-        sums = [f"{weights_S.double().sum():.6f}" for weights_S in weights_NS]
-        headings = [">place", "piece", *(f">weight {head}" for head in heads), ">mean", ""]
-        self._table(headings, rows, ["", "sum", *sums, ""])
+        sums = [f"{weights_S.double().sum():.6f}" for weights_S in weights.values()]
+        headings = [">place", "piece", *columns, ""]
+        self._table(headings, rows, ["", "sum", *[""] * len(scores), *sums, ""])
 
     def _steps(self) -> None:
         """Print a row for each step."""
@@ -333,10 +321,8 @@ def write_page(explanation: Explanation, path: Path, *, words: bool = False) -> 
     Raises DataError for a model without attention and for a path that cannot be written.
     """
     page = render_page(explanation, words=words)
-    try:
-        write_atomic(path, page)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+    check_writable(path)
+    write_atomic(path, page)
 
 
 def render_page(explanation: Explanation, *, words: bool = False) -> str:

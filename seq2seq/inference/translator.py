@@ -155,7 +155,7 @@ class Translator:
             for hypotheses in found:
                 texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
                 hypotheses.insert(0, hypotheses.pop(minimum_bayes_risk(texts, mbr)))
-        parts = map(self._parts, sentences, found)
+        parts = map(self.parts, sentences, found)
         return [join_parts(list(islice(parts, len(line)))) for line in split]
 
     def force(
@@ -187,7 +187,7 @@ class Translator:
             return [[hypothesis] for hypothesis in force(decoding, targets, options)]
 
         found = self._search(sentences, find)
-        return [self._parts(*pair)[0] for pair in zip(sentences, found, strict=True)]
+        return [self.parts(*pair)[0] for pair in zip(sentences, found, strict=True)]
 
     def decoding(self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False) -> Decoding:
         """Return the models bound to a batch of sources; see PreparedModel.decoding."""
@@ -220,7 +220,7 @@ class Translator:
                 found[index] = hypotheses
         return found
 
-    def _parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
+    def parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
         """Return the hypotheses of a sentence as text."""
         source_pieces = [*self.source.pieces(sentence.ids), "</s>"]
         return [

@@ -110,7 +110,7 @@ class Summary:
 
     cell: Cell
     results: dict[int, Result]  # by seed, like the values of all spreads
-    by_length: tuple[Spread, ...]  # one for each class of lengths
+    by_length: dict[str, Spread]  # BLEU by the label of each class of lengths
     baseline: str | None  # the cell it is compared with; maybe itself; None without results
     difference: Difference | None  # None for the baseline itself
 
@@ -177,7 +177,8 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
             continue
         baseline = baselines.get(name)
         bleu = [[b.bleu for b in bleu_by_length(classes, rows)] for rows in statistics[name]]
-        by_length = tuple(Spread(values) for values in zip(*bleu, strict=True))
+        spreads = map(Spread, zip(*bleu, strict=True))
+        by_length = dict(zip([each.label for each in classes], spreads, strict=True))
         difference = None
         if baseline is not None and baseline != name:
             difference = compare(scores[name], scores[baseline])

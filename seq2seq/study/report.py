@@ -7,10 +7,12 @@ import io
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from seq2seq.evaluation.pages import render
 from seq2seq.evaluation.plots import new_figure
 from seq2seq.files import write_atomic
 from seq2seq.study.comparison import RESAMPLES, Gathered, Spread, Summary
@@ -26,20 +28,6 @@ TITLES: dict[Measure, str] = {
     "minutes": "minutes",
     "parameters": "parameters",
 }
-
-_READING = f"""\
-Mean ± sample standard deviation over the seeds (n of them). *Difference* is the mean BLEU minus
-that of {{baseline}}; in brackets, the central 95 % of {RESAMPLES} paired bootstrap resamples.
-*p* (two-sided) is the share of resamples whose difference is at least as far from the observed one
-as that is from zero. Each resample draws as many test sentences as there are, the same for both
-cells, and for each cell as many of its seeds as it has, all with replacement. p is not corrected
-for the number of comparisons, and with few seeds it is too small rather than too large."""
-_ALIGNMENT = """\
-AER is the alignment error rate of the attention's links under forced decoding; a cell without
-attention has none."""
-_LENGTHS = """\
-By words of the source sentence, with the number of test sentences of each class in brackets; ± and
-the bands in the figures are the standard deviation over the seeds."""
 
 
 def write_results(gathered: Gathered) -> Path:
@@ -61,45 +49,24 @@ def write_results(gathered: Gathered) -> Path:
 
 def as_markdown(gathered: Gathered, figures: Sequence[str]) -> str:
     """Return the page of results, with figures by their file names."""
-    reading = _READING.format(baseline=_baseline(gathered))
-    if "alignment_error" in gathered.measures:
-        reading += " " + _ALIGNMENT
-    parts = [
-        f"# Study {gathered.plan.study.name}",
-        _facts(gathered),
-        main_table(gathered),
-        reading,
-        "## BLEU by length",
-        _LENGTHS,
-        length_table(gathered),
-        *(f"![{name}]({name})" for name in figures),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _facts(gathered: Gathered) -> str:
-    """Return what is needed to reproduce these results."""
     plan = gathered.plan
-    study = plan.study
-    changes = [f"`{key}: {json.dumps(value)}`" for key, value in study.overrides.items()]
+    changes = [f"`{key}: {json.dumps(value)}`" for key, value in plan.study.overrides.items()]
     changes += [f"`{change}`" for change in plan.changes if changes_recipe(change)]
-    result = next(iter(gathered.summaries[0].results.values()))
-    search = result.config.inference
-    if any(key.partition(".")[0] == "inference" for cell in plan.cells for key in cell.settings):
-        searched = "search settings as in each cell"
-    else:
-        searched = f"beam {search.beam_size}, length penalty {search.length_penalty:g}"
-    return "\n".join(
-        [
-            f"- `{shlex.join(['seq2seq', 'study', plan.path, *plan.changes])}`",
-            f"- {gathered.finished} of {len(plan.runs)} runs are finished: {len(plan.cells)} "
-            f"cells, seeds {', '.join(map(str, study.seeds))}",
-            f"- all cells: `{study.base}` with {', '.join(changes) or 'no change'}",
-            f"- test set: {gathered.sentences} sentences, {searched}",
-            f"- BLEU: `{result.signatures['bleu']}`",
-            f"- chrF: `{result.signatures['chrf']}`",
-            f"- torch {result.torch}",
-        ]
+    keys = {key for cell in plan.cells for key in cell.settings}
+    return render(
+        "study.md",
+        gathered=gathered,
+        plan=plan,
+        study=plan.study,
+        command=shlex.join(["seq2seq", "study", plan.path, *plan.changes]),
+        changes=changes,
+        result=next(iter(gathered.summaries[0].results.values())),
+        own_search=any(key.partition(".")[0] == "inference" for key in keys),
+        baseline=_baseline(gathered),
+        resamples=RESAMPLES,
+        main_table=main_table(gathered),
+        length_table=length_table(gathered),
+        figures=figures,
     )
 
 
@@ -137,8 +104,8 @@ def length_table(gathered: Gathered) -> str:
     titles = gathered.plan.study.titles
     head = [*titles.values(), *(f"{c.label} ({len(c.sentences)})" for c in gathered.classes)]
     rows = [
-        [*summary.cell.levels.values(), *(_shown(spread, 1) for spread in summary.by_length)]
-        for summary in gathered.summaries
+        [*s.cell.levels.values(), *(_shown(spread, 1) for spread in s.by_length.values())]
+        for s in gathered.summaries
     ]
     return _table(head, rows, names=len(titles))
 
@@ -180,22 +147,17 @@ def _csv_row(gathered: Gathered, summary: Summary) -> list[tuple[str, Any]]:
     for measure in gathered.measures:
         row += _csv_spread(measure, summary.spread(measure))
     row.append(("baseline", summary.baseline))
-    found = summary.difference
-    for column, field in {
-        "difference": "value",
-        "difference_low": "low",
-        "difference_high": "high",
-        "p": "p_value",
-    }.items():
-        row.append((column, getattr(found, field, None)))
-    for length, spread in zip(gathered.classes, summary.by_length, strict=True):
-        row += _csv_spread(f"bleu {length.label}", spread)
+    columns = ("difference", "difference_low", "difference_high", "p")
+    found = vars(summary.difference).values() if summary.difference else [None] * len(columns)
+    row += zip(columns, found, strict=True)
+    for length, spread in summary.by_length.items():
+        row += _csv_spread(f"bleu {length}", spread)
     return row
 
 
 def _csv_spread(column: str, spread: Spread | None) -> list[tuple[str, Any]]:
-    found = _spread_json(spread) or {"mean": None, "deviation": None}
-    return [(column, found["mean"]), (f"{column}_sd", found["deviation"])]
+    found = _spread_json(spread) or {}
+    return [(column, found.get("mean")), (f"{column}_sd", found.get("deviation"))]
 
 
 def as_json(gathered: Gathered) -> str:
@@ -216,11 +178,7 @@ def as_json(gathered: Gathered) -> str:
 
 
 def _cell_json(gathered: Gathered, summary: Summary) -> dict[str, Any]:
-    cell, study = summary.cell, gathered.plan.study
-    by_length = {
-        length.label: spread
-        for length, spread in zip(gathered.classes, summary.by_length, strict=True)
-    }
+    cell, by_length = summary.cell, summary.by_length
     return {
         "name": cell.name,
         "levels": cell.levels,
@@ -232,7 +190,7 @@ def _cell_json(gathered: Gathered, summary: Summary) -> dict[str, Any]:
         "runs": [
             {
                 "seed": seed,
-                "run_dir": str(study.run_dir(cell.name, seed)),
+                "run_dir": str(gathered.plan.study.run_dir(cell.name, seed)),
                 **result.model_dump(mode="json", exclude={"config", "hypotheses"}),
                 "bleu_by_length": {label: s.values[n] for label, s in by_length.items()},
             }
@@ -256,29 +214,25 @@ def _plot_scores(gathered: Gathered) -> Figure:
     study = gathered.plan.study
     measures = [m for m in gathered.measures if m not in ("minutes", "parameters")]
     measures = measures or gathered.measures
-    rows, place = list[tuple[float, Summary]](), 0.0
-    for _, group in groupby(gathered.summaries, lambda s: next(iter(s.cell.levels.values()))):
-        for summary in group:
-            rows.append((place, summary))
-            place += 1
-        place += 0.6  # between the levels of the first axis
-    figure = new_figure(2.5 + 3.2 * len(measures), 1.4 + 0.26 * place)
+    levels = [list(summary.cell.levels.values()) for summary in gathered.summaries]
+    firsts, lasts = (list(dict.fromkeys(each[n] for each in levels)) for n in (0, -1))
+    # A gap between the levels of the first axis.
+    places = [n + 0.6 * firsts.index(each[0]) for n, each in enumerate(levels)]
+    figure = new_figure(2.5 + 3.2 * len(measures), 1.816 + 0.26 * places[-1])
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
-    last = [list(summary.cell.levels.values())[-1] for _, summary in rows]
-    colors = {level: n for n, level in enumerate(dict.fromkeys(last))}
     for axes, measure in zip(panels, measures, strict=True):
-        for (y, summary), level in zip(rows, last, strict=True):
+        for y, summary, each in zip(places, gathered.summaries, levels, strict=True):
             if (spread := summary.spread(measure)) is None:
                 continue
-            color, error = f"C{colors[level]}", spread.deviation or 0
+            color, error = f"C{lasts.index(each[-1])}", spread.deviation or 0
             seeds = [y] * len(spread.values)
             axes.plot(spread.values, seeds, "o", mfc="none", mec=color, ms=4, alpha=0.6)
             axes.errorbar(spread.mean, y, xerr=error, fmt="o", color=color, ms=6, lw=1.5)
         axes.set_xlabel(TITLES[measure])
         axes.grid(axis="x", alpha=0.3)
         axes.set_axisbelow(True)
-    labels = [" / ".join(study.describe(summary.cell.levels)) for _, summary in rows]
-    panels[0].set_yticks([y for y, _ in rows], labels)
+    labels = [" / ".join(study.describe(s.cell.levels)) for s in gathered.summaries]
+    panels[0].set_yticks(places, labels)
     panels[0].invert_yaxis()
     figure.suptitle(f"{study.name}: mean ± standard deviation, one ring per seed")
     return figure
@@ -286,12 +240,16 @@ def _plot_scores(gathered: Gathered) -> Figure:
 
 def _plot_by_length(gathered: Gathered) -> Figure:
     """Draw BLEU by source length."""
-    figure, [panels] = _plot_lines(gathered, 4.2, {"BLEU": lambda s: list(enumerate(s.by_length))})
+    figure, [panels] = _plot_lines(gathered, 4.2, {"BLEU": _points_by_length})
     for axes in panels:
         labels = [f"{c.label}\n({len(c.sentences)})" for c in gathered.classes]
         axes.set_xticks(range(len(labels)), labels)
         axes.set_xlabel("source words (sentences)")
     return figure
+
+
+def _points_by_length(summary: Summary) -> Points:
+    return list(enumerate(summary.by_length.values()))
 
 
 def _plot_curves(gathered: Gathered) -> Figure:
@@ -328,15 +286,13 @@ def _plot_lines(
         for axes, group in zip(row, groups.values(), strict=True):
             for name, summary in group.items():
                 points = points_of(summary)
-                x, means = [x for x, _ in points], [spread.mean for _, spread in points]
-                half = [spread.deviation or 0.0 for _, spread in points]
+                x, means = [x for x, _ in points], np.array([s.mean for _, s in points])
+                half = np.array([spread.deviation or 0.0 for _, spread in points])
                 number = names.index(name)
                 color, marker = f"C{number}", _MARKERS[number % len(_MARKERS)]
                 [line] = axes.plot(x, means, marker=marker, ms=4, color=color)
-                low, high = (
-                    [m + sign * h for m, h in zip(means, half, strict=True)] for sign in (-1, 1)
-                )
-                axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+                band = (means - half, means + half)
+                axes.fill_between(x, *band, color=color, alpha=0.15, linewidth=0)
                 lines.setdefault(name, line)
             axes.grid(alpha=0.3)
         row[0].set_ylabel(metric)

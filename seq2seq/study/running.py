@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tqdm import tqdm
@@ -29,11 +29,6 @@ OUTPUT = "output.txt"  # in the run directory, when several runs are made at a t
 _POLL_SECONDS = 0.1
 
 
-def read_test_set(plan: Plan) -> list[Pair]:
-    """Return the test set that all cells share. Raises DataError if it cannot be read."""
-    return list(read_corpus(plan.test))
-
-
 def complete(
     run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, overwrite: bool = False
 ) -> str:
@@ -44,6 +39,9 @@ def complete(
     translating do.
     """
     import torch
+
+    from seq2seq.pipeline import train
+    from seq2seq.runs.directory import RunDirectory
 
     if run.config.training.threads:
         torch.set_num_threads(run.config.training.threads)
@@ -57,21 +55,15 @@ def complete(
         ended = status.result.ended
     else:
         (run.path / RESULT).unlink(missing_ok=True)
-        ended = _train(run, restart=status.state == "changed")
+        begun = any(RunDirectory(run.path).checkpoints.glob("step-*"))
+        resume = begun and status.state != "changed"
+        ended = train(run.config, resume=resume, overwrite=not resume)
         if ended in ("interrupted", "terminated"):
             return ended
     began = time.monotonic()
     _measure(run, measures, pairs, ended=ended).save(run.path)
     log.info("%s: measured in %.0f s", run.name, time.monotonic() - began)
     return ended
-
-
-def _train(run: Run, *, restart: bool) -> str:
-    from seq2seq.pipeline import train
-    from seq2seq.runs.directory import RunDirectory
-
-    resume = not restart and any(RunDirectory(run.path).checkpoints.glob("step-*"))
-    return train(run.config, resume=resume, overwrite=not resume)
 
 
 def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, ended: str) -> Result:
@@ -217,11 +209,15 @@ class Scheduler:
             # A single run shows a bar of its own.
             disable=self.jobs == 1 or not sys.stderr.isatty(),
         )  # fmt: skip
-        with bar, StopRequest(at_once=False) as stop, _killed_at_exit(running):
+        with bar, StopRequest(at_once=False) as stop, contextlib.ExitStack() as at_exit:
             forwarded = ""
             while running or (waiting and not stop.reason):
                 while waiting and len(running) < self.jobs and not stop.reason:
-                    running.append(self._start(waiting.popleft()))
+                    job = self._start(waiting.popleft())
+                    running.append(job)
+                    # Nothing is left running when this process has to stop immediately.
+                    at_exit.callback(job.process.wait)
+                    at_exit.callback(job.process.kill)
                 if stop.reason != forwarded:
                     forwarded = stop.reason
                     for job in running:
@@ -280,14 +276,3 @@ def _log(message: str) -> None:
     """Log a message without breaking up the progress bar."""
     with tqdm.external_write_mode(file=sys.stderr):
         log.info("%s", message)
-
-
-@contextlib.contextmanager
-def _killed_at_exit(jobs: list[_Job]) -> Iterator[None]:
-    """Kill the processes that are left when this one has to stop immediately."""
-    try:
-        yield
-    finally:
-        for job in jobs:
-            job.process.kill()
-            job.process.wait()
