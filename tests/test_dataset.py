@@ -142,7 +142,7 @@ def test_number_of_processes_changes_nothing(config, tmp_path, monkeypatch):
         )
         ids = pairs.encode(tokenizers, processes=1)
         texts = tuple(map(tuple, (text for sides in pairs.texts() for text in sides)))
-        found.add((pairs.fingerprint, texts, str(ids.to_pylist())))
+        found.add((pairs.fingerprint, texts, str(ids.table.to_pylist())))
     assert len(found) == 1
     parts = [len(list(tmp_path.glob(f"cache-{n}/ids-*/*.arrow"))) for n in (1, 3)]
     assert parts == [1, 3]
@@ -208,8 +208,8 @@ def test_rows_are_shuffled_once_and_all_kept(tmp_path, monkeypatch):
     pairs = [(f"número {n}", f"number {n}") for n in range(5000)]
     about = write_clean(tmp_path / "one", pairs)
     assert write_clean(tmp_path / "other", pairs) == about
-    rows = dataset._open_rows(tmp_path / "one")
-    assert rows.equals(dataset._open_rows(tmp_path / "other"))
+    rows = dataset._MappedRows(tmp_path / "one").table
+    assert rows.equals(dataset._MappedRows(tmp_path / "other").table)
     assert {file.suffix for file in (tmp_path / "one").iterdir()} == {".arrow"}
     order = [int(text.split()[1]) for text in rows.column(0).to_pylist()]
     assert sorted(order) == list(range(5000))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
+import mmap
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,7 +47,9 @@ log = logging.getLogger(__name__)
 
 _SIDES = ["source", "target"]
 _SHUFFLE_SEED = 1
-_SHARD_ROWS = 1 << 18  # of a file: the library's `select` takes 40 bytes of memory a row
+_SHARD_ROWS = 1 << 18  # of a file, and in memory at once
+_BATCH_ROWS = 1000  # that are mapped together, as in the library
+_PAIRS_SCHEMA = pa.schema([(side, pa.large_string()) for side in _SIDES])
 _ROWS_PER_PROCESS = 10_000  # at least, for a process to be worth starting
 _WINDOW_STRETCHES = 64  # at least: with fewer, the same pairs meet again in every epoch
 _MODEL = "tokenizer.model"
@@ -66,23 +70,22 @@ class PreparedPairs:
         """Map the files of a cache entry; they can be deleted while the object lives."""
         self.cache = cache
         self.fingerprint: str = entry.about["fingerprint"]  # of the pairs and their order
-        self._path = entry.path
-        self._rows = _open_rows(entry.path)
+        self._rows = _MappedRows(entry.path)
 
     def __len__(self) -> int:
-        return int(self._rows.num_rows)
+        return len(self._rows)
 
     def texts(self) -> Iterator[tuple[list[str], list[str]]]:
         """Yield the sources and the targets of all pairs, some at a time."""
-        for batch in self._rows.to_batches():
+        for batch in self._rows.batches():
             yield batch.column(0).to_pylist(), batch.column(1).to_pylist()
 
     def read(self, starts: Sequence[int], rows: int) -> tuple[list[str], list[str]]:
         """Return the sources and targets of the stretches of `rows` rows that begin at `starts`."""
-        table = _stretches(self._rows, starts, rows)
+        table = self._rows.stretches(starts, rows)
         return table.column(0).to_pylist(), table.column(1).to_pylist()
 
-    def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> pa.Table:
+    def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> _MappedRows:
         """Return the pairs as ids, row by row; they are encoded once and then cached."""
         made_of = {
             "pairs": self.fingerprint,
@@ -95,19 +98,11 @@ class PreparedPairs:
             datasets = _library()
             small = max(each.vocab_size for each in tokenizers) <= 1 << 16
             ids = datasets.List(datasets.Value("uint16" if small else "int32"))
-            _map(
-                datasets.concatenate_datasets(
-                    [datasets.Dataset.from_file(str(file)) for file in _files(self._path)]
-                ),
-                _encode,
-                {"tokenizers": tokenizers},
-                datasets.Features(dict.fromkeys(_SIDES, ids)),
-                folder,
-                processes=processes,
-            )
+            features = datasets.Features(dict.fromkeys(_SIDES, ids))
+            _map(self._rows, _encode, {"tokenizers": tokenizers}, features, folder, processes)
             return {}
 
-        return _open_rows(self.cache.entry("ids", made_of, make).path)
+        return _MappedRows(self.cache.entry("ids", made_of, make).path)
 
     def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> PreparedWindows:
         """Return the pairs, encoded, as windows; raises DataError if none of them fits."""
@@ -132,7 +127,7 @@ class PreparedWindows:
         self._segmenter = Segmenter(tokenizers, config)
         self.num_pairs = sum(
             int((np.maximum(*map(_lengths, batch.columns)) <= batching.max_length).sum())
-            for batch in self._ids.to_batches()
+            for batch in self._ids.batches()
         )
         self.num_skipped = len(pairs) - self.num_pairs
         if not self.num_pairs:
@@ -159,7 +154,7 @@ class PreparedWindows:
         starts = np.array_split(self._order[1], self._number)[position.window]
         indices = (starts[:, None] + np.arange(self._rows)).ravel()
         indices = indices[indices < len(self._pairs)]
-        table = _stretches(self._ids, starts.tolist(), self._rows)
+        table = self._ids.stretches(starts.tolist(), self._rows)
         source, target = _ragged(table.column(0)), _ragged(table.column(1))
         fitting = self._segmenter.fitting(source, target)
         if self._segmenter.samples:
@@ -285,72 +280,76 @@ def _write_clean(
 ) -> dict[str, Any]:
     """Clean and shuffle pairs into a folder; return what the cache records about them.
 
-    Meanwhile two more copies of the corpus are on disk, and digests and the random order take some
-    25 bytes of memory a pair.
+    Meanwhile two more copies of the corpus are on disk, and digests take some 16 bytes of memory a
+    pair.
     """
     datasets = _library()
-    text = dict.fromkeys(_SIDES, datasets.Value("large_string"))
     byte, word = datasets.Value("uint8"), datasets.Value("uint64")
-    codes = {"fault": byte, "overlap": byte, "digest": word}
-    with tempfile.TemporaryDirectory(dir=folder) as aside:
-        rows = _map(
-            _write_raw(raw, datasets.Features(text), aside),
-            _assess,
-            {"config": data.cleaning, "held_out": held_out},
-            datasets.Features(text | codes),
-            Path(aside),
-            processes=data.processes,
-        )
-        columns = (rows.data.column(name).to_numpy() for name in codes)
-        assessed, report = Assessed(_PairRows(rows), *columns), CleaningReport()
+    features = datasets.Features(
+        dict.fromkeys(_SIDES, datasets.Value("large_string"))
+        | {"fault": byte, "overlap": byte, "digest": word}
+    )
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        aside = Path(name)
+        _write_raw(raw, aside / "raw")
+        keys = {"config": data.cleaning, "held_out": held_out}
+        _map(_MappedRows(aside / "raw"), _assess, keys, features, aside, data.processes)
+        shutil.rmtree(aside / "raw")
+        rows, report = _MappedRows(aside), CleaningReport()
+        assessed = Assessed(rows, *(rows.column(name) for name in ("fault", "overlap", "digest")))
         kept = filter_pairs(assessed, data.cleaning, held_out, report)
         if not report.kept:
             raise DataError(
                 f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or check "
                 "the data"
             )
-        order, fingerprint = np.flatnonzero(kept).astype(np.uint32), hashlib.sha256()
-        np.random.default_rng(_SHUFFLE_SEED).shuffle(order)
-        rows = rows.select_columns(_SIDES)
-        for number, part in enumerate(np.array_split(order, -(-len(order) // _SHARD_ROWS))):
-            fingerprint.update(assessed.digest[part].tobytes())
-            rows.select(part).flatten_indices(
-                cache_file_name=str(folder / f"pairs-{number:05}.arrow"), new_fingerprint="pairs"
-            )
-    return {"fingerprint": fingerprint.hexdigest()[:16], "report": report.lines()}
+        fingerprint = _shuffle(rows, kept, aside / "dealt", folder)
+    return {"fingerprint": fingerprint, "report": report.lines()}
 
 
-def _write_raw(raw: Iterable[Pair], features: Any, folder: str) -> Any:
-    """Return pairs as a dataset in a folder; raises what reading them raises."""
-    datasets = _library()
-    pairs = iter(raw)
-    first = next(pairs, None)
-    if first is None:
+def _write_raw(raw: Iterable[Pair], folder: Path) -> None:
+    """Write pairs to an Arrow file in a new folder; raises DataError if there are none."""
+    shown = iter(tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5))
+    folder.mkdir()
+    with pa.ipc.new_stream(str(folder / "raw.arrow"), _PAIRS_SCHEMA) as writer:
+        number = 0
+        while pairs := list(itertools.islice(shown, _ROWS_PER_PROCESS)):
+            texts = [[pair.source for pair in pairs], [pair.target for pair in pairs]]
+            writer.write_batch(pa.record_batch(texts, schema=_PAIRS_SCHEMA))
+            number += len(pairs)
+    if not number:
         raise DataError("data.train: no pairs; check the data")
-    raw = itertools.chain([first], pairs)
-    shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
-    try:
-        return datasets.Dataset.from_generator(
-            lambda: ({"source": pair.source, "target": pair.target} for pair in shown),
-            features=features,
-            cache_dir=folder,
-            fingerprint="raw",
-        )
-    except datasets.exceptions.DatasetGenerationError as error:
-        raise error.__cause__ or error from None
 
 
-class _PairRows(Sequence[Pair]):
-    """The rows of a dataset as pairs."""
+def _shuffle(rows: _MappedRows, kept: npt.NDArray[np.bool_], dealt: Path, folder: Path) -> str:
+    """Write the rows that are kept to files of a folder in random order; return its fingerprint.
 
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, row: Any) -> Any:
-        return Pair(self._rows[row]["source"], self._rows[row]["target"])
+    Rows are dealt to piles at random, and then each pile is shuffled: every order is equally
+    likely, and no more than a pile is in memory.
+    """
+    generator, fingerprint = np.random.default_rng(_SHUFFLE_SEED), hashlib.sha256()
+    total = int(kept.sum())
+    piles = -(-total // _SHARD_ROWS)
+    pile_of_row = np.full(len(kept), piles, np.uint16)
+    pile_of_row[kept] = generator.integers(piles, size=total, dtype=np.uint16)
+    table = rows.table.select([*_SIDES, "digest"])
+    with pa.ipc.new_file(str(dealt), table.schema) as writer:
+        for start in range(0, len(kept), _SHARD_ROWS):
+            pile_of = pile_of_row[start : start + _SHARD_ROWS]
+            run = table.slice(start, _SHARD_ROWS).combine_chunks().to_batches()[0]
+            for pile in range(piles):
+                writer.write_batch(run.take(pa.array(np.flatnonzero(pile_of == pile))))
+            rows.release()
+    with pa.OSFile(str(dealt)) as file:
+        reader = pa.ipc.open_file(file)
+        for pile in range(piles):
+            numbers = range(pile, reader.num_record_batches, piles)
+            table = pa.Table.from_batches(map(reader.get_batch, numbers)).combine_chunks()
+            table = table.take(pa.array(generator.permutation(len(table))))
+            fingerprint.update(table.column("digest").to_numpy().tobytes())
+            with pa.ipc.new_stream(str(folder / f"{pile:05}.arrow"), _PAIRS_SCHEMA) as writer:
+                writer.write_table(table.select(_SIDES), max_chunksize=_BATCH_ROWS)
+    return fingerprint.hexdigest()[:16]
 
 
 def _assess(
@@ -371,15 +370,14 @@ def _encode(rows: dict[str, list[str]], tokenizers: Tokenizers) -> dict[str, lis
 
 
 def _map(
-    rows: Any,
+    rows: _MappedRows,
     function: Callable[..., dict[str, Any]],
     keys: dict[str, Any],
     features: Any,
-    path: Path,
-    *,
+    folder: Path,
     processes: int | None,
-) -> Any:
-    """Return `Dataset.map` of a function over batches of rows, written to files in a folder.
+) -> None:
+    """Write what `Dataset.map` of a function over batches of rows returns to files in a folder.
 
     Processes share the shards of the dataset. `Dataset.map(num_proc=...)` does not do: when this
     process is killed, the library's manager process lives on and holds the lock of the cache.
@@ -390,25 +388,26 @@ def _map(
     size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
     starts = range(0, len(rows), size)
 
-    def map_shard(start: int) -> str:
-        file = str(path / f"{start // size:05}.arrow")
-        rows.select(range(start, min(start + size, len(rows)))).map(
+    def map_shard(start: int) -> None:
+        shard = datasets.table.InMemoryTable(rows.table.slice(start, size))
+        datasets.Dataset(shard, fingerprint="shard").map(
             function,
             fn_kwargs=keys,
             batched=True,
-            remove_columns=rows.column_names,
+            remove_columns=rows.table.column_names,
             features=features,
-            cache_file_name=file,
+            cache_file_name=str(folder / f"{start // size:05}.arrow"),
             load_from_cache_file=False,
             new_fingerprint="rows",
         )
-        return file
+        rows.release()
 
-    files = ordered_map(
+    done = ordered_map(
         map_shard, starts, processes=min(number, len(starts)), option="data.processes"
     )
-    shown = tqdm(files, function.__name__.strip("_"), len(starts), disable=None, leave=False)
-    return datasets.concatenate_datasets(list(map(datasets.Dataset.from_file, shown)))
+    name = function.__name__.strip("_")
+    for _ in tqdm(done, name, len(starts), disable=None, leave=False):
+        pass
 
 
 def _library() -> Any:
@@ -420,18 +419,55 @@ def _library() -> Any:
     return datasets
 
 
-def _open_rows(folder: Path) -> pa.Table:
-    """Return the rows of all Arrow files of a folder, mapped into memory."""
-    maps = (pa.memory_map(str(file)) for file in _files(folder))
-    return pa.concat_tables(pa.ipc.open_stream(each).read_all() for each in maps)
+class _MappedRows(Sequence[Pair]):
+    """The rows of a folder's Arrow files, mapped into memory; they can be deleted meanwhile.
 
+    Pages that were read count as memory of the process until they are released, and are then
+    mapped again when they are needed.
+    """
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.arrow"))
+    def __init__(self, folder: Path) -> None:
+        self._maps: list[mmap.mmap] = []
+        tables = []
+        for path in sorted(folder.glob("*.arrow")):
+            with path.open("rb") as file:
+                self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            tables.append(pa.ipc.open_stream(pa.py_buffer(self._maps[-1])).read_all())
+            self._maps[-1].madvise(mmap.MADV_DONTNEED)
+        self.table: pa.Table = pa.concat_tables(tables)
 
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
 
-def _stretches(rows: pa.Table, starts: Iterable[int], length: int) -> pa.Table:
-    return pa.concat_tables(rows.slice(start, length) for start in starts).combine_chunks()
+    def __getitem__(self, row: Any) -> Any:
+        return Pair(*(self.table.column(side)[row].as_py() for side in _SIDES))
+
+    def release(self) -> None:
+        """Release all pages."""
+        for each in self._maps:
+            each.madvise(mmap.MADV_DONTNEED)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, some at a time."""
+        for batch in self.table.to_batches():
+            yield batch
+            self.release()
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a copy of a column of numbers."""
+        values = np.empty(len(self), self.table.schema.field(name).type.to_pandas_dtype())
+        start = 0
+        for batch in self.batches():
+            values[start : start + len(batch)] = np.from_dlpack(batch.column(name))
+            start += len(batch)
+        return values
+
+    def stretches(self, starts: Iterable[int], length: int) -> pa.Table:
+        """Return the rows of stretches of equal length."""
+        found = pa.concat_tables(self.table.slice(start, length) for start in starts)
+        found = found.combine_chunks()
+        self.release()
+        return found
 
 
 def _ragged(column: pa.ChunkedArray) -> Ragged:
