@@ -14,11 +14,11 @@ import pytest
 SCRIPT = """
 import json, sys
 from seq2seq.config import parse_config
-from seq2seq.data import dataset
+from seq2seq.data import arrow
 from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 
-dataset._SHARD_ROWS = 1 << 13
+arrow._SHARD_ROWS = 1 << 13
 folder, train = sys.argv[1:]
 config = parse_config(f'''
 run_dir: {folder}/run
