@@ -171,6 +171,8 @@ def shuffle(rows: MappedRows, kept: npt.NDArray[np.bool_], dealt: Path, folder: 
             fingerprint.update(table.column("digest").to_numpy().tobytes())
             with pa.ipc.new_stream(str(folder / f"{pile:05}.arrow"), PAIRS) as writer:
                 writer.write_table(table.select(SIDES), max_chunksize=_BATCH_ROWS)
+            del table
+    pa.default_memory_pool().release_unused()  # which forked workers would have, too
     return fingerprint.hexdigest()[:16]
 
 
