@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seq2seq.data import corpus
+from seq2seq.data.arrow import write_pairs
 from seq2seq.data.cache import open_cache
 from seq2seq.data.dataset import PreparedPairs
 
@@ -18,19 +20,11 @@ class Pair(NamedTuple):
 
 def prepared(pairs: Sequence[tuple[str, str]]) -> PreparedPairs:
     """Return pairs, in their order, in a temporary cache."""
-    import datasets
 
     def make(folder: Path) -> dict[str, Any]:
-        text = datasets.Value("large_string")
-        sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
-        rows = datasets.Dataset.from_dict(
-            {"source": sources, "target": targets},
-            features=datasets.Features(source=text, target=text),
-        )
-        rows.map(lambda row: row, cache_file_name=str(folder / "pairs.arrow"))
+        write_pairs((corpus.Pair(*pair) for pair in pairs), folder / "pairs.arrow")
         return {"fingerprint": hashlib.sha256(repr(pairs).encode()).hexdigest()}
 
-    datasets.disable_progress_bars()
     cache = open_cache(None)
     return PreparedPairs(cache.entry("pairs", {}, make), cache)
 

@@ -147,11 +147,13 @@ BIG = 2**64 - 1
 DIGEST = st.sampled_from([0, 1, 2, 3, 7, 2**63, BIG - 1, BIG]) | st.integers(0, BIG)
 
 
-@given(st.lists(DIGEST, max_size=60))
-def test_first_of_equal_digests_agrees_with_a_set(digests: list[int]) -> None:
+@given(st.lists(st.tuples(DIGEST, st.booleans()), max_size=60))
+def test_first_of_equal_digests_agrees_with_a_set(rows: list[tuple[int, bool]]) -> None:
     seen: set[int] = set()
-    expected = [not (digest in seen or seen.add(digest)) for digest in digests]
-    assert first_of_equal(np.array(digests, np.uint64)).tolist() == expected
+    expected = [among and not (digest in seen or seen.add(digest)) for digest, among in rows]
+    digests = np.array([digest for digest, _ in rows], np.uint64)
+    among = np.array([among for _, among in rows], bool)
+    assert first_of_equal(digests, among).tolist() == expected
 
 
 def test_the_border_of_the_sides_counts() -> None:

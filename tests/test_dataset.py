@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -14,11 +15,14 @@ from typing import Any
 
 import pytest
 from conftest import ToyCorpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pairs import all_pairs, prepared
 from test_workers import alive, wait_for
 
 from seq2seq.config import Config, DataConfig, TokenizerConfig
-from seq2seq.data import dataset
+from seq2seq.data import arrow, dataset
+from seq2seq.data.arrow import MappedRows
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
@@ -134,7 +138,7 @@ def test_order_and_columns_of_corpora_matter(config, corpus, tmp_path):
 
 
 def test_number_of_processes_changes_nothing(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "_ROWS_PER_PROCESS", 100)
+    monkeypatch.setattr(arrow, "_ROWS_PER_PROCESS", 100)
     found = set()
     for processes in (1, 3):
         pairs, tokenizers = prepare(
@@ -142,7 +146,7 @@ def test_number_of_processes_changes_nothing(config, tmp_path, monkeypatch):
         )
         ids = pairs.encode(tokenizers, processes=1)
         texts = tuple(map(tuple, (text for sides in pairs.texts() for text in sides)))
-        found.add((pairs.fingerprint, texts, str(ids.to_pylist())))
+        found.add((pairs.fingerprint, texts, str(ids.table.to_pylist())))
     assert len(found) == 1
     parts = [len(list(tmp_path.glob(f"cache-{n}/ids-*/*.arrow"))) for n in (1, 3)]
     assert parts == [1, 3]
@@ -204,12 +208,12 @@ def write_clean(folder: Path, pairs: list[tuple[str, str]], **keys: Any) -> dict
 
 
 def test_rows_are_shuffled_once_and_all_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "_SHARD_ROWS", 2000)
+    monkeypatch.setattr(arrow, "_SHARD_ROWS", 2000)
     pairs = [(f"número {n}", f"number {n}") for n in range(5000)]
     about = write_clean(tmp_path / "one", pairs)
     assert write_clean(tmp_path / "other", pairs) == about
-    rows = dataset._open_rows(tmp_path / "one")
-    assert rows.equals(dataset._open_rows(tmp_path / "other"))
+    rows = MappedRows(tmp_path / "one").table
+    assert rows.equals(MappedRows(tmp_path / "other").table)
     assert {file.suffix for file in (tmp_path / "one").iterdir()} == {".arrow"}
     order = [int(text.split()[1]) for text in rows.column(0).to_pylist()]
     assert sorted(order) == list(range(5000))
@@ -227,8 +231,33 @@ def test_corpus_without_pairs_is_refused(tmp_path):
         write_clean(tmp_path / "pairs", [])
 
 
-def test_fingerprint_sees_texts_their_borders_and_their_number(tmp_path):
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.text(), st.text()), min_size=1, max_size=20))
+def test_texts_are_kept_unchanged(pairs):
+    stored = prepared(pairs)
+    assert len(stored) == len(pairs)
+    assert all_pairs(stored) == pairs
+
+
+@pytest.mark.parametrize("rows", [1, 8, 512, 1024])
+def test_stretches_are_those_rows_as_texts_and_as_ids(rows):
+    generator = random.Random(3)
+    words = [f"pal{n}" for n in range(50)]
+    texts = [" ".join(generator.choices(words, k=generator.randint(0, 9))) for _ in range(5000)]
+    pairs = prepared(list(zip(texts[:2500], texts[2500:], strict=True)))
+    tokenizer = train_tokenizer(texts, config=TokenizerConfig(), vocab_size=320, name="source")
+    ids = pairs.encode((tokenizer, tokenizer), processes=2)
+    starts = [0, 2 * rows, 2500 // rows * rows, rows, (2499 // rows) * rows]
+    expected = [pair for start in starts for pair in all_pairs(pairs)[start : start + rows]]
+    sides = pairs.read(starts, rows)
+    assert list(zip(*sides, strict=True)) == expected
+    for side, column in zip(sides, ids.stretches(starts, rows).columns, strict=True):
+        assert column.to_pylist() == tokenizer.encode_batch(side)
+
+
+def test_fingerprint_sees_texts_their_borders_and_their_order(tmp_path):
     variants = [[("ab", "c")], [("a", "bc")], [("ab", "d")], [("ab", "c"), ("x", "y")]]
+    variants.append(variants[-1][::-1])
     prints = [
         write_clean(tmp_path / str(n), variant)["fingerprint"] for n, variant in enumerate(variants)
     ]
@@ -260,7 +289,7 @@ def test_windows_hold_the_ids_of_their_rows(window):
 
 
 def test_killed_worker_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "_ROWS_PER_PROCESS", 100)
+    monkeypatch.setattr(arrow, "_ROWS_PER_PROCESS", 100)
 
     def killed(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -279,7 +308,7 @@ from test_dataset import *
 def slow(*_, **__):
     open(f"{tmp_path}/{{os.getpid()}}", "w").close()
     time.sleep(60)
-dataset._assess, dataset._ROWS_PER_PROCESS = slow, 100
+dataset._assess, arrow._ROWS_PER_PROCESS = slow, 100
 write_clean(Path("{tmp_path}/pairs"), [(str(n), str(n)) for n in range(500)], processes=3)
 """
     process = subprocess.Popen([sys.executable, "-c", script])

@@ -1,29 +1,33 @@
-"""From the corpora of a recipe to clean pairs, tokenizers and ids, kept in a cache.
-
-The Hugging Face library `datasets` writes the Arrow files, maps over their rows and shuffles them;
-pyarrow alone reads them, so that a start from the cache need not import the library. The files are
-mapped into memory: processes share their pages, and the system reclaims them when memory is short.
-"""
+"""From the corpora of a recipe to clean pairs, tokenizers and ids, kept in a cache."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import sentencepiece
 from tqdm import tqdm
 
 from seq2seq.config import CleaningConfig, Config, DataConfig
-from seq2seq.data.batching import Ints, Ragged
+from seq2seq.data.arrow import (
+    PAIRS,
+    SIDES,
+    MappedRows,
+    lengths,
+    map_rows,
+    shuffle,
+    to_ragged,
+    write_pairs,
+)
+from seq2seq.data.batching import Ints
 from seq2seq.data.cache import Cache, Entry, code_of, digest, open_cache
 from seq2seq.data.cleaning import (
     Assessed,
@@ -39,20 +43,18 @@ from seq2seq.data.stream import Segmenter, StreamPosition, Tokenizers, Window
 from seq2seq.data.streaming import StreamedPairs
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.parallel import cores, ordered_map
 
 log = logging.getLogger(__name__)
 
-_SIDES = ["source", "target"]
-_SHUFFLE_SEED = 1
-_SHARD_ROWS = 1 << 18  # of a file: the library's `select` takes 40 bytes of memory a row
-_ROWS_PER_PROCESS = 10_000  # at least, for a process to be worth starting
+_ASSESSED = pa.schema(
+    [*PAIRS, ("fault", pa.uint8()), ("overlap", pa.uint8()), ("digest", pa.uint64())]
+)
 _WINDOW_STRETCHES = 64  # at least: with fewer, the same pairs meet again in every epoch
 _MODEL = "tokenizer.model"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}
-_PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("cleaning", "corpus", "dataset"))
+_PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "corpus", "dataset"))
 _TOKENIZER_CODE = ("seq2seq.data.cleaning", "seq2seq.data.tokenizer")
-_IDS_CODE = ("seq2seq.data.cleaning", "seq2seq.data.dataset", "seq2seq.data.tokenizer")
+_IDS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "dataset", "tokenizer"))
 
 
 class PreparedPairs:
@@ -66,23 +68,22 @@ class PreparedPairs:
         """Map the files of a cache entry; they can be deleted while the object lives."""
         self.cache = cache
         self.fingerprint: str = entry.about["fingerprint"]  # of the pairs and their order
-        self._path = entry.path
-        self._rows = _open_rows(entry.path)
+        self._rows = MappedRows(entry.path)
 
     def __len__(self) -> int:
-        return int(self._rows.num_rows)
+        return len(self._rows)
 
     def texts(self) -> Iterator[tuple[list[str], list[str]]]:
         """Yield the sources and the targets of all pairs, some at a time."""
-        for batch in self._rows.to_batches():
+        for batch in self._rows.batches():
             yield batch.column(0).to_pylist(), batch.column(1).to_pylist()
 
     def read(self, starts: Sequence[int], rows: int) -> tuple[list[str], list[str]]:
         """Return the sources and targets of the stretches of `rows` rows that begin at `starts`."""
-        table = _stretches(self._rows, starts, rows)
+        table = self._rows.stretches(starts, rows)
         return table.column(0).to_pylist(), table.column(1).to_pylist()
 
-    def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> pa.Table:
+    def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> MappedRows:
         """Return the pairs as ids, row by row; they are encoded once and then cached."""
         made_of = {
             "pairs": self.fingerprint,
@@ -92,22 +93,13 @@ class PreparedPairs:
         }
 
         def make(folder: Path) -> dict[str, Any]:
-            datasets = _library()
             small = max(each.vocab_size for each in tokenizers) <= 1 << 16
-            ids = datasets.List(datasets.Value("uint16" if small else "int32"))
-            _map(
-                datasets.concatenate_datasets(
-                    [datasets.Dataset.from_file(str(file)) for file in _files(self._path)]
-                ),
-                _encode,
-                {"tokenizers": tokenizers},
-                datasets.Features(dict.fromkeys(_SIDES, ids)),
-                folder,
-                processes=processes,
-            )
+            ids = pa.list_(pa.uint16() if small else pa.int32())
+            schema = pa.schema([(side, ids) for side in SIDES])
+            map_rows(self._rows, _encode, {"tokenizers": tokenizers}, schema, folder, processes)
             return {}
 
-        return _open_rows(self.cache.entry("ids", made_of, make).path)
+        return MappedRows(self.cache.entry("ids", made_of, make).path)
 
     def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> PreparedWindows:
         """Return the pairs, encoded, as windows; raises DataError if none of them fits."""
@@ -131,8 +123,8 @@ class PreparedWindows:
         log.info("%s", pairs.cache.summary())
         self._segmenter = Segmenter(tokenizers, config)
         self.num_pairs = sum(
-            int((np.maximum(*map(_lengths, batch.columns)) <= batching.max_length).sum())
-            for batch in self._ids.to_batches()
+            int((np.maximum(*map(lengths, batch.columns)) <= batching.max_length).sum())
+            for batch in self._ids.batches()
         )
         self.num_skipped = len(pairs) - self.num_pairs
         if not self.num_pairs:
@@ -159,8 +151,8 @@ class PreparedWindows:
         starts = np.array_split(self._order[1], self._number)[position.window]
         indices = (starts[:, None] + np.arange(self._rows)).ravel()
         indices = indices[indices < len(self._pairs)]
-        table = _stretches(self._ids, starts.tolist(), self._rows)
-        source, target = _ragged(table.column(0)), _ragged(table.column(1))
+        table = self._ids.stretches(starts.tolist(), self._rows)
+        source, target = to_ragged(table.column(0)), to_ragged(table.column(1))
         fitting = self._segmenter.fitting(source, target)
         if self._segmenter.samples:
             texts = self._pairs.read(starts.tolist(), self._rows)
@@ -285,72 +277,28 @@ def _write_clean(
 ) -> dict[str, Any]:
     """Clean and shuffle pairs into a folder; return what the cache records about them.
 
-    Meanwhile two more copies of the corpus are on disk, and digests and the random order take some
-    25 bytes of memory a pair.
+    Meanwhile two more copies of the corpus are on disk, and digests take some 16 bytes of memory a
+    pair.
     """
-    datasets = _library()
-    text = dict.fromkeys(_SIDES, datasets.Value("large_string"))
-    byte, word = datasets.Value("uint8"), datasets.Value("uint64")
-    codes = {"fault": byte, "overlap": byte, "digest": word}
-    with tempfile.TemporaryDirectory(dir=folder) as aside:
-        rows = _map(
-            _write_raw(raw, datasets.Features(text), aside),
-            _assess,
-            {"config": data.cleaning, "held_out": held_out},
-            datasets.Features(text | codes),
-            Path(aside),
-            processes=data.processes,
-        )
-        columns = (rows.data.column(name).to_numpy() for name in codes)
-        assessed, report = Assessed(_PairRows(rows), *columns), CleaningReport()
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        aside = Path(name)
+        (aside / "raw").mkdir()
+        shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
+        if not write_pairs(shown, aside / "raw" / "pairs.arrow"):
+            raise DataError("data.train: no pairs; check the data")
+        keys = {"config": data.cleaning, "held_out": held_out}
+        map_rows(MappedRows(aside / "raw"), _assess, keys, _ASSESSED, aside, data.processes)
+        shutil.rmtree(aside / "raw")
+        rows, report = MappedRows(aside), CleaningReport()
+        assessed = Assessed(rows, *(rows.column(name) for name in ("fault", "overlap", "digest")))
         kept = filter_pairs(assessed, data.cleaning, held_out, report)
         if not report.kept:
             raise DataError(
                 f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or check "
                 "the data"
             )
-        order, fingerprint = np.flatnonzero(kept).astype(np.uint32), hashlib.sha256()
-        np.random.default_rng(_SHUFFLE_SEED).shuffle(order)
-        rows = rows.select_columns(_SIDES)
-        for number, part in enumerate(np.array_split(order, -(-len(order) // _SHARD_ROWS))):
-            fingerprint.update(assessed.digest[part].tobytes())
-            rows.select(part).flatten_indices(
-                cache_file_name=str(folder / f"pairs-{number:05}.arrow"), new_fingerprint="pairs"
-            )
-    return {"fingerprint": fingerprint.hexdigest()[:16], "report": report.lines()}
-
-
-def _write_raw(raw: Iterable[Pair], features: Any, folder: str) -> Any:
-    """Return pairs as a dataset in a folder; raises what reading them raises."""
-    datasets = _library()
-    pairs = iter(raw)
-    first = next(pairs, None)
-    if first is None:
-        raise DataError("data.train: no pairs; check the data")
-    raw = itertools.chain([first], pairs)
-    shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
-    try:
-        return datasets.Dataset.from_generator(
-            lambda: ({"source": pair.source, "target": pair.target} for pair in shown),
-            features=features,
-            cache_dir=folder,
-            fingerprint="raw",
-        )
-    except datasets.exceptions.DatasetGenerationError as error:
-        raise error.__cause__ or error from None
-
-
-class _PairRows(Sequence[Pair]):
-    """The rows of a dataset as pairs."""
-
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, row: Any) -> Any:
-        return Pair(self._rows[row]["source"], self._rows[row]["target"])
+        fingerprint = shuffle(rows, kept, aside / "dealt", folder)
+    return {"fingerprint": fingerprint, "report": report.lines()}
 
 
 def _assess(
@@ -366,80 +314,5 @@ def _assess(
 def _encode(rows: dict[str, list[str]], tokenizers: Tokenizers) -> dict[str, list[list[int]]]:
     return {
         side: tokenizer.encode_batch(rows[side])
-        for side, tokenizer in zip(_SIDES, tokenizers, strict=True)
+        for side, tokenizer in zip(SIDES, tokenizers, strict=True)
     }
-
-
-def _map(
-    rows: Any,
-    function: Callable[..., dict[str, Any]],
-    keys: dict[str, Any],
-    features: Any,
-    path: Path,
-    *,
-    processes: int | None,
-) -> Any:
-    """Return `Dataset.map` of a function over batches of rows, written to files in a folder.
-
-    Processes share the shards of the dataset. `Dataset.map(num_proc=...)` does not do: when this
-    process is killed, the library's manager process lives on and holds the lock of the cache.
-    Raises WorkerError where a process was killed.
-    """
-    datasets = _library()
-    number = processes or cores()
-    size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
-    starts = range(0, len(rows), size)
-
-    def map_shard(start: int) -> str:
-        file = str(path / f"{start // size:05}.arrow")
-        rows.select(range(start, min(start + size, len(rows)))).map(
-            function,
-            fn_kwargs=keys,
-            batched=True,
-            remove_columns=rows.column_names,
-            features=features,
-            cache_file_name=file,
-            load_from_cache_file=False,
-            new_fingerprint="rows",
-        )
-        return file
-
-    files = ordered_map(
-        map_shard, starts, processes=min(number, len(starts)), option="data.processes"
-    )
-    shown = tqdm(files, function.__name__.strip("_"), len(starts), disable=None, leave=False)
-    return datasets.concatenate_datasets(list(map(datasets.Dataset.from_file, shown)))
-
-
-def _library() -> Any:
-    """Return the module datasets, without its log messages and progress bars."""
-    import datasets  # takes a second
-
-    datasets.logging.set_verbosity_error()
-    datasets.disable_progress_bars()
-    return datasets
-
-
-def _open_rows(folder: Path) -> pa.Table:
-    """Return the rows of all Arrow files of a folder, mapped into memory."""
-    maps = (pa.memory_map(str(file)) for file in _files(folder))
-    return pa.concat_tables(pa.ipc.open_stream(each).read_all() for each in maps)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.arrow"))
-
-
-def _stretches(rows: pa.Table, starts: Iterable[int], length: int) -> pa.Table:
-    return pa.concat_tables(rows.slice(start, length) for start in starts).combine_chunks()
-
-
-def _ragged(column: pa.ChunkedArray) -> Ragged:
-    rows = pa.concat_arrays(column.chunks)
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(_lengths(rows), out=offsets[1:])
-    return Ragged(np.from_dlpack(rows.flatten()).astype(np.int32), offsets)
-
-
-def _lengths(rows: pa.ListArray) -> npt.NDArray[Any]:
-    return np.from_dlpack(rows.value_lengths())  # Array.to_numpy would import pandas

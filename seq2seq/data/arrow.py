@@ -1,0 +1,189 @@
+"""Arrow files of a corpus: written by processes, shuffled, and read in stretches.
+
+Files are mapped into memory, so that processes share their pages, and pages are released once they
+are read, so that the memory of a process does not grow with the corpus. The Hugging Face library
+`datasets` maps functions over rows; pyarrow alone reads them, and starts a second faster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import mmap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from tqdm import tqdm
+
+from seq2seq.data.batching import Ragged
+from seq2seq.data.corpus import Pair
+from seq2seq.parallel import cores, ordered_map
+
+SIDES = ["source", "target"]
+
+PAIRS = pa.schema([(side, pa.large_string()) for side in SIDES])
+_SHUFFLE_SEED = 1
+_SHARD_ROWS = 1 << 18  # of a file, and in memory at once
+_BATCH_ROWS = 1000  # as in files of the library
+_BATCHES_MAPPED = 16
+_ROWS_PER_PROCESS = 10_000  # at least, for a process to be worth starting
+
+
+class MappedRows(Sequence[Pair]):
+    """The rows of a folder's Arrow files, mapped into memory; they can be deleted meanwhile.
+
+    Pages that were read count as memory of the process until they are released, and are then
+    mapped again when they are needed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._maps: list[mmap.mmap] = []
+        batches = []
+        for path in sorted(folder.glob("*.arrow")):
+            with path.open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._maps.append(mapped)
+            reader = pa.ipc.open_stream(pa.py_buffer(mapped))
+            for batch in reader:  # which reads the page that each one begins with
+                batches.append(batch)
+                mapped.madvise(mmap.MADV_DONTNEED)
+        self.table: pa.Table = pa.Table.from_batches(batches, reader.schema)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getitem__(self, row: Any) -> Any:
+        return Pair(*(self.table.column(side)[row].as_py() for side in SIDES))
+
+    def release(self) -> None:
+        """Release all pages."""
+        for each in self._maps:
+            each.madvise(mmap.MADV_DONTNEED)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, some at a time."""
+        for number, batch in enumerate(self.table.to_batches(), 1):
+            yield batch
+            if number % _BATCHES_MAPPED == 0:
+                self.release()
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a copy of a column of numbers."""
+        values = np.empty(len(self), self.table.schema.field(name).type.to_pandas_dtype())
+        start = 0
+        for batch in self.batches():
+            values[start : start + len(batch)] = np.from_dlpack(batch.column(name))
+            start += len(batch)
+        return values
+
+    def stretches(self, starts: Iterable[int], length: int) -> pa.Table:
+        """Return the rows of stretches of equal length."""
+        found = pa.concat_tables(self.table.slice(start, length) for start in starts)
+        found = found.combine_chunks()
+        self.release()
+        return found
+
+
+def write_pairs(pairs: Iterable[Pair], file: Path) -> int:
+    """Write pairs to an Arrow file; return their number."""
+    pairs, number = iter(pairs), 0
+    with pa.ipc.new_stream(str(file), PAIRS) as writer:
+        while batch := list(itertools.islice(pairs, _BATCH_ROWS)):
+            texts = [[pair.source for pair in batch], [pair.target for pair in batch]]
+            writer.write_batch(pa.record_batch(texts, schema=PAIRS))
+            number += len(batch)
+    return number
+
+
+def map_rows(
+    rows: MappedRows,
+    function: Callable[..., dict[str, Any]],
+    keys: dict[str, Any],
+    schema: pa.Schema,
+    folder: Path,
+    processes: int | None,
+) -> None:
+    """Write what `Dataset.map` of a function over batches of rows returns to files in a folder.
+
+    Processes share the shards of the dataset. `Dataset.map(num_proc=...)` does not do: when this
+    process is killed, the library's manager process lives on and holds the lock of the cache.
+    Raises WorkerError where a process was killed.
+    """
+    import datasets  # takes a second
+
+    datasets.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
+    number = processes or cores()
+    size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
+    starts = range(0, len(rows), size)
+
+    def map_shard(start: int) -> None:
+        shard = datasets.table.InMemoryTable(rows.table.slice(start, size))
+        datasets.Dataset(shard, fingerprint="shard").map(
+            function,
+            fn_kwargs=keys,
+            batched=True,
+            remove_columns=rows.table.column_names,
+            features=datasets.Features.from_arrow_schema(schema),
+            cache_file_name=str(folder / f"{start // size:05}.arrow"),
+            load_from_cache_file=False,
+            new_fingerprint="rows",
+        )
+        rows.release()
+
+    done = ordered_map(
+        map_shard, starts, processes=min(number, len(starts)), option="data.processes"
+    )
+    name = function.__name__.strip("_")
+    for _ in tqdm(done, name, len(starts), disable=None, leave=False):
+        pass
+
+
+def shuffle(rows: MappedRows, kept: npt.NDArray[np.bool_], dealt: Path, folder: Path) -> str:
+    """Write the rows that are kept to files of a folder in random order; return its fingerprint.
+
+    Rows are dealt to piles at random, and then each pile is shuffled: every order is equally
+    likely, and no more than a pile is in memory.
+    """
+    generator, fingerprint = np.random.default_rng(_SHUFFLE_SEED), hashlib.sha256()
+    total = int(kept.sum())
+    piles = -(-total // _SHARD_ROWS)
+    pile_of_row = np.full(len(kept), piles, np.uint16)
+    pile_of_row[kept] = generator.integers(piles, size=total, dtype=np.uint16)
+    table = rows.table.select([*SIDES, "digest"])
+    with pa.ipc.new_file(str(dealt), table.schema) as writer:
+        for start in range(0, len(kept), _SHARD_ROWS):
+            pile_of = pile_of_row[start : start + _SHARD_ROWS]
+            run = table.slice(start, _SHARD_ROWS).combine_chunks().to_batches()[0]
+            for pile in range(piles):
+                writer.write_batch(run.take(pa.array(np.flatnonzero(pile_of == pile))))
+            rows.release()
+    with pa.OSFile(str(dealt)) as file:
+        reader = pa.ipc.open_file(file)
+        for pile in range(piles):
+            numbers = range(pile, reader.num_record_batches, piles)
+            table = pa.Table.from_batches(map(reader.get_batch, numbers)).combine_chunks()
+            table = table.take(pa.array(generator.permutation(len(table))))
+            fingerprint.update(table.column("digest").to_numpy().tobytes())
+            with pa.ipc.new_stream(str(folder / f"{pile:05}.arrow"), PAIRS) as writer:
+                writer.write_table(table.select(SIDES), max_chunksize=_BATCH_ROWS)
+            del table
+    pa.default_memory_pool().release_unused()  # which forked workers would have, too
+    return fingerprint.hexdigest()[:16]
+
+
+def to_ragged(column: pa.ChunkedArray) -> Ragged:
+    """Return a column of lists of ids."""
+    rows = pa.concat_arrays(column.chunks)
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths(rows), out=offsets[1:])
+    return Ragged(np.from_dlpack(rows.flatten()).astype(np.int32), offsets)
+
+
+def lengths(rows: pa.ListArray) -> npt.NDArray[Any]:
+    """Return the number of ids in each list."""
+    return np.from_dlpack(rows.value_lengths())  # Array.to_numpy would import pandas
