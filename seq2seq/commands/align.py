@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.options import Commands, add_command, add_device, set_threads
+from seq2seq.commands import options
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.alignment import AlignmentError
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(
         commands,
         "align",
         "align the words of a corpus with the attention of forced decoding, and score the links",
@@ -25,11 +25,7 @@ def add(commands: Commands) -> None:
         "seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based",
         action=_align,
     )
-    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
-    parser.add_argument(
-        "test", metavar="TEST", help="TSV in the layout of the run's test set; or the source side"
-    )
-    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+    options.add_run_and_test(parser, "TSV in the layout of the run's test set; or the source side")
     parser.add_argument(
         "--gold", metavar="FILE",
         help="gold alignments, one line for each pair: i-j sure, i?j or ipj possible; default: the "
@@ -60,8 +56,7 @@ def add(commands: Commands) -> None:
         help="write links (words from 0), one line for each pair; default: standard output, if "
         "there are no gold alignments",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    add_device(parser)
+    options.add_device(parser)
 
 
 def _align(arguments: argparse.Namespace) -> int:
@@ -76,15 +71,12 @@ def _align(arguments: argparse.Namespace) -> int:
     )
     from seq2seq.evaluation.evaluate import read_test, write_lines
     from seq2seq.files import check_writable
-    from seq2seq.inference.translator import Translator
 
     if arguments.threshold is not None and arguments.method != "threshold":
         raise UserError("--threshold requires --method threshold")
     if arguments.output is not None:
         check_writable(Path(arguments.output))
-    set_threads(arguments)
-    where = {"device": arguments.device, "precision": arguments.precision}
-    translator = Translator.load(arguments.run, **where)
+    translator = options.load_translator(arguments, arguments.run)
     pairs = read_test(arguments.test, translator.config.data, target=arguments.target)
     own = arguments.gold is None and pairs[0].alignment is not None
     split = WORDS[arguments.words or ("marks" if own else "spaces")]
@@ -98,7 +90,7 @@ def _align(arguments: argparse.Namespace) -> int:
         chosen = align(translator, pairs, split=split, threshold=threshold)
         found = {"forward": chosen}
     else:
-        reverse = Translator.load(arguments.reverse, **where)
+        reverse = options.load_translator(arguments, arguments.reverse)
         found = align_both(translator, reverse, pairs, split=split, threshold=threshold)
         chosen = found[arguments.symmetrize]
     lines = [format_links(links) for links in chosen]

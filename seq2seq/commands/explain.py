@@ -7,12 +7,12 @@ import json
 import sys
 from pathlib import Path
 
-from seq2seq.commands.options import Commands, add_command, positive
+from seq2seq.commands import options
 from seq2seq.errors import UserError
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(
         commands,
         "explain",
         "follow one sentence through a model: keys, queries, scores, mask, weights, context",
@@ -26,10 +26,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
     parser.add_argument("sentence", metavar="SENTENCE")
     parser.add_argument(
-        "--step", type=positive, metavar="N",
+        "--step", type=options.positive, metavar="N",
         help="show this step in full (from 1); default: the first, and a row for each one",
     )  # fmt: skip
-    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    options.add_beam(parser)
     parser.add_argument(
         "--force", metavar="TARGET", help="explain this translation instead of the model's own"
     )

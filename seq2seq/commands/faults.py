@@ -6,14 +6,14 @@ import argparse
 import logging
 from pathlib import Path
 
-from seq2seq.commands.options import Commands, add_command, positive
+from seq2seq.commands import options
 from seq2seq.errors import EXIT_FAULT
 
 log = logging.getLogger(__name__)
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(
         commands,
         "faults",
         "show famous faults of translators in copies of a model: heat maps, BLEU, which check of "
@@ -27,9 +27,13 @@ def add(commands: Commands) -> None:
         "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
     )
     parser.add_argument("--test", metavar="TEST", help="default: that of the run's recipe")
-    parser.add_argument("--target", metavar="FILE", help="the target side of --test, line by line")
+    options.add_target(parser)
     parser.add_argument(
-        "--sentences", type=positive, default=300, metavar="N", help="for BLEU; default: 300"
+        "--sentences",
+        type=options.positive,
+        default=300,
+        metavar="N",
+        help="for BLEU; default: 300",
     )
     parser.add_argument("--out", metavar="DIR", help="write faults.html and pictures there")
 

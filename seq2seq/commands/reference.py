@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from seq2seq.commands.options import Commands, add_command
+from seq2seq.commands import options
 
 
-def add(commands: Commands) -> None:
-    add_command(
+def add(commands: options.Commands) -> None:
+    options.add_command(
         commands,
         "reference",
         "print every key of the configuration with its default, as Markdown",

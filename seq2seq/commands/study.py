@@ -1,4 +1,4 @@
-"""`seq2seq study`: a grid of recipes is trained, measured and compared."""
+"""`seq2seq study`: train, measure and compare a grid of recipes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.options import (
-    EXIT_INTERRUPTED,
-    EXIT_TERMINATED,
-    Commands,
-    add_command,
-    positive,
-)
+from seq2seq.commands import options
+from seq2seq.errors import EXIT_FAULT
 
 if TYPE_CHECKING:
     from seq2seq.data.corpus import Pair
     from seq2seq.study.plan import Plan
 
-EXIT_FAILED = 1
 
-
-def add(commands: Commands) -> None:
-    parser = add_command(
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(
         commands,
         "study",
         "train a grid of recipes with several seeds, and compare them in a table and figures",
@@ -42,11 +35,11 @@ def add(commands: Commands) -> None:
         help="changed keys of the study, or section.key=value for the recipes of all cells",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", type=positive, default=1, metavar="N",
+        "--jobs", type=options.positive, default=1, metavar="N",
         help="runs at a time; several have one CPU thread each",
     )  # fmt: skip
     parser.add_argument(
-        "--overwrite", action="store_true", help="train anew the runs whose recipe has changed"
+        "--overwrite", action="store_true", help="retrain the runs whose recipe has changed"
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--list", action="store_true", help="show the runs and how far they are")
@@ -88,7 +81,7 @@ def _study(arguments: argparse.Namespace) -> int:
         _gather(plan, pairs)
     for name, why in outcome.failed.items():
         print(f"seq2seq: {name} failed: {why}", file=sys.stderr)
-    return EXIT_FAILED if outcome.failed else 0
+    return EXIT_FAULT if outcome.failed else 0
 
 
 def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
@@ -126,9 +119,9 @@ def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
     return 0
 
 
-def _stopped(ended: str, arguments: argparse.Namespace, *options: str) -> int:
+def _stopped(ended: str, arguments: argparse.Namespace, *flags: str) -> int:
     if arguments.overwrite:
-        options = (*options, "--overwrite")
-    again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *options])
+        flags = (*flags, "--overwrite")
+    again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *flags])
     print(f"{ended}; saved. Go on with: {again}", file=sys.stderr)
-    return EXIT_INTERRUPTED if ended == "interrupted" else EXIT_TERMINATED
+    return options.EXIT_CODES[ended]
