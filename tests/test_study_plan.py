@@ -109,7 +109,7 @@ def test_changes_go_to_the_study_or_to_all_recipes(plan: Planner, tmp_path: Path
     ("change", "words"),
     [
         ("seds=[1]", "seds: unknown key; did you mean seeds?"),
-        ("seeds=[]", "seeds: expected list of integer with at least one entry, found []"),
+        ("seeds=[]", "seeds: expected a list of integers with at least one entry, found []"),
         ("seeds=[-1]", "seeds.0: expected 0 or more, found -1"),
         ("seeds=[1, 1]", "seeds: [1, 1] has an entry twice"),
         ("lengths=[9, 5]", "lengths: expected rising numbers, found [9, 5]"),

@@ -98,7 +98,9 @@ def _align(arguments: argparse.Namespace) -> int:
         write_lines(Path(arguments.output), lines)
     if gold is not None:
         errors = {name: alignment_error(links, gold) for name, links in found.items()}
-        print(_json(errors, len(pairs)) if arguments.json else _table(errors, len(pairs)))
+        scores = {name: error.as_dict() for name, error in errors.items()}
+        plain = json.dumps({"sentences": len(pairs), **scores}, indent=1)
+        print(plain if arguments.json else _table(errors, len(pairs)))
     elif arguments.output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
@@ -116,8 +118,3 @@ def _table(errors: dict[str, AlignmentError], size: int) -> str:
 
 def _percent(rate: float | None) -> str:
     return "-" if rate is None else f"{100 * rate:.1f}"
-
-
-def _json(errors: dict[str, AlignmentError], size: int) -> str:
-    found = {name: error.as_dict() for name, error in errors.items()}
-    return json.dumps({"sentences": size, **found}, indent=1)

@@ -33,11 +33,7 @@ def add(commands: options.Commands) -> None:
     parser.add_argument(
         "--force", metavar="TARGET", help="explain this translation instead of the model's own"
     )
-    parser.add_argument(
-        "--words", action="store_true",
-        help="merge the weights of pieces to words (sums over source pieces, means over target "
-        "pieces) in the rows, the page and the picture",
-    )  # fmt: skip
+    options.add_words(parser)
     parser.add_argument(
         "--json", action="store_true",
         help="print all tensors instead of tables, for recomputing them with NumPy",

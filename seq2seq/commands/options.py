@@ -25,10 +25,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USER, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
 
-if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction["Parser"]
-else:
-    Commands = argparse._SubParsersAction
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_command(
@@ -92,6 +89,14 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_beam(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--beam", type=positive, metavar="N", help="beam size; 1 is greedy search")
+
+
+def add_words(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--words", action="store_true",
+        help="merge the weights of pieces to words in all output (sums over source pieces, means "
+        "over target pieces)",
+    )  # fmt: skip
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:

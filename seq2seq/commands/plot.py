@@ -38,11 +38,7 @@ def _add_attention(kinds: options.Commands) -> None:
     parser.add_argument("-i", "--input", metavar="FILE", help="sentences, one a line")
     _add_output(parser, "attention.png")
     options.add_beam(parser)
-    parser.add_argument(
-        "--words", action="store_true",
-        help="merge the weights of pieces to words (sums over source pieces, means over target "
-        "pieces)",
-    )  # fmt: skip
+    options.add_words(parser)
 
 
 def _add_training(kinds: options.Commands) -> None:
