@@ -312,7 +312,7 @@ def test_invalid_value_is_reported_once(override: str, words: str) -> None:
         ("=1", "expected section.key=value"),
         ("training..seed=1", "expected section.key=value"),
         ("training.seed=[", "not valid YAML"),
-        ("run_dir.x=1", "run_dir is 'runs/x', which has no keys below it"),
+        ("run_dir.x=1", "'runs/x' has no key 'x'"),
         ("data.train.7.path=z", "a list entry from 0 to 1, found '7'"),
         ("data.train.path=z", "a list entry from 0 to 1, found 'path'"),
         ("training.seed=*a", "not valid YAML"),

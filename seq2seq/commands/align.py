@@ -1,4 +1,10 @@
-"""`seq2seq align`: word alignments of a corpus, and their error rate."""
+"""Align the words of a corpus with the attention of forced decoding, and score the links.
+
+examples:
+  seq2seq align runs/quickstart data/sample/test.tsv
+  seq2seq align runs/es-en test.tsv --reverse runs/en-es -o test.links
+  seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based
+"""
 
 from __future__ import annotations
 
@@ -16,15 +22,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "align",
-        "align the words of a corpus with the attention of forced decoding, and score the links",
-        "seq2seq align runs/quickstart data/sample/test.tsv\n"
-        "seq2seq align runs/es-en test.tsv --reverse runs/en-es -o test.links\n"
-        "seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based",
-        action=_align,
-    )
+    parser = options.add_command(commands, "align", __doc__, action=_align)
     options.add_run_and_test(parser, "TSV in the layout of the run's test set; or the source side")
     parser.add_argument(
         "--gold", metavar="FILE",

@@ -1,4 +1,10 @@
-"""`seq2seq compare`: compare runs on one test set."""
+"""Compare runs on a test set: is the difference significant, and where do they differ.
+
+examples:
+  seq2seq compare runs/a runs/b data/sample/test.tsv
+  seq2seq compare runs/a runs/b runs/c test.tsv --html compare.html
+  seq2seq compare runs/a runs/b test.es --target test.en --test randomization --json
+"""
 
 from __future__ import annotations
 
@@ -14,15 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "compare",
-        "compare runs on a test set: is the difference significant, and where do they differ",
-        "seq2seq compare runs/a runs/b data/sample/test.tsv\n"
-        "seq2seq compare runs/a runs/b runs/c test.tsv --html compare.html\n"
-        "seq2seq compare runs/a runs/b test.es --target test.en --test randomization --json",
-        action=_compare,
-    )
+    parser = options.add_command(commands, "compare", __doc__, action=_compare)
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="two or more runs; all are compared with the first"
     )

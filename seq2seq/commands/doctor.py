@@ -1,4 +1,10 @@
-"""`seq2seq doctor`: checks of a run."""
+"""Check a run: files, data, attention weights, search, loss; exit code 1 when a check fails.
+
+examples:
+  seq2seq doctor runs/quickstart
+  seq2seq doctor runs/tatoeba data/tatoeba/test.tsv
+  seq2seq doctor runs/tatoeba test.es --target test.en --json
+"""
 
 from __future__ import annotations
 
@@ -10,15 +16,7 @@ from seq2seq.errors import EXIT_FAULT
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "doctor",
-        "check a run: files, data, attention weights, search, loss; exit code 1 when a check fails",
-        "seq2seq doctor runs/quickstart\n"
-        "seq2seq doctor runs/tatoeba data/tatoeba/test.tsv\n"
-        "seq2seq doctor runs/tatoeba test.es --target test.en --json",
-        action=_doctor,
-    )
+    parser = options.add_command(commands, "doctor", __doc__, action=_doctor)
     options.add_run_and_test(parser, "test set; default: that of the run's recipe", nargs="?")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
 

@@ -1,4 +1,11 @@
-"""`seq2seq evaluate`: score a run on a test set."""
+"""Score a run on a test set with sacreBLEU: BLEU, chrF and TER.
+
+examples:
+  seq2seq evaluate runs/quickstart data/sample/test.tsv
+  seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json
+  seq2seq evaluate runs/tatoeba test.es --target test.en
+  seq2seq evaluate runs/quickstart data/sample/test.tsv --report report   (report.html)
+"""
 
 from __future__ import annotations
 
@@ -12,16 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "evaluate",
-        "score a run on a test set with sacreBLEU: BLEU, chrF and TER",
-        "seq2seq evaluate runs/quickstart data/sample/test.tsv\n"
-        "seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json\n"
-        "seq2seq evaluate runs/tatoeba test.es --target test.en\n"
-        "seq2seq evaluate runs/quickstart data/sample/test.tsv --report report   (report.html)",
-        action=_evaluate,
-    )
+    parser = options.add_command(commands, "evaluate", __doc__, action=_evaluate)
     options.add_run_and_test(parser, "TSV: source, target, further references; or the source side")
     parser.add_argument(
         "--single-reference", action="store_true", help="use the first reference only"

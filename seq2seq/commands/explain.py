@@ -1,4 +1,12 @@
-"""`seq2seq explain`: one sentence followed through a model."""
+"""Follow one sentence through a model: keys, queries, scores, mask, weights, context.
+
+examples:
+  seq2seq explain runs/quickstart '¿Dónde está el perro?'
+  seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3
+  seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words
+  seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png
+  seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
+"""
 
 from __future__ import annotations
 
@@ -12,17 +20,7 @@ from seq2seq.errors import UserError
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "explain",
-        "follow one sentence through a model: keys, queries, scores, mask, weights, context",
-        "seq2seq explain runs/quickstart '¿Dónde está el perro?'\n"
-        "seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3\n"
-        "seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words\n"
-        "seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png\n"
-        "seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json",
-        action=_explain,
-    )
+    parser = options.add_command(commands, "explain", __doc__, action=_explain)
     parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
     parser.add_argument("sentence", metavar="SENTENCE")
     parser.add_argument(

@@ -1,4 +1,11 @@
-"""`seq2seq faults`: the museum of famous faults."""
+"""Show famous faults of translators in copies of a model: heat maps, BLEU, which check of `seq2seq
+doctor` finds each.
+
+examples:
+  seq2seq faults
+  seq2seq faults runs/quickstart --out faults
+  seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500
+"""
 
 from __future__ import annotations
 
@@ -13,16 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "faults",
-        "show famous faults of translators in copies of a model: heat maps, BLEU, which check of "
-        "`seq2seq doctor` finds each",
-        "seq2seq faults\n"
-        "seq2seq faults runs/quickstart --out faults\n"
-        "seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500",
-        action=_faults,
-    )
+    parser = options.add_command(commands, "faults", __doc__, action=_faults)
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
     )

@@ -29,20 +29,19 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_command(
-    commands: Commands,
-    name: str,
-    summary: str,
-    examples: str,
-    *,
-    action: Callable[[argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    """Add a command; `action` takes its arguments and returns the exit code."""
-    lines = "\n".join(f"  {line}" for line in examples.splitlines())
+    commands: Commands, name: str, text: str | None, *, action: Callable[[argparse.Namespace], int]
+) -> Parser:
+    """Add a command; its text is a sentence and, below, examples.
+
+    `action` takes the arguments and returns the exit code.
+    """
+    description, _, examples = (text or name).partition("\n\n")  # python -OO: no docstrings
+    description = " ".join(description.split())
     parser = commands.add_parser(
         name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=f"examples:\n{lines}",
+        help=description[0].lower() + description[1:].rstrip("."),
+        description=description,
+        epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(action=action)

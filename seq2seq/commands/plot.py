@@ -27,10 +27,11 @@ def _add_attention(kinds: options.Commands) -> None:
     parser = options.add_command(
         kinds,
         "attention",
-        "draw the attention weights of translations as heat maps",
-        "seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png\n"
-        "seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words\n"
-        "seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
+        "Draw the attention weights of translations as heat maps.\n\n"
+        "examples:\n"
+        "  seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png\n"
+        "  seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words\n"
+        "  seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
         action=_plot_attention,
     )
     parser.add_argument("run", metavar="RUN")
@@ -45,9 +46,10 @@ def _add_training(kinds: options.Commands) -> None:
     parser = options.add_command(
         kinds,
         "training",
-        "draw the learning curves of runs: losses, BLEU and chrF, learning rate",
-        "seq2seq plot training runs/quickstart -o training.png\n"
-        "seq2seq plot training runs/bahdanau runs/luong --x minutes -o both.svg",
+        "Draw the learning curves of runs: losses, BLEU and chrF, learning rate.\n\n"
+        "examples:\n"
+        "  seq2seq plot training runs/quickstart -o training.png\n"
+        "  seq2seq plot training runs/bahdanau runs/luong --x minutes -o both.svg",
         action=_plot_training,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN")
@@ -62,10 +64,11 @@ def _add_length(kinds: options.Commands) -> None:
     parser = options.add_command(
         kinds,
         "length",
-        "draw BLEU by source length, with bootstrap bands",
-        "seq2seq plot length runs/quickstart --test data/sample/test.tsv\n"
-        "seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg\n"
-        "seq2seq plot length runs/bahdanau/test.hypotheses.txt other.txt --test test.tsv",
+        "Draw BLEU by source length, with bootstrap bands.\n\n"
+        "examples:\n"
+        "  seq2seq plot length runs/quickstart --test data/sample/test.tsv\n"
+        "  seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg\n"
+        "  seq2seq plot length runs/bahdanau/test.hypotheses.txt other.txt --test test.tsv",
         action=_plot_length,
     )
     parser.add_argument(

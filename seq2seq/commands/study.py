@@ -1,4 +1,13 @@
-"""`seq2seq study`: train, measure and compare a grid of recipes."""
+"""Train a grid of recipes with several seeds, and compare them in a table and figures.
+
+examples:
+  seq2seq study configs/studies/residual.yaml
+  seq2seq study configs/studies/residual.yaml --jobs 2
+  seq2seq study configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50
+  seq2seq study configs/studies/residual.yaml --list
+  seq2seq study configs/studies/residual.yaml --launcher > commands.txt
+  seq2seq study configs/studies/residual.yaml --gather
+"""
 
 from __future__ import annotations
 
@@ -17,18 +26,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "study",
-        "train a grid of recipes with several seeds, and compare them in a table and figures",
-        "seq2seq study configs/studies/residual.yaml\n"
-        "seq2seq study configs/studies/residual.yaml --jobs 2\n"
-        "seq2seq study configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50\n"
-        "seq2seq study configs/studies/residual.yaml --list\n"
-        "seq2seq study configs/studies/residual.yaml --launcher > commands.txt\n"
-        "seq2seq study configs/studies/residual.yaml --gather",
-        action=_study,
-    )
+    parser = options.add_command(commands, "study", __doc__, action=_study)
     parser.add_argument("study", metavar="STUDY", help="YAML file of a study (docs/study.md)")
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value",

@@ -1,4 +1,13 @@
-"""`seq2seq train`: train a recipe into a run directory."""
+"""Train a translator from a recipe.
+
+examples:
+  seq2seq train configs/quickstart.yaml
+  seq2seq train configs/quickstart.yaml run_dir=runs/luong model.style=luong
+  seq2seq train configs/quickstart.yaml --resume
+  seq2seq train configs/tatoeba.yaml --processes 4
+  torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml
+  seq2seq reference                       (every key with its default)
+"""
 
 from __future__ import annotations
 
@@ -13,18 +22,7 @@ from seq2seq.errors import DiskError, RankLostError, system_error
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "train",
-        "train a translator from a recipe",
-        "seq2seq train configs/quickstart.yaml\n"
-        "seq2seq train configs/quickstart.yaml run_dir=runs/luong model.style=luong\n"
-        "seq2seq train configs/quickstart.yaml --resume\n"
-        "seq2seq train configs/tatoeba.yaml --processes 4\n"
-        "torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml\n"
-        "seq2seq reference                       (every key with its default)",
-        action=_train,
-    )
+    parser = options.add_command(commands, "train", __doc__, action=_train)
     parser.add_argument("config", help="YAML file of a recipe")
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="keys that replace the recipe's"

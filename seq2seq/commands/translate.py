@@ -1,4 +1,14 @@
-"""`seq2seq translate`: translate lines of text."""
+"""Translate lines of text: one line in, one line out, in order.
+
+examples:
+  echo '¿Dónde está el perro?' | seq2seq translate runs/quickstart
+  seq2seq translate runs/quickstart -i spanish.txt -o english.txt --beam 8
+  seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt
+  seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4
+  torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt
+  seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)
+  seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)
+"""
 
 from __future__ import annotations
 
@@ -9,19 +19,7 @@ from seq2seq.errors import UserError
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "translate",
-        "translate lines of text: one line in, one line out, in order",
-        "echo '¿Dónde está el perro?' | seq2seq translate runs/quickstart\n"
-        "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --beam 8\n"
-        "seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt\n"
-        "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4\n"
-        "torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt\n"
-        "seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)\n"
-        "seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)",
-        action=_translate,
-    )
+    parser = options.add_command(commands, "translate", __doc__, action=_translate)
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="run directory or checkpoint; several: ensemble"
     )
