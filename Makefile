@@ -15,9 +15,9 @@ help:
 	@echo "make test       lint, types and all tests"
 	@echo "make test-fast  tests without the slow ones"
 	@echo "make bench      how fast this machine trains (about twelve minutes; bench.json)"
-	@echo "make fuzz       property tests alone, with many random cases (some 20 minutes)"
-	@echo "make format     format the code and mend what lint can mend"
-	@echo "make docs       write the reference page of the configuration"
+	@echo "make fuzz       property tests alone, with many random cases (about 20 minutes)"
+	@echo "make format     format the code and fix what ruff can fix"
+	@echo "make docs       write docs/configuration.md and the sizes in docs/architecture.md"
 	@echo "make clean      remove .venv, runs/quickstart and caches"
 
 setup: $(STAMP)
@@ -60,6 +60,7 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/seq2seq reference > docs/configuration.md
+	$(BIN)/python scripts/architecture.py
 
 clean:
 	rm -rf $(VENV) runs/quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -19,7 +19,7 @@ from benchmarks.training import Shape, growth, training_speed
 from seq2seq.config import CorpusConfig, parse_config
 from seq2seq.data.batching import Batch
 from seq2seq.data.corpus import read_corpus
-from seq2seq.data.loading import load_pairs, train_tokenizers
+from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.device import choose_device, multiplies_bf16
 from seq2seq.errors import UserError

@@ -10,7 +10,8 @@ import torch
 
 from seq2seq.config import Config
 from seq2seq.data.corpus import Pair
-from seq2seq.data.loading import Pairs, load_pairs, train_tokenizers
+from seq2seq.data.dataset import Pairs, load_pairs, train_tokenizers
+from seq2seq.data.sources import check_sources, checksum_sources
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.device import choose_device, choose_dtype
@@ -20,7 +21,6 @@ from seq2seq.model.model import TranslationModel
 from seq2seq.parallel import Ranks, init_process_group, launch_name, restarted_launch
 from seq2seq.runs.directory import RunDirectory, check_changes
 from seq2seq.runs.logs import RunLog
-from seq2seq.runs.sources import check_sources, checksum_sources
 from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)

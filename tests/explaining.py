@@ -12,7 +12,7 @@ from seq2seq.config import ModelConfig
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 
-# Choices that make projections come and go.
+# Options that add or remove projections.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "dot": [{}, {"attention.project_query": True, "decoder_size": 5}],
     "scaled_dot": [{"attention.key_size": 4, "attention.project_query": True}],
@@ -38,7 +38,7 @@ def configs() -> dict[str, ModelConfig]:
 
 
 def with_model(translator: Translator, config: ModelConfig) -> Translator:
-    """Return a translator with a random model of this configuration, which translates nonsense."""
+    """Return a translator with a random model of this configuration."""
     model = TranslationModel(config, translator.source.vocab_size, translator.target.vocab_size)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

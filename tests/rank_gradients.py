@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from seq2seq.config import load_config
-from seq2seq.data.loading import load_pairs, train_tokenizers
+from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel

@@ -31,7 +31,7 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cache")
 
 
-def test_an_entry_is_made_once_for_what_it_is_made_of(cache):
+def test_entry_is_made_once_for_its_ingredients(cache):
     make = Maker()
     first = cache.entry("ids", {"a": 1, "b": [2]}, make)
     assert (first.path / "rows").read_bytes() == b"rows" * 100
@@ -72,11 +72,11 @@ def test_a_damaged_entry_is_made_again(cache, damage, caplog):
     damage(entry)
     assert cache.entry("ids", {}, make).about == {"call": 2}
     assert (entry.path / "rows").read_bytes() == b"rows" * 100
-    assert f"{entry.path} is damaged and made again" in caplog.text
+    assert f"{entry.path} is damaged; making it again" in caplog.text
     assert cache.entry("ids", {}, make).about == {"call": 2}
 
 
-def test_a_failure_leaves_nothing(cache):
+def test_failure_leaves_no_entry(cache):
     def fail(folder: Path) -> dict[str, Any]:
         (folder / "rows").write_text("half")
         raise DataError("line 7")
@@ -87,7 +87,7 @@ def test_a_failure_leaves_nothing(cache):
     assert cache.entry("ids", {}, Maker()).about == {"call": 1}
 
 
-def test_what_a_crash_left_is_removed_unless_it_is_being_made(cache):
+def test_leftovers_of_a_crash_are_removed(cache):
     def crash(folder: Path) -> dict[str, Any]:
         (folder / "rows").write_text("half")
         os._exit(9)
@@ -108,7 +108,7 @@ def test_what_a_crash_left_is_removed_unless_it_is_being_made(cache):
     assert cache.entry("ids", {"crashed": True}, Maker()).about == {"call": 1}
 
 
-def test_of_several_processes_one_makes_and_the_others_wait(cache, tmp_path):
+def test_one_process_makes_an_entry_and_others_wait(cache, tmp_path):
     def make(folder: Path) -> dict[str, Any]:
         with (tmp_path / "made").open("a") as file:
             file.write("x")
@@ -135,7 +135,7 @@ def age(path: Path) -> None:
     os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**10))
 
 
-def test_checksums_are_of_the_content_and_read_once(cache, tmp_path, monkeypatch):
+def test_checksum_reads_a_file_once(cache, tmp_path, monkeypatch):
     first, second = tmp_path / "a", tmp_path / "b"
     first.write_text("one")
     second.write_text("one")
@@ -152,7 +152,7 @@ def test_checksums_are_of_the_content_and_read_once(cache, tmp_path, monkeypatch
     assert json.loads((cache.folder / "checksums.json").read_text())
 
 
-def test_the_folder_is_the_named_one_or_the_users(tmp_path, monkeypatch):
+def test_cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert open_cache("auto").folder == tmp_path / "xdg/seq2seq"
@@ -161,7 +161,7 @@ def test_the_folder_is_the_named_one_or_the_users(tmp_path, monkeypatch):
     assert open_cache("auto").folder == tmp_path / "home/.cache/seq2seq"
 
 
-def test_a_temporary_cache_goes_with_its_object():
+def test_temporary_cache_is_deleted_with_its_object():
     cache = open_cache(None)
     folder = cache.entry("ids", {}, Maker()).path
     assert folder.exists()
@@ -169,16 +169,16 @@ def test_a_temporary_cache_goes_with_its_object():
     assert not folder.parent.exists()
 
 
-def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, caplog):
+def test_unwritable_folder(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"data\.cache: .*/file/x cannot be written"):
+    with pytest.raises(ConfigError, match=r"data\.cache: .*/file/x is not writable"):
         open_cache(str(tmp_path / "file/x"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert tmp_path not in open_cache("auto").folder.parents
-    assert "a temporary folder is used" in caplog.text
+    assert "using a temporary folder" in caplog.text
 
 
-def test_a_full_disk_is_the_users_to_mend(cache):
+def test_full_disk_is_a_config_error(cache):
     def full(folder: Path) -> dict[str, Any]:
         raise OSError(28, "No space left on device")
 

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from seq2seq.data.cleaning import (
     CleaningReport,
     HeldOut,
     clean,
+    first_of_equal,
     fold,
     normalize,
     normalize_pair,
@@ -141,6 +143,17 @@ def test_duplicates_are_exact_after_normalisation() -> None:
     assert len(run(pairs, CleaningConfig(drop_duplicates=False))[0]) == 4
 
 
+BIG = 2**64 - 1
+DIGEST = st.sampled_from([0, 1, 2, 3, 7, 2**63, BIG - 1, BIG]) | st.integers(0, BIG)
+
+
+@given(st.lists(DIGEST, max_size=60))
+def test_first_of_equal_digests_agrees_with_a_set(digests: list[int]) -> None:
+    seen: set[int] = set()
+    expected = [not (digest in seen or seen.add(digest)) for digest in digests]
+    assert first_of_equal(np.array(digests, np.uint64)).tolist() == expected
+
+
 def test_the_border_of_the_sides_counts() -> None:
     assert len(run([Pair("a b", "c"), Pair("a", "b c")])[0]) == 2
 
@@ -225,7 +238,7 @@ def test_counts_add_up(pairs: list[Pair], valid: list[Pair], config: CleaningCon
 
 
 @given(st.lists(ANY_PAIR, max_size=20), st.lists(ANY_PAIR, max_size=4), ANY_CONFIG)
-def test_what_is_clean_stays_as_it_is(
+def test_cleaning_is_idempotent(
     pairs: list[Pair], valid: list[Pair], config: CleaningConfig
 ) -> None:
     kept, report = run(pairs, config, hold_out(valid=valid))

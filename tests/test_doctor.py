@@ -43,7 +43,7 @@ def run(*arguments: object) -> int:
         return int(end.code or 0)
 
 
-def test_a_healthy_run_passes_every_check(
+def test_healthy_run_passes_every_check(
     toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test = tmp_path / "test.tsv"
@@ -58,7 +58,7 @@ def test_a_healthy_run_passes_every_check(
     assert all(check["passed"] for check in found.values())
 
 
-def test_a_check_that_fails_is_the_exit_code(
+def test_failed_check_sets_the_exit_code(
     toy: ToyCorpus, trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(trained, toy.folder / "train.tsv") == 1
@@ -66,23 +66,23 @@ def test_a_check_that_fails_is_the_exit_code(
     assert [line[:13] for line in lines if line.startswith("FAIL")] == ["FAIL  no leak"]
 
 
-def test_a_damaged_checkpoint_is_found(copied: Path) -> None:
+def test_damaged_checkpoint_is_found(copied: Path) -> None:
     directory = RunDirectory(copied)
     assert checksums(directory).passed
-    whole = len(list(directory.checkpoints.iterdir()))
+    total = len(list(directory.checkpoints.iterdir()))
     weights = directory.checkpoint_path(50) / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
     found = checksums(directory)
     assert found.passed is False
-    assert found.found.startswith(f"{whole - 1} of {whole} checkpoints are whole; ")
+    assert found.found.startswith(f"{total - 1} of {total} checkpoints are intact; ")
     assert "step-000050: damaged" in found.found
     shutil.rmtree(directory.checkpoints)
     assert checksums(directory).passed is False
 
 
-def test_text_that_the_vocabulary_lacks_is_found(trained: Path) -> None:
+def test_unknown_pieces_are_found(trained: Path) -> None:
     translator = Translator.load(trained)
     pairs = [Pair(*pair) for pair in toy_pairs(20, 1)]
     assert vocabulary(translator, pairs).found == (
@@ -92,7 +92,7 @@ def test_text_that_the_vocabulary_lacks_is_found(trained: Path) -> None:
     assert vocabulary(translator, [*pairs, Pair("gato", "cat 日本")]).passed is False
 
 
-def test_a_leak_is_found(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_leak_is_found(toy: ToyCorpus, tmp_path: Path) -> None:
     train = tmp_path / "train.tsv"
     train.write_text("uno dos\tone two\ntres\tthree\ncuatro\tfour\n")
     config = toy.config(tmp_path / "run", f"data.train.0.path={train}")
@@ -120,7 +120,7 @@ def test_a_leak_is_found(toy: ToyCorpus, tmp_path: Path) -> None:
     assert leak(config.model_copy(update={"data": data}), []).passed is None
 
 
-def test_the_test_set_of_the_recipe(toy: ToyCorpus, copied: Path) -> None:
+def test_default_test_set_is_that_of_the_recipe(toy: ToyCorpus, copied: Path) -> None:
     found = diagnose(copied)
     assert set(found) == NAMES
     config = (copied / "config.yaml").read_text()
@@ -132,23 +132,23 @@ def test_the_test_set_of_the_recipe(toy: ToyCorpus, copied: Path) -> None:
     )
 
 
-def test_searches_that_mix_up_sentences_are_found(
+def test_search_that_mixes_up_sentences_is_found(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert model_checks.order_invariance(probe).passed
     assert model_checks.beam_one_is_greedy(probe).passed
     translate, search = Translator.translate, model_checks.beam_search
 
-    def by_the_alphabet(self: Translator, lines: list[str]) -> object:
+    def alphabetical(self: Translator, lines: list[str]) -> object:
         return sorted(translate(self, lines), key=lambda found: found[0].text)
 
-    monkeypatch.setattr(Translator, "translate", by_the_alphabet)
+    monkeypatch.setattr(Translator, "translate", alphabetical)
     monkeypatch.setattr(model_checks, "beam_search", lambda *given: search(*given)[::-1])
     assert model_checks.order_invariance(probe).passed is False
     assert model_checks.beam_one_is_greedy(probe).passed is False
 
 
-def test_a_patient_has_sentences_of_all_lengths(trained: Path) -> None:
+def test_probe_has_sentences_of_all_lengths(trained: Path) -> None:
     translator = Translator.load(trained)
     pairs = [Pair(*pair) for pair in toy_pairs(300, 2)]
     chosen = make_probe(translator, pairs, sentences=9).pairs
@@ -156,11 +156,11 @@ def test_a_patient_has_sentences_of_all_lengths(trained: Path) -> None:
     assert {len(pair.source.split()) for pair in chosen} == {1, 2, 3, 4, 5, 6}
     assert [pairs.index(pair) for pair in chosen] == sorted(pairs.index(p) for p in chosen)
     odd = [Pair("", "a"), Pair("a", " "), Pair("gato " * 100, "cat"), Pair("gato", "cat")]
-    with pytest.raises(DataError, match="two sentence pairs or more"):
+    with pytest.raises(DataError, match="two or more sentence pairs of 1 to 60 pieces, found 1"):
         make_probe(translator, odd)
 
 
-def test_the_loss_is_that_of_validation(probe: Probe) -> None:
+def test_loss_matches_validation(probe: Probe) -> None:
     translator = probe.translator
     batch = widen(probe.batch(), 3)
     loss = float(mean_loss(probe.model, batch).detach())
@@ -182,7 +182,7 @@ def test_the_loss_is_that_of_validation(probe: Probe) -> None:
     assert validator(probe.model).metrics["loss"] == pytest.approx(loss, rel=1e-4)
 
 
-def test_widening_adds_nothing_but_padding(probe: Probe) -> None:
+def test_widen_adds_only_padding(probe: Probe) -> None:
     batch = probe.batch()
     wide = widen(batch, 4)
     assert wide.source_BS.shape[1] == batch.source_BS.shape[1] + 4
@@ -191,7 +191,7 @@ def test_widening_adds_nothing_but_padding(probe: Probe) -> None:
     assert torch.equal(wide.label_mask_BT.sum(1), batch.label_mask_BT.sum(1))
 
 
-def test_numbers_that_are_not_finite_fail(probe: Probe) -> None:
+def test_non_finite_numbers_fail(probe: Probe) -> None:
     broken = probe.copy()
     with torch.no_grad():
         broken.model.output_bias.fill_(math.nan)
@@ -205,9 +205,9 @@ def test_numbers_that_are_not_finite_fail(probe: Probe) -> None:
     assert {"weights sum to 1", "no weight on padding", "attention moves"} <= failed
 
 
-def test_a_model_that_translates_something_else(probe: Probe) -> None:
+def test_model_that_ignores_its_source_is_found(probe: Probe) -> None:
     assert model_checks.source_counts(probe).passed
-    # Each source goes one target on, so that it is the one before that fits.
+    # Each target gets the source of the next one.
     following = (*probe.pairs[1:], probe.pairs[0])
     moved = [
         replace(pair, source=other.source)
@@ -216,7 +216,7 @@ def test_a_model_that_translates_something_else(probe: Probe) -> None:
     assert not model_checks.source_counts(replace(probe, pairs=tuple(moved))).passed
 
 
-def test_without_attention_its_checks_are_skipped(toy: ToyCorpus, probe: Probe) -> None:
+def test_attention_checks_are_skipped_without_attention(toy: ToyCorpus, probe: Probe) -> None:
     from seq2seq.config import ModelConfig
     from seq2seq.model.model import TranslationModel
 
@@ -233,7 +233,7 @@ def test_without_attention_its_checks_are_skipped(toy: ToyCorpus, probe: Probe) 
     assert found["batch invariance"].passed
 
 
-def test_short_targets_have_no_history(trained: Path) -> None:
+def test_history_check_is_skipped_for_short_targets(trained: Path) -> None:
     translator = Translator.load(trained)
     probe = make_probe(translator, [Pair("gato", "cat"), Pair("perro", "dog")])
     assert model_checks.history_counts(probe).passed is None

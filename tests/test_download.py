@@ -1,10 +1,9 @@
-"""Downloads from a server that cuts, lies and changes its mind."""
+"""Downloads from a server that cuts connections, hangs, lies about sizes and redirects."""
 
 from __future__ import annotations
 
 import hashlib
 import http.server
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -27,8 +26,6 @@ class Site:
 
     url: str = ""
     behaviours: list[str] = field(default_factory=lambda: ["whole"])
-    etag: str | None = '"v1"'
-    modified: str | None = None
     location: str = ""  # for the behaviour "moved"
     content: bytes = CONTENT
     requests: list[dict[str, str]] = field(default_factory=list)
@@ -56,30 +53,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if behaviour == "silent":
             site.released.wait()
             return
-        start = self._start() if behaviour != "no ranges" else 0
-        if start >= len(site.content):
-            self.send_error(416)
-            return
-        if start and behaviour == "wrong range":
-            start += 7
-        body = site.content[start:]
-        declared = len(body)
+        body, declared = site.content, len(site.content)
         if behaviour == "cut":
             body = body[: len(body) // 2]
         elif behaviour == "longer":
             declared += 1000
         elif behaviour == "shorter":
             declared -= 1000
-        self.send_response(206 if start else 200)
+        self.send_response(200)
         if behaviour != "no length":
             self.send_header("Content-Length", str(declared))
-        if start:
-            total = len(site.content)
-            self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
-        if site.etag:
-            self.send_header("ETag", site.etag)
-        if site.modified:
-            self.send_header("Last-Modified", site.modified)
         if behaviour == "page":
             self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
@@ -88,13 +71,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             site.released.wait()
             return
         self.wfile.write(body)
-
-    def _start(self) -> int:
-        wanted = self.headers.get("Range")
-        version = self.site.etag or self.site.modified
-        if wanted is None or self.headers.get("If-Range", version) != version:
-            return 0
-        return int(wanted.removeprefix("bytes=").removesuffix("-"))
 
 
 @pytest.fixture
@@ -119,104 +95,32 @@ def fetch(site: Site, directory: Path, **keys: Any) -> bytes:
     return path.read_bytes()
 
 
-def ranges(site: Site) -> list[str | None]:
-    return [request.get("Range") for request in site.requests]
-
-
 def test_download(site: Site, tmp_path: Path) -> None:
     assert fetch(site, tmp_path, sha256=hashlib.sha256(CONTENT).hexdigest().upper()) == CONTENT
-    assert ranges(site) == [None]
+    assert len(site.requests) == 1
 
 
-def test_download_goes_on_where_the_connection_was_cut(site: Site, tmp_path: Path) -> None:
+def test_cut_connection_is_tried_again(site: Site, tmp_path: Path) -> None:
     site.behaviours = ["cut", "cut", "whole"]
     assert fetch(site, tmp_path) == CONTENT
-    assert ranges(site) == [None, "bytes=150000-", "bytes=225000-"]
-    assert site.requests[1]["If-Range"] == '"v1"'
+    assert len(site.requests) == 3
 
 
-def test_download_goes_on_without_etags(site: Site, tmp_path: Path) -> None:
-    site.etag = None
-    site.behaviours = ["cut", "whole"]
-    assert fetch(site, tmp_path) == CONTENT
-    assert ranges(site) == [None, "bytes=150000-"]
-    assert "If-Range" not in site.requests[1]
-
-
-def test_a_date_does_where_there_is_no_etag(site: Site, tmp_path: Path) -> None:
-    site.etag, site.modified = None, "Wed, 01 May 2024 00:00:00 GMT"
+def test_nothing_is_left_of_a_download_that_failed(site: Site, tmp_path: Path) -> None:
     site.behaviours = ["cut"]
-    with pytest.raises(DataError):
-        download(site.url, tmp_path / "file", attempts=1)
-    site.behaviours = ["cut", "whole"]
-    assert fetch(site, tmp_path) == CONTENT
-    assert [request.get("If-Range") for request in site.requests] == [None, *[site.modified] * 2]
-    (tmp_path / "file").unlink()
-    site.behaviours = ["cut"]
-    with pytest.raises(DataError):
-        download(site.url, tmp_path / "file", attempts=1)
-    site.behaviours, site.content = ["whole"], CONTENT[::-1]
-    site.modified = "Thu, 02 May 2024 00:00:00 GMT"
-    assert fetch(site, tmp_path) == CONTENT[::-1]
-
-
-def test_weak_etags_are_not_asked_for(site: Site, tmp_path: Path) -> None:
-    site.etag = 'W/"v1"'
-    site.behaviours = ["cut", "whole"]
-    assert fetch(site, tmp_path) == CONTENT
-    assert "If-Range" not in site.requests[1]
-
-
-def test_download_goes_on_in_another_run(site: Site, tmp_path: Path) -> None:
-    site.behaviours = ["cut"]
-    with pytest.raises(DataError, match="150000 of 300000 bytes arrived, in the last of 1"):
-        download(site.url, tmp_path / "file", attempts=1)
-    assert not (tmp_path / "file").exists()
+    with pytest.raises(DataError, match=r"connection was cut .* in the last of 2 attempts"):
+        download(site.url, tmp_path / "file", attempts=2, pause=0)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file.part").write_bytes(b"left by a crash")
     site.behaviours = ["whole"]
     assert fetch(site, tmp_path) == CONTENT
-    assert ranges(site) == [None, "bytes=150000-"]
 
 
-def test_download_begins_again_when_the_file_changed(site: Site, tmp_path: Path) -> None:
-    site.behaviours = ["cut"]
-    with pytest.raises(DataError):
-        download(site.url, tmp_path / "file", attempts=1)
-    site.behaviours, site.etag, site.content = ["whole"], '"v2"', CONTENT[::-1]
-    assert fetch(site, tmp_path) == CONTENT[::-1]
-    assert ranges(site) == [None, "bytes=150000-"]
-
-
-@pytest.mark.parametrize("content", [CONTENT[:100], CONTENT[::-1] + b"more"])
-def test_download_begins_again_when_the_size_changed(
-    site: Site, tmp_path: Path, content: bytes
+@pytest.mark.parametrize("behaviour", ["503", "429", "silent"])
+def test_transient_errors_are_tried_again(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str
 ) -> None:
-    site.behaviours, site.etag = ["cut"], None
-    with pytest.raises(DataError):
-        download(site.url, tmp_path / "file", attempts=1)
-    site.behaviours, site.content = ["whole"], content
-    assert fetch(site, tmp_path) == content
-    assert ranges(site) == [None, "bytes=150000-", None]
-
-
-def test_a_part_of_another_address_is_not_used(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "file.part").write_bytes(b"stale")
-    (tmp_path / "file.part.json").write_text('{"url": "http://a/b", "total": 9}')
-    assert fetch(site, tmp_path) == CONTENT
-    (tmp_path / "file.part").write_bytes(b"stale")
-    (tmp_path / "file.part.json").write_text("not JSON")
-    assert fetch(site, tmp_path) == CONTENT
-    assert ranges(site) == [None, None]
-
-
-def test_a_whole_part_is_only_renamed(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "file.part").write_bytes(CONTENT)
-    (tmp_path / "file.part.json").write_text(json.dumps({"url": site.url, "total": len(CONTENT)}))
-    assert fetch(site, tmp_path) == CONTENT
-    assert site.requests == []
-
-
-@pytest.mark.parametrize("behaviour", ["no ranges", "wrong range", "503", "429"])
-def test_download_survives(site: Site, tmp_path: Path, behaviour: str) -> None:
+    monkeypatch.setattr(download_module, "_TIMEOUT", 0.3)
     site.behaviours = ["cut", behaviour, "whole"]
     assert fetch(site, tmp_path) == CONTENT
 
@@ -226,21 +130,21 @@ def test_download_without_a_length(site: Site, tmp_path: Path) -> None:
     assert fetch(site, tmp_path) == CONTENT
 
 
-def test_a_length_that_is_never_reached_is_an_error(site: Site, tmp_path: Path) -> None:
+def test_missing_bytes_are_an_error(site: Site, tmp_path: Path) -> None:
     site.behaviours = ["longer"]
     with pytest.raises(DataError, match="in the last of 4 attempts"):
         download(site.url, tmp_path / "file", pause=0)
     assert not (tmp_path / "file").exists()
 
 
-def test_a_length_that_is_too_short_fails_the_checksum(site: Site, tmp_path: Path) -> None:
+def test_wrong_checksum_is_refused(site: Site, tmp_path: Path) -> None:
     site.behaviours = ["shorter"]
     with pytest.raises(DataError, match="its SHA-256 is"):
         download(site.url, tmp_path / "file", sha256=hashlib.sha256(CONTENT).hexdigest())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lasting_errors_are_not_tried_again(site: Site, tmp_path: Path) -> None:
+def test_permanent_errors_are_not_tried_again(site: Site, tmp_path: Path) -> None:
     site.behaviours = ["404"]
     with pytest.raises(DataError, match="the server answers 404 Not Found; check the address"):
         download(site.url, tmp_path / "file")
@@ -251,14 +155,13 @@ def test_lasting_errors_are_not_tried_again(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["silent", "stuck"])
-def test_a_server_that_hangs_is_not_waited_for(
+def test_hanging_server_times_out(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str
 ) -> None:
     monkeypatch.setattr(download_module, "_TIMEOUT", 0.3)
     site.behaviours = [behaviour, "whole"]
     assert fetch(site, tmp_path) == CONTENT
-    kept = download_module._CHUNK * 2  # whole chunks of the half that came
-    assert ranges(site) == [None, f"bytes={kept}-" if behaviour == "stuck" else None]
+    assert len(site.requests) == 2
     site.behaviours = ["silent"]
     with pytest.raises(DataError, match=r"timed out.* in the last of 2 attempts"):
         download(site.url, tmp_path / "other", attempts=2, pause=0)
@@ -267,9 +170,9 @@ def test_a_server_that_hangs_is_not_waited_for(
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        ("file://{secret}", "is not allowed"),
-        ("ftp://127.0.0.1/a.zip", "not over HTTP"),
-        ("data:,secret", "is not allowed"),
+        ("file://{secret}", "not HTTP"),
+        ("ftp://127.0.0.1/a.zip", "not HTTP"),
+        ("data:,secret", "not HTTP"),
     ],
 )
 def test_redirects_stay_on_the_web(site: Site, tmp_path: Path, location: str, words: str) -> None:
@@ -286,7 +189,7 @@ def test_redirects_are_followed(site: Site, tmp_path: Path) -> None:
     assert fetch(site, tmp_path) == CONTENT
 
 
-def test_a_page_in_place_of_the_file_is_refused(site: Site, tmp_path: Path) -> None:
+def test_web_page_is_refused(site: Site, tmp_path: Path) -> None:
     site.behaviours = ["page"]
     with pytest.raises(DataError, match="sends a web page, not a file; check the address"):
         download(site.url, tmp_path / "file")

@@ -1,4 +1,4 @@
-"""The record of a sentence against NumPy, against translating, and against the model itself."""
+"""The record of a sentence, compared with NumPy, with translating, and with teacher forcing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seq2seq.config import ModelConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.alignment import word_weights
-from seq2seq.explaining.explain import PADDING, explain, listening
+from seq2seq.explaining.explain import PADDING, explain, record
 from seq2seq.explaining.explanation import Explanation
 from seq2seq.inference.translator import Translator
 
@@ -38,7 +38,7 @@ def as_json(explanation: Explanation) -> Any:
 
 
 def array(found: dict[str, Any] | None) -> Array:
-    """Return a tensor of the JSON, whose shape it has to tell; null is minus infinity."""
+    """Return a tensor of the JSON, whose shape must match; null is minus infinity."""
     assert found is not None
     values = np.array(found["data"], dtype=object)
     values[values == None] = -np.inf  # noqa: E711
@@ -57,8 +57,8 @@ def heads(values: Array, count: int) -> Array:
     return np.stack(np.split(values, count, axis=-1))
 
 
-def remembered(score: str, weights: dict[str, Array], keys: Array) -> Array:
-    """Return what a score function keeps of the keys."""
+def project_keys(score: str, weights: dict[str, Array], keys: Array) -> Array:
+    """Return what a score function computes of the keys."""
     if score == "general":
         return keys @ weights["score.key.weight"].T
     if score == "additive":
@@ -69,7 +69,7 @@ def remembered(score: str, weights: dict[str, Array], keys: Array) -> Array:
 
 
 def scores_of(data: dict[str, Any], weights: dict[str, Array], query: Array, keys: Array) -> Array:
-    """Return the scores of one query with each key, by the formulas of the papers."""
+    """Return the scores of a query with each key, by the formulas of the papers."""
     score, scale = data["model"]["score"], data["model"]["formula"]["scale"]
     if score == "multi_head":
         count = data["model"]["heads"]
@@ -77,8 +77,8 @@ def scores_of(data: dict[str, Any], weights: dict[str, Array], query: Array, key
         parts = heads(projected[None], count)
         return (parts @ heads(keys, count).transpose(0, 2, 1))[:, 0] * scale
     if score in ("dot", "scaled_dot"):
-        asked = weights.get("score.query.weight", np.eye(len(query))) @ query
-        return keys @ asked * (1.0 if scale is None else scale)
+        projected = weights.get("score.query.weight", np.eye(len(query))) @ query
+        return keys @ projected * (1.0 if scale is None else scale)
     if score == "general":
         return query @ weights["score.key.weight"] @ keys.T
     if score == "additive":
@@ -90,7 +90,7 @@ def scores_of(data: dict[str, Any], weights: dict[str, Array], query: Array, key
 
 @every_model
 @torch.no_grad()
-def test_numpy_alone_gets_the_same_numbers(translator: Translator, config: ModelConfig) -> None:
+def test_numpy_reproduces_every_number(translator: Translator, config: ModelConfig) -> None:
     data = as_json(explain(with_model(translator, config), SENTENCE, target=TARGET))
     weights = {name: array(found) for name, found in data["parameters"].items()}
     memory, states = data["memory"], array(data["memory"]["states"])
@@ -105,7 +105,7 @@ def test_numpy_alone_gets_the_same_numbers(translator: Translator, config: Model
         values = states @ weights["value.weight"].T if "value.weight" in weights else states
         close(array(memory["keys"]), keys)
         close(array(memory["values"]), values + weights.get("value.bias", 0.0))
-        close(array(memory["remembered"]), remembered(score, weights, keys))
+        close(array(memory["remembered"]), project_keys(score, weights, keys))
     assert len(data["steps"]) > len(TARGET.split())
     for step in data["steps"]:
         query = array(step["query"])
@@ -153,7 +153,7 @@ def close(found: Array, expected: Array) -> None:
 def test_teacher_forcing_gives_the_same_weights_and_probabilities(
     translator: Translator, config: ModelConfig
 ) -> None:
-    """Training's way through the model, which takes all steps at once, without a neighbour."""
+    """Training computes all steps at once, and here without a neighbour in the batch."""
     translator = with_model(translator, config)
     found = explain(translator, SENTENCE, target=TARGET)
     model = translator.models[0]
@@ -176,7 +176,7 @@ def test_teacher_forcing_gives_the_same_weights_and_probabilities(
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_it_is_what_translating_gives(translator: Translator, beam: int) -> None:
+def test_explanation_matches_translation(translator: Translator, beam: int) -> None:
     options = translator.options(beam_size=beam, keep_weights=True)
     [[best]] = translator.translate([SENTENCE], options)
     found = explain(translator, SENTENCE, beam=beam)
@@ -193,19 +193,19 @@ def test_it_is_what_translating_gives(translator: Translator, beam: int) -> None
         assert (best_id == step.writes.id) == (step.rank == 1)
 
 
-def test_the_mask_hides_scores_that_are_there(translator: Translator) -> None:
+def test_mask_hides_scores_of_padding(translator: Translator) -> None:
     found = explain(translator, SENTENCE)
     real = found.source.length
     assert [piece.piece for piece in found.source.pieces[real:]] == ["<pad>"] * PADDING
     for step in found.steps:
-        assert step.looked is not None
-        masked_S = found.masked(step.looked.scores_S)
-        assert step.looked.scores_S.isfinite().all()
+        assert step.attention is not None
+        masked_S = step.attention.masked_scores_S
+        assert step.attention.scores_S.isfinite().all()
         assert torch.isneginf(masked_S[real:]).all()
-        assert torch.equal(masked_S[:real], step.looked.scores_S[:real])
+        assert torch.equal(masked_S[:real], step.attention.scores_S[:real])
 
 
-def test_the_numbers_of_the_json_are_exact(translator: Translator) -> None:
+def test_json_numbers_are_exact(translator: Translator) -> None:
     found = explain(translator, SENTENCE)
     data = as_json(found)
     for name, parameter in translator.models[0].decoder.attention.named_parameters():
@@ -219,15 +219,15 @@ def test_the_numbers_of_the_json_are_exact(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize(("score", "scale"), [("scaled_dot", 0.5), ("multi_head", 2**-0.5)])
-def test_the_scale_is_of_a_key(translator: Translator, score: str, scale: float) -> None:
-    """Of a key of 4, and of one of the two heads of such a key; never of the sentence."""
+def test_scale_depends_on_the_key_size(translator: Translator, score: str, scale: float) -> None:
+    """It is that of a key of size 4, or of one of its two heads, for any sentence length."""
     for config in (c for c in CONFIGS.values() if c.attention.score == score):
         for sentence in (SENTENCE, "pan"):
             found = explain(with_model(translator, config), sentence, target="cat")
             assert found.formula.scale == pytest.approx(scale)
 
 
-def test_all_other_scores_are_not_scaled(translator: Translator) -> None:
+def test_other_scores_are_not_scaled(translator: Translator) -> None:
     for config in CONFIGS.values():
         if config.attention.score not in ("scaled_dot", "multi_head"):
             formula = explain(with_model(translator, config), "pan", target="cat").formula
@@ -244,20 +244,20 @@ def test_all_other_scores_are_not_scaled(translator: Translator) -> None:
         ("gato " * 25, None, "more than the 24 of inference.max_source_length"),
     ],
 )
-def test_what_cannot_be_explained(
+def test_invalid_input_is_rejected(
     translator: Translator, sentence: str, target: str | None, words: str
 ) -> None:
     with pytest.raises(DataError, match=words):
         explain(translator, sentence, target=target)
 
 
-def test_one_model_is_explained(trained: Path, other: Path) -> None:
+def test_ensemble_is_rejected(trained: Path, other: Path) -> None:
     with pytest.raises(ConfigError, match="give one run"):
         explain(Translator.load(trained, other, device="cpu"), "gato")
 
 
 @pytest.mark.parametrize("target", [None, "cat"])
-def test_logits_that_are_not_finite(trained: Path, target: str | None) -> None:
+def test_non_finite_logits_are_rejected(trained: Path, target: str | None) -> None:
     translator = Translator.load(trained, device="cpu")
     with torch.no_grad():
         translator.models[0].output_bias.fill_(torch.nan)
@@ -265,7 +265,7 @@ def test_logits_that_are_not_finite(trained: Path, target: str | None) -> None:
         explain(translator, "gato", target=target)
 
 
-def test_a_piece_that_no_search_would_write(translator: Translator) -> None:
+def test_forced_translation_may_be_improbable(translator: Translator) -> None:
     found = explain(translator, "gato", target="house house zebra")
     assert found.forced
     assert found.part.text == "house house zebra"
@@ -274,13 +274,13 @@ def test_a_piece_that_no_search_would_write(translator: Translator) -> None:
     assert found.steps[-1].writes.piece == "</s>"
 
 
-def test_listening_leaves_nothing_behind() -> None:
+def test_recording_removes_its_hooks() -> None:
     layer = torch.nn.Linear(2, 3)
-    with listening(layer, None) as heard:
+    with record(layer, None) as recording:
         given = torch.ones(1, 2)
         output = layer(given)
     layer(given)
-    [call] = heard[layer]
+    [call] = recording[layer]
     assert call.inputs[0] is given
     assert call.output is output
     assert not layer._forward_hooks

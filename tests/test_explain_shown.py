@@ -45,18 +45,18 @@ def printed(explanation: Explanation, *, number: int | None = None, words: bool 
     return file.getvalue()
 
 
-def test_a_row_a_position_with_the_numbers_of_the_record(found: Explanation) -> None:
+def test_step_has_a_row_for_each_position(found: Explanation) -> None:
     text = printed(found, number=2)
-    looked = found.steps[1].looked
-    assert looked is not None
+    attention = found.steps[1].attention
+    assert attention is not None
     rows = re.findall(r"^ +(\d+)  (\S+) +(-?[\d.]+) +(-?[\d.]+|-inf) +([\d.]+)", text, re.MULTILINE)
     assert [int(row[0]) for row in rows] == list(range(1, len(found.source.pieces) + 1))
     for place, (_, piece, score, masked, weight) in enumerate(rows):
         real = place < found.source.length
         assert piece == found.source.pieces[place].piece or piece in ("(end)", "(padding)")
-        assert score == f"{looked.scores_S[place]:.4f}"
+        assert score == f"{attention.scores_S[place]:.4f}"
         assert masked == (score if real else "-inf")
-        assert weight == f"{looked.weights_S[place]:.4f}"
+        assert weight == f"{attention.weights_S[place]:.4f}"
     assert re.search(r"^ +sum +1\.000000$", text, re.MULTILINE)
     assert f"Step 2 of {len(found.steps)}: reads " in text
     # The state of padding is zero.
@@ -64,7 +64,7 @@ def test_a_row_a_position_with_the_numbers_of_the_record(found: Explanation) -> 
     assert "All steps" not in text
 
 
-def test_without_a_number_there_is_a_row_a_step(found: Explanation) -> None:
+def test_default_has_a_row_for_each_step(found: Explanation) -> None:
     head, _, summary = printed(found).partition("All steps\n")
     assert "Step 1 of" in head
     rows = [line for line in summary.splitlines() if re.match(r" +\d+  ", line)]
@@ -75,7 +75,7 @@ def test_without_a_number_there_is_a_row_a_step(found: Explanation) -> None:
         assert re.search(rf"^{word} +[01]\.\d{{4}}", words, re.MULTILINE)
 
 
-def test_a_pipe_gets_plain_text_and_a_terminal_gets_lines(
+def test_pipe_gets_plain_text_and_terminal_gets_styles(
     found: Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -114,7 +114,7 @@ def test_every_model_can_be_shown(translator: Translator, config: ModelConfig) -
             render_page(explanation)
 
 
-def test_a_long_sentence_shows_its_heaviest_positions(translator: Translator) -> None:
+def test_long_sentence_shows_its_heaviest_positions(translator: Translator) -> None:
     explanation = explain(translator, "gato come pan rojo y " * 3 + "x y z")
     assert explanation.source.length > 16
     text = printed(explanation, number=1)
@@ -122,22 +122,22 @@ def test_a_long_sentence_shows_its_heaviest_positions(translator: Translator) ->
     places = [int(place) for place in re.findall(r"^ +(\d+)  \S", table, re.MULTILINE)]
     assert len(places) == 16
     assert places == sorted(places)
-    looked = explanation.steps[0].looked
-    assert looked is not None
-    weights = looked.mean_weights_S
+    attention = explanation.steps[0].attention
+    assert attention is not None
+    weights = attention.mean_weights_S
     left = [n for n in range(explanation.source.length) if n + 1 not in places]
     assert weights[left].max() <= weights[[n - 1 for n in places[:-1]]].min()
     assert f"weigh {weights[left].sum():.4f} together" in " ".join(text.split())
 
 
-def test_the_longest_sentence_of_which_every_piece_is_shown(translator: Translator) -> None:
+def test_longest_sentence_shown_in_full(translator: Translator) -> None:
     explanations = (explain(translator, "x " * count) for count in range(1, 20))
     explanation = next(e for e in explanations if e.source.length in (14, 15))
     text = " ".join(printed(explanation, number=1).split())
     assert f"Shown are all {explanation.source.length} pieces and one position of padding" in text
 
 
-def test_given_words_that_the_tokenizer_does_not_know(trained: Path) -> None:
+def test_given_words_unknown_to_the_tokenizer(trained: Path) -> None:
     translator = Translator.load(trained)
     config = TokenizerConfig(byte_fallback=False)
     texts = [target for _, target in toy_pairs(200, 0)]
@@ -150,7 +150,7 @@ def test_given_words_that_the_tokenizer_does_not_know(trained: Path) -> None:
     assert "漢" in printed(explanation, words=True)
 
 
-def test_signs_of_markup_stay_what_they_are(translator: Translator) -> None:
+def test_markup_is_printed_literally(translator: Translator) -> None:
     text = printed(explain(translator, "[bold]pan[/bold] :cat:", target="[red]"))
     assert "[bold]pan[/bold] :cat:" in text
     assert "[red]" in text
@@ -185,7 +185,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("sentence", ["gato come pan", NASTY])
 @pytest.mark.parametrize("words", [False, True])
-def test_the_page_holds_the_json_and_loads_nothing(
+def test_page_holds_the_json_and_loads_nothing(
     translator: Translator, sentence: str, words: bool
 ) -> None:
     roomy = with_model(translator, translator.config.model)
@@ -210,7 +210,7 @@ def test_the_page_holds_the_json_and_loads_nothing(
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"]
 
 
-def test_a_page_that_cannot_be_written(found: Explanation, tmp_path: Path) -> None:
+def test_unwritable_page(found: Explanation, tmp_path: Path) -> None:
     write_page(found, tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == render_page(found)
     with pytest.raises(DataError, match="cannot be written"):

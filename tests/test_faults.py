@@ -1,4 +1,4 @@
-"""Every fault of the museum is caught by a check, and leaves the model as it was."""
+"""Every famous fault is caught by a check, and injecting it leaves the model unchanged."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from seq2seq.data.corpus import Pair
 from seq2seq.diagnosis.fault_gallery import (
     BATCH,
     PADDINGS,
-    Museum,
-    museum_page,
-    museum_text,
+    FaultGallery,
+    gallery_page,
+    gallery_text,
+    make_gallery,
     picture,
-    tour,
     translate_in_order,
-    write_museum,
+    write_gallery,
 )
 from seq2seq.diagnosis.faults import FAULTS
 from seq2seq.diagnosis.model_checks import examine
@@ -42,7 +42,7 @@ CAUGHT_BY = {
     "reads-padding": {"batch invariance"},
     "loss-mean": {"loss ignores padding"},
 }
-# What holds for any weights, learned or not.
+# Checks that hold for any weights, trained or not.
 STRUCTURAL = {
     "weights sum to 1", "no weight on padding", "batch invariance", "order invariance",
     "beam 1 is greedy", "steps equal training", "history counts", "loss ignores padding",
@@ -61,43 +61,43 @@ def probe(trained: Path, pairs: list[Pair]) -> Probe:
 
 @pytest.fixture(scope="module")
 def before(probe: Probe) -> dict[str, torch.Tensor]:
-    """Return the weights before anything is done to them."""
+    """Return the weights before any fault is injected."""
     return {name: tensor.clone() for name, tensor in probe.model.state_dict().items()}
 
 
 @pytest.fixture(scope="module")
-def museum(probe: Probe, pairs: list[Pair], before: object) -> Museum:
-    return tour(probe, pairs)
+def gallery(probe: Probe, pairs: list[Pair], before: object) -> FaultGallery:
+    return make_gallery(probe, pairs)
 
 
 def failed(probe: Probe) -> set[str]:
     return {name for name, found in examine(probe).items() if found.passed is False}
 
 
-def test_every_fault_is_caught_and_the_healthy_model_passes(museum: Museum) -> None:
-    assert museum.holds
-    assert museum.healthy.caught_by == []
-    assert set(museum.faulty) == set(CAUGHT_BY) == {fault.name for fault in FAULTS}
-    for name, exhibit in museum.faulty.items():
-        assert set(exhibit.caught_by) >= CAUGHT_BY[name], name
+def test_every_fault_is_caught_and_healthy_model_passes(gallery: FaultGallery) -> None:
+    assert gallery.all_caught
+    assert gallery.healthy.caught_by == []
+    assert set(gallery.faulty) == set(CAUGHT_BY) == set(FAULTS)
+    for name, result in gallery.faulty.items():
+        assert set(result.caught_by) >= CAUGHT_BY[name], name
 
 
-def test_faults_leave_the_model_healthy(
-    probe: Probe, before: dict[str, torch.Tensor], museum: Museum, pairs: list[Pair]
+def test_injecting_faults_leaves_the_model_unchanged(
+    probe: Probe, before: dict[str, torch.Tensor], gallery: FaultGallery, pairs: list[Pair]
 ) -> None:
     model = probe.model
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
     assert {type(m).__module__.split(".")[0] for m in model.modules()} == {"seq2seq", "torch"}
     assert not any("diagnosis" in type(module).__module__ for module in model.modules())
-    assert examine(probe.copy()) == museum.healthy.findings
+    assert examine(probe.copy()) == gallery.healthy.findings
     assert all(finding.passed is not False for finding in examine(probe).values())
     bleu = score(translate_in_order(probe, pairs), references_of(pairs))["bleu"].score
-    assert bleu == museum.healthy.bleu
+    assert bleu == gallery.healthy.bleu
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_faults_are_caught_in_other_models(style: str, probe: Probe) -> None:
+def test_faults_are_caught_in_every_style(style: str, probe: Probe) -> None:
     torch.manual_seed(3)
     old = probe.translator
     sizes = {"embedding_size": 16, "encoder_size": 12, "decoder_size": 24, "init": "scaled"}
@@ -108,25 +108,25 @@ def test_faults_are_caught_in_other_models(style: str, probe: Probe) -> None:
     )
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(3)  # so that it is sure of something
+            parameter.mul_(3)  # for confident predictions
     fresh = Probe(translator, probe.pairs[:5])
     assert not failed(fresh) & STRUCTURAL
-    for fault in FAULTS:
-        assert failed(fault.infect(fresh.copy())) >= CAUGHT_BY[fault.name] & STRUCTURAL, fault.name
+    for fault in FAULTS.values():
+        assert failed(fault.inject(fresh.copy())) >= CAUGHT_BY[fault.name] & STRUCTURAL, fault.name
     assert not failed(fresh) & STRUCTURAL
 
 
-def test_what_faults_look_like(museum: Museum) -> None:
+def test_attention_weights_of_each_fault(gallery: FaultGallery) -> None:
     def weights(name: str) -> torch.Tensor:
-        found = museum.faulty[name].picture.weights
+        found = gallery.faulty[name].picture.weights
         assert found is not None
         return found
 
-    source = museum.healthy.picture.source_pieces
+    source = gallery.healthy.picture.source_pieces
     real = source.index("</s>") + 1
     assert source[real:]
     assert set(source[real:]) == {"<pad>"}
-    healthy = museum.healthy.picture.weights
+    healthy = gallery.healthy.picture.weights
     assert healthy is not None
     assert healthy[:, real:].abs().max() == 0
     torch.testing.assert_close(healthy.sum(1), torch.ones(len(healthy)))
@@ -145,27 +145,27 @@ def test_what_faults_look_like(museum: Museum) -> None:
     assert entropy["pale"] > entropy["healthy"]
 
 
-def test_what_faults_cost(museum: Museum) -> None:
-    bleu = {name: exhibit.bleu for name, exhibit in museum.faulty.items()}
-    assert bleu["softmax-axis"] < museum.healthy.bleu - 20
-    assert bleu["state-reset"] < museum.healthy.bleu - 20
-    assert bleu["loss-mean"] == museum.healthy.bleu
+def test_bleu_of_each_fault(gallery: FaultGallery) -> None:
+    bleu = {name: result.bleu for name, result in gallery.faulty.items()}
+    assert bleu["softmax-axis"] < gallery.healthy.bleu - 20
+    assert bleu["state-reset"] < gallery.healthy.bleu - 20
+    assert bleu["loss-mean"] == gallery.healthy.bleu
 
 
-def test_a_loss_that_counts_padding_shrinks(museum: Museum) -> None:
+def test_loss_that_counts_padding_shrinks(gallery: FaultGallery) -> None:
     for place in (0, 1):
-        healthy = [pair[place] for pair in museum.healthy.losses]
-        faulty = [pair[place] for pair in museum.faulty["loss-mean"].losses]
+        healthy = [pair[place] for pair in gallery.healthy.losses]
+        faulty = [pair[place] for pair in gallery.faulty["loss-mean"].losses]
         assert healthy == pytest.approx([healthy[0]] * len(PADDINGS), rel=1e-4)
         assert faulty == sorted(faulty, reverse=True)
-        # The loss is a sum over real pieces: the columns alone say what is left of it.
+        # The sum over real pieces is constant, so the loss falls with the number of columns.
         shares = [faulty[0] / value for value in faulty]
         width = (shares[-1] - 1) / PADDINGS[-1]
         assert shares == pytest.approx([1 + width * columns for columns in PADDINGS], rel=1e-3)
         assert faulty[-1] < faulty[0] / 2
 
 
-def test_batches_are_of_neighbours(probe: Probe, pairs: list[Pair]) -> None:
+def test_translation_in_order_matches_translator(probe: Probe, pairs: list[Pair]) -> None:
     many = pairs * 2
     assert len(many) > 2 * BATCH
     options = probe.translator.options(beam_size=1)
@@ -173,7 +173,7 @@ def test_batches_are_of_neighbours(probe: Probe, pairs: list[Pair]) -> None:
     assert translate_in_order(probe, many) == [found[0].text for found in expected]
 
 
-def test_the_picture_is_what_the_search_saw(probe: Probe) -> None:
+def test_picture_matches_search(probe: Probe) -> None:
     source = Pair("gato come pan", "cat eats bread")
     found = picture(probe, [source, Pair("gato come pan agua rojo ve", "x")])
     options = probe.translator.options(beam_size=1, keep_weights=True)
@@ -186,7 +186,7 @@ def test_the_picture_is_what_the_search_saw(probe: Probe) -> None:
     )
 
 
-def test_a_model_without_attention_has_no_museum(probe: Probe) -> None:
+def test_model_without_attention_is_rejected(probe: Probe) -> None:
     old = probe.translator
     sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 8}
     config = ModelConfig.model_validate({**sizes, "attention": {"score": "none"}})
@@ -195,32 +195,32 @@ def test_a_model_without_attention_has_no_museum(probe: Probe) -> None:
         [model], old.source, old.target, old.config, device=old.device, dtype=old.dtype
     )
     with pytest.raises(DataError, match=r"attention\.score none"):
-        tour(Probe(translator, probe.pairs), probe.pairs)
+        make_gallery(Probe(translator, probe.pairs), probe.pairs)
 
 
-def test_the_page_and_the_pictures(museum: Museum, tmp_path: Path) -> None:
-    tags = Tags(museum_page(museum, run="runs/<b>", test="t&t"))
+def test_page_and_figures(gallery: FaultGallery, tmp_path: Path) -> None:
+    tags = Tags(gallery_page(gallery, run="runs/<b>", test="t&t"))
     assert not {tag for tag, _ in tags.seen} & {"script", "img", "b"}
     text = "".join(tags.texts)
-    for fault in FAULTS:
+    for fault in FAULTS.values():
         assert fault.title in text
         assert fault.story in text
     assert sum(attrs.get("class") == "heat" for _, attrs in tags.seen) == len(FAULTS)
-    lines = museum_text(museum).splitlines()
+    lines = gallery_text(gallery).splitlines()
     assert len(lines) == len(FAULTS) + 3
     assert "passes all checks" in lines[1]
     assert "NO CHECK" not in "".join(lines)
-    path = write_museum(tmp_path / "out", museum, run="r", test="t")
+    path = write_gallery(tmp_path / "out", gallery, run="r", test="t")
     assert path.read_text().startswith("<!doctype html>")
     for name in ("healthy", *CAUGHT_BY):
         found = (tmp_path / f"out/{name}.png").read_bytes()
         assert found.startswith(b"\x89PNG")
         assert len(found) < 100_000
     with pytest.raises(DataError, match="cannot be written"):
-        write_museum(path, museum, run="r", test="t")
+        write_gallery(path, gallery, run="r", test="t")
 
 
-def test_the_command(
+def test_command(
     toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test = toy.folder / "valid.tsv"

@@ -131,8 +131,8 @@ def test_tatoeba_from_an_address(
         server.shutdown()
         thread.join()
     assert (status, again) == (0, 0)
-    assert "fetching" in out
-    assert "is there already and used" in out_again
+    assert "downloading" in out
+    assert "already exists; using it" in out_again
     assert requests == ["/anki/spa-eng.zip?x=1"]
     assert (folder / "spa-eng.zip").read_bytes() == content
     assert json.loads((folder / "metadata.json").read_text())["source"] == url

@@ -1,4 +1,4 @@
-"""The data of a run is known again wherever it is, and another one is refused."""
+"""The data of a run is recognised wherever it lies, and other data is refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from same_runs import assert_same
 from seq2seq import pipeline
 from seq2seq.config import Config, CorpusConfig, DataConfig
 from seq2seq.data import corpus
+from seq2seq.data.sources import check_sources, checksum_sources, dump_checksums
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.pipeline import train
-from seq2seq.runs.sources import check_sources, checksum_sources, dump_checksums
 
 TWO, FOUR = "training.max_steps=2", "training.max_steps=4"
 
@@ -48,7 +48,7 @@ def test_a_corpus_that_moved_is_the_same(mine: ToyCorpus, tmp_path: Path, caplog
         ("valid.tsv", "data.valid.path", "the best checkpoint so far was chosen by it"),
     ],
 )
-def test_a_file_that_changed_or_vanished_is_named(
+def test_changed_or_missing_file_is_named(
     mine: ToyCorpus, tmp_path: Path, name: str, key: str, why: str
 ) -> None:
     config = mine.config(tmp_path / "run", TWO)
@@ -57,36 +57,40 @@ def test_a_file_that_changed_or_vanished_is_named(
     path = mine.folder / name
     text = path.read_text()
     path.write_text(text + "gato\tcat\n")
-    with pytest.raises(DataError, match=rf"{path}: not what the run began with: {key} .*{why}"):
+    with pytest.raises(
+        DataError, match=rf"{path}: not the file that the run began with: {key} .*{why}"
+    ):
         train(config, resume=True)
     path.unlink()
-    with pytest.raises(DataError, match=rf"{path}: no such file; put it back, or say with {key}="):
+    with pytest.raises(
+        DataError, match=rf"{path}: no such file; put it back, or give its path as {key}="
+    ):
         train(config, resume=True)
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
     path.write_text(text)
     train(config, resume=True)
 
 
-def test_what_is_watched_for_leaks_may_change(mine: ToyCorpus, tmp_path: Path) -> None:
+def test_test_set_may_change_on_resume(mine: ToyCorpus, tmp_path: Path) -> None:
     train(mine.config(tmp_path / "run", TWO))
     (mine.folder / "test.tsv").write_text("gato\tcat\n")
     train(mine.config(tmp_path / "run", FOUR, "data.source_language=xx"), resume=True)
     train(mine.config(tmp_path / "run", FOUR, "data.test=null"), resume=True)
 
 
-def test_files_in_another_order_or_one_more_are_refused(mine: ToyCorpus, tmp_path: Path) -> None:
+def test_reordered_or_added_files_are_refused(mine: ToyCorpus, tmp_path: Path) -> None:
     rows = ["\t".join(pair) for pair in toy_pairs(50, seed=9)]
     (mine.folder / "more.tsv").write_text("\n".join(rows) + "\n")
     places = [f"{mine.folder}/{name}.tsv" for name in ("train", "more")]
     train(mine.config(tmp_path / "run", TWO, f"data.train.1.path={places[1]}"))
     swapped = [f"data.train.{n}.path={place}" for n, place in enumerate(reversed(places))]
-    with pytest.raises(DataError, match=r"more\.tsv: not what the run began with"):
+    with pytest.raises(DataError, match=r"more\.tsv: not the file that the run began with"):
         train(mine.config(tmp_path / "run", TWO, *swapped), resume=True)
     with pytest.raises(ConfigError, match=r"--resume: data\.train\.1\."):
         train(mine.config(tmp_path / "run", TWO), resume=True)
 
 
-def test_a_change_since_it_was_read_is_found_later(
+def test_change_while_reading_is_found_on_resume(
     mine: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checksum is older than the reading, so that no change goes unseen."""
@@ -101,7 +105,7 @@ def test_a_change_since_it_was_read_is_found_later(
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "load_pairs", changing)
         train(config)
-    with pytest.raises(DataError, match=r"train\.tsv: not what the run began with"):
+    with pytest.raises(DataError, match=r"train\.tsv: not the file that the run began with"):
         train(config, resume=True)
 
 
@@ -133,15 +137,19 @@ def test_checksums_of_files_folders_pipes_and_far_datasets(
     saved.write_text(dump_checksums(first))
     check_sources(saved, data)
     rows.reverse()
-    with pytest.raises(DataError, match=r"far/away: not what the run began with: data\.valid"):
+    with pytest.raises(
+        DataError, match=r"far/away: not the file that the run began with: data\.valid"
+    ):
         check_sources(saved, data)
     rows.reverse()
     (tmp_path / "folder/deep/rows.json").rename(tmp_path / "folder/rows.json")
-    with pytest.raises(DataError, match=r"folder: not what the run began with: data\.train\.2"):
+    with pytest.raises(
+        DataError, match=r"folder: not the file that the run began with: data\.train\.2"
+    ):
         check_sources(saved, data)
 
 
-def test_a_run_that_does_not_know_its_data(toy: ToyCorpus, tmp_path: Path, caplog: Any) -> None:
+def test_run_without_checksums(toy: ToyCorpus, tmp_path: Path, caplog: Any) -> None:
     path = tmp_path / "run"
     train(toy.config(path, TWO))
     assert json.loads((path / "data.json").read_text()) == {
@@ -153,4 +161,4 @@ def test_a_run_that_does_not_know_its_data(toy: ToyCorpus, tmp_path: Path, caplo
         train(toy.config(path, FOUR), resume=True)
     (path / "data.json").unlink()
     train(toy.config(path, FOUR), resume=True)
-    assert "whether the data is the same is not known" in caplog.text
+    assert "cannot check that the data is the same" in caplog.text

@@ -11,14 +11,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairs import Pair, prepared
 from test_batching import indices_of, same
-from test_store import Pair, all_pairs, store_of
 
 from seq2seq.config import BatchingConfig, CorpusConfig, DataConfig, TokenizerConfig
 from seq2seq.data.batching import Batch
-from seq2seq.data.stream import BatchStream
+from seq2seq.data.stream import BatchStream, StreamPosition
 from seq2seq.data.tokenizer import BOS, EOS, UNK, Tokenizer, train_tokenizer
-from seq2seq.data.windows import Place
 from seq2seq.errors import CheckpointError, DataError
 
 REAL_DATA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en/train.tsv"
@@ -38,8 +37,8 @@ def make_pairs(count: int, longest: int = 12, seed: int = 0) -> list[Pair]:
     return [Pair(sentence(n), sentence(max(1, n + generator.randint(-2, 2)))) for n in lengths]
 
 
-STORE = store_of(make_pairs(300))
-PAIRS = [Pair(*pair) for pair in all_pairs(STORE)]  # in the order of the store
+PAIRS = make_pairs(300)
+PREPARED = prepared(PAIRS)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +60,8 @@ def make_config(alpha: float = 0.0, word_dropout: float = 0.0, **batching) -> Da
     )
 
 
-def make_stream(tokenizers, store=STORE, seed=1, **config) -> BatchStream:
-    return BatchStream(store, *tokenizers, make_config(**config), seed=seed)
+def make_stream(tokenizers, pairs=PREPARED, seed=1, **config) -> BatchStream:
+    return BatchStream(pairs, *tokenizers, make_config(**config), seed=seed)
 
 
 def take_epoch(stream: BatchStream) -> list[Batch]:
@@ -86,9 +85,9 @@ def take_epoch(stream: BatchStream) -> list[Batch]:
 def test_every_pair_once_an_epoch_within_the_budget(
     tokenizers, count, window, unit, size, seed, alpha
 ):
-    store = store_of(PAIRS[:count])
+    pairs = prepared(PAIRS[:count])
     stream = make_stream(
-        tokenizers, store, seed=seed, alpha=alpha, window=window, unit=unit, size=size
+        tokenizers, pairs, seed=seed, alpha=alpha, window=window, unit=unit, size=size
     )
     for epoch in (0, 1):
         assert (stream.epoch, stream.position) == (epoch, 0)
@@ -114,7 +113,7 @@ def test_batches_hold_the_texts_they_name(tokenizers):
             assert target.decode(batch.inputs_BT[row].tolist()) == PAIRS[index].target
 
 
-def test_pieces_are_counted_as_they_will_be_learned(tokenizers):
+def test_target_counts_match_the_labels(tokenizers):
     stream = make_stream(tokenizers, alpha=0.2, word_dropout=0.3, size=200)
     size = tokenizers[1].vocab_size
     counts = stream.target_counts(size)
@@ -152,7 +151,7 @@ def test_samples_differ_by_epoch(tokenizers):
 
 @SETTINGS
 @given(taken=st.integers(0, 60), window=st.sampled_from([37, 150, 1000]))
-def test_a_stream_goes_on_from_any_position(tokenizers, taken, window):
+def test_stream_resumes_from_any_position(tokenizers, taken, window):
     options = {"alpha": 0.2, "word_dropout": 0.1, "size": 150, "window": window}
     stream = make_stream(tokenizers, **options)
     batches = iter(stream)
@@ -171,13 +170,13 @@ def test_a_stream_goes_on_from_any_position(tokenizers, taken, window):
     ("change", "key"),
     [
         ({"seed": 2}, r"training\.seed was 1 and is 2"),
-        ({"store": store_of(PAIRS[1:])}, r"data\.train"),
+        ({"pairs": prepared(PAIRS[1:])}, r"data\.train"),
         ({"size": 300}, r"data\.batching\.size was 150 and is 300"),
         ({"alpha": 0.1}, r"data\.tokenizer\.sampling_alpha"),
         ({"word_dropout": 0.1}, r"data\.word_dropout"),
     ],
 )
-def test_a_position_of_another_stream_is_refused(tokenizers, change, key):
+def test_state_of_another_stream_is_refused(tokenizers, change, key):
     state = make_stream(tokenizers, size=150).state_dict()
     with pytest.raises(CheckpointError, match=key):
         make_stream(tokenizers, **({"size": 150} | change)).load_state_dict(state)
@@ -202,10 +201,10 @@ def test_long_pairs_are_skipped_and_counted_once(tokenizers, alpha, caplog):
     assert stream.num_skipped == len(PAIRS) - len(fitting)
 
 
-@pytest.mark.parametrize("store", [store_of([]), store_of([Pair("a" * 999, "a b c d e f")])])
-def test_a_corpus_with_nothing_left_is_refused(tokenizers, store):
+@pytest.mark.parametrize("pairs", [prepared([Pair("a" * 999, "a b c d e f")] * n) for n in (1, 3)])
+def test_a_corpus_with_nothing_left_is_refused(tokenizers, pairs):
     with pytest.raises(DataError, match=r"none of \d pairs.*data\.batching\.max_length"):
-        make_stream(tokenizers, store, max_length=3)
+        make_stream(tokenizers, pairs, max_length=3)
 
 
 def test_word_dropout_changes_inputs_only(tokenizers):
@@ -231,8 +230,8 @@ def test_errors_of_the_background_thread_surface(tokenizers):
     batches = iter(stream)
     next(batches)
 
-    def fail(place: Place) -> None:
-        raise RuntimeError(f"window {place.window}")
+    def fail(position: StreamPosition) -> None:
+        raise RuntimeError(f"window {position.window}")
 
     stream._prepare = fail
     with pytest.raises(RuntimeError, match="window 2"):
@@ -284,7 +283,7 @@ def test_padding_on_real_pairs():
         for side in (0, 1)
     ]
     positions = real = 0
-    for batch in take_epoch(make_stream(tokenizers, store_of(pairs), size=2048)):
+    for batch in take_epoch(make_stream(tokenizers, prepared(pairs), size=2048)):
         positions += batch.source_BS.numel() + batch.labels_BT.numel()
         real += batch.num_source_tokens + batch.num_target_tokens
     assert 1 - real / positions < 0.05

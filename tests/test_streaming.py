@@ -1,4 +1,4 @@
-"""Streamed corpora: bounded windows in the order of the corpus, resumed at their very place."""
+"""Streamed corpora: bounded windows in the order of the corpus, resumed exactly."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from test_stream import make_pairs, take_epoch
 from seq2seq.config import BatchingConfig, CorpusConfig, DataConfig, TokenizerConfig
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
-from seq2seq.data.loading import load_pairs, train_tokenizers
-from seq2seq.data.sources import describe, glance
+from seq2seq.data.dataset import load_pairs, train_tokenizers
+from seq2seq.data.sources import describe, quick_hash
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.streaming import StreamedPairs
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
@@ -83,7 +83,7 @@ def make_stream(
         tokenizer=TokenizerConfig(sampling_alpha=alpha),
         batching=BatchingConfig(**({"size": 100, "window": 70} | batching)),
     )
-    name = json.dumps([describe(corpus, glance) for corpus in config.train])
+    name = json.dumps([describe(corpus, quick_hash) for corpus in config.train])
     pairs = StreamedPairs(config.train, held_out or HeldOut(), name)
     return BatchStream(pairs, *tokenizers, config, seed=1)
 
@@ -108,7 +108,7 @@ def test_every_pair_comes_once_an_epoch(tokenizers, corpora, kind):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_stream_goes_on_from_any_position(tokenizers, corpora, kind, alpha):
+def test_stream_resumes_from_any_position(tokenizers, corpora, kind, alpha):
     other = corpora["tsv"] if kind == "gzip" else corpora["gzip"]
     stream = make_stream(tokenizers, corpora[kind], other, alpha=alpha)
     batches = iter(stream)
@@ -139,7 +139,7 @@ def test_corpora_of_different_lengths_share_the_windows(tokenizers, tmp_path, co
     assert [texts[index] for index in range(len(texts))] == [pair.source for pair in windows]
 
 
-def test_cleaning_on_the_way(tokenizers, tmp_path, caplog):
+def test_streamed_pairs_are_cleaned_and_counted(tokenizers, tmp_path, caplog):
     caplog.set_level("INFO")
     rows = [*PAIRS[:100], ("", "nothing"), PAIRS[99], PAIRS[0], PAIRS[5], ("a " * 400, "b " * 400)]
     held_out = HeldOut()
@@ -163,7 +163,7 @@ def test_a_corpus_with_nothing_left_is_refused(tokenizers, tmp_path):
         next(iter(make_stream(tokenizers, corpus)))
 
 
-def test_windows_without_a_pair_are_passed_over(tokenizers, tmp_path):
+def test_windows_without_pairs_are_skipped(tokenizers, tmp_path):
     rows = [("", "x")] * 100 + PAIRS[:3] + [("", "x")] * 100
     stream = make_stream(tokenizers, write(tmp_path / "rows.tsv", rows), window=10)
     for epoch in range(2):
@@ -180,7 +180,7 @@ def test_another_corpus_is_refused(tokenizers, corpora, tmp_path):
         make_stream(tokenizers, other).load_state_dict(state)
 
 
-def test_no_more_is_read_than_is_needed(tokenizers, tmp_path):
+def test_corpus_is_read_no_further_than_needed(tokenizers, tmp_path):
     path = tmp_path / "rows.tsv"
     write(path, PAIRS)
     with path.open("ab") as file:
@@ -197,7 +197,7 @@ def recipe(toy: ToyCorpus, run: Path, *overrides: str) -> Any:
     return toy.config(run, streamed, "data.batching.window=60", *overrides)
 
 
-def test_training_goes_on_as_if_it_had_not_stopped(toy, tmp_path):
+def test_resumed_training_is_bit_identical(toy, tmp_path):
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     for path in (straight, stopped):
         train(recipe(toy, path, "training.keep_last=10"))
@@ -210,7 +210,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(toy, tmp_path):
     assert all(tensor.equal(other.weights()[name]) for name, tensor in one.weights().items())
 
 
-def test_the_tokenizer_sees_the_first_pairs_only(toy, tmp_path, caplog):
+def test_tokenizer_is_trained_on_the_first_pairs(toy, tmp_path, caplog):
     limited = recipe(toy, tmp_path / "run", "data.tokenizer.max_sentences=100")
     found = train_tokenizers(load_pairs(limited)[0], limited)
     lines = (toy.folder / "train.tsv").read_text().splitlines(keepends=True)
@@ -229,6 +229,6 @@ def test_the_tokenizer_sees_the_first_pairs_only(toy, tmp_path, caplog):
         ("data.train=[{path: a.tsv, streaming: true}, {path: b.tsv}]", "on all corpora or on none"),
     ],
 )
-def test_what_cannot_be_streamed_is_refused(toy, tmp_path, override, message):
+def test_unstreamable_corpora_are_refused(toy, tmp_path, override, message):
     with pytest.raises(ConfigError, match=message):
         recipe(toy, tmp_path / "run", override)

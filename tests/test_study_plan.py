@@ -37,7 +37,7 @@ Planner = Callable[..., Plan]
 
 @pytest.fixture
 def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
-    """Return what makes a plan of the grid above with changes to its text and to its keys."""
+    """Return a function that plans the grid above, with changes to its text and its keys."""
     (tmp_path / "base.yaml").write_text(toy.recipe(Path("none")))
 
     def make(*changes: str, old: str = "", new: str = "") -> Plan:
@@ -58,7 +58,7 @@ def error(plan: Planner, *changes: str, **edit: str) -> str:
     return message
 
 
-def test_a_grid_is_every_combination_that_is_not_excluded(plan: Planner) -> None:
+def test_grid_expands_to_all_combinations_not_excluded(plan: Planner) -> None:
     found = plan()
     assert [cell.name for cell in found.cells] == [
         "bahdanau_score=general_residual=false",
@@ -69,12 +69,12 @@ def test_a_grid_is_every_combination_that_is_not_excluded(plan: Planner) -> None
         "luong-not-fed_score=none_residual=false",
         "pre-attention_score=general_residual=false",
     ]
-    assert [run.name for run in found.chosen([found.cells[2].name])] == [
+    assert [run.name for run in found.select([found.cells[2].name])] == [
         "luong-not-fed_score=general_residual=true/seed-3",
         "luong-not-fed_score=general_residual=true/seed-5",
     ]
     run = found.runs[5]
-    assert run.path == found.out / "cells" / found.cells[2].name / "seed-5"
+    assert run.path == found.study.directory / "cells" / found.cells[2].name / "seed-5"
     config = run.config
     assert (config.model.style, config.model.input_feeding) == ("luong", False)
     assert (config.model.attention.score, config.model.attention.residual) == ("general", True)
@@ -87,7 +87,7 @@ def test_a_grid_is_every_combination_that_is_not_excluded(plan: Planner) -> None
     }
 
 
-def test_axes_whose_last_parts_are_the_same_keep_their_names(plan: Planner) -> None:
+def test_ambiguous_axis_titles_keep_the_full_key(plan: Planner) -> None:
     grid = "grid={model.encoder_layers: [1, 2], model.decoder_layers: [1], data.valid.path: [v]}"
     found = plan(grid, "exclude=[]")
     assert list(found.study.titles.values()) == ["encoder_layers", "decoder_layers", "path"]
@@ -97,12 +97,12 @@ def test_axes_whose_last_parts_are_the_same_keep_their_names(plan: Planner) -> N
     assert plan(grid, "exclude=[]").cells[0].name == "data.valid.path=v_data.test.path=t"
 
 
-def test_changes_go_to_the_study_or_to_all_recipes(plan: Planner, tmp_path: Path) -> None:
+def test_overrides_apply_to_study_or_recipes(plan: Planner, tmp_path: Path) -> None:
     found = plan("seeds=[9]", f"out={tmp_path}/other", "training.max_steps=7", "model.dropout=0.5")
-    assert found.out == tmp_path / "other"
+    assert found.study.directory == tmp_path / "other"
     assert {run.seed for run in found.runs} == {9}
     assert {run.config.training.max_steps for run in found.runs} == {7}
-    assert {run.config.model.dropout for run in found.runs} == {0.5}  # over the study's own
+    assert {run.config.model.dropout for run in found.runs} == {0.5}  # overrides the study's
 
 
 @pytest.mark.parametrize(
@@ -111,81 +111,82 @@ def test_changes_go_to_the_study_or_to_all_recipes(plan: Planner, tmp_path: Path
         ("seds=[1]", "seds: unknown key; did you mean seeds?"),
         ("seeds=[]", "seeds: expected a list of integers with at least one entry, found []"),
         ("seeds=[-1]", "seeds.0: expected 0 or more, found -1"),
-        ("seeds=[1, 1]", "seeds: [1, 1] has an entry twice"),
-        ("lengths=[9, 5]", "lengths: expected rising numbers, found [9, 5]"),
+        ("seeds=[1, 1]", "seeds: duplicate entry in [1, 1]; keep one of them"),
+        ("lengths=[9, 5]", "lengths: expected increasing numbers, found [9, 5]"),
         ("measure=[blue]", 'found "blue"; did you mean bleu?'),
         ("name=a b", "expected letters, digits, '.' and '-', found 'a b'"),
         ("base=none.yaml", "none.yaml: no such file"),
         ("overrides={training: {max_steps: 3}}", "'training': expected section.key"),
-        ("overrides={run_dir: x}", "'run_dir' is made from the study's `out`; leave it out"),
-        ("overrides={trainin.x: 3}", "section 'trainin' is unknown; did you mean 'training'?"),
+        ("overrides={run_dir: x}", "'run_dir' is set by the study's `out`; remove it"),
+        ("overrides={trainin.x: 3}", "unknown section 'trainin'; did you mean 'training'?"),
         ("overrides=3", "overrides: expected keys and values, found 3"),
         ("grid={}", "grid: no axes"),
         ("grid={score: 3}", "axis 'score': expected a list of values or a mapping of named levels"),
         ("grid={score: [dot]}", "'score': expected section.key, such as"),
         ("grid={a: {b: dot}}", "level 'b' of 'a': expected keys and values"),
-        ("grid={a: {b: {training.seed: 3}}}", "'training.seed' is made from the study's `seeds`"),
+        ("grid={a: {b: {training.seed: 3}}}", "'training.seed' is set by the study's `seeds`"),
         ("grid={a: {'?': {}}}", "axis 'a': '?' has no letter or digit; rename it"),
-        ("grid={model.dropout: [0.1, 0.1]}", "axis 'model.dropout': the value 0.1 is there twice"),
+        ("grid={model.dropout: [0.1, 0.1]}", "axis 'model.dropout': duplicate value 0.1; keep one"),
         (
             "grid={a: {b: {model.attention.score: dot}}, model.attention: [{score: none}]}",
             "'a' and 'model.attention' both set model.attention.score; make them one axis",
         ),
-        ("exclude=[{stile: bahdanau}]", "exclude.0: axis 'stile' is unknown; did you mean 'style'"),
+        ("exclude=[{stile: bahdanau}]", "exclude.0: unknown axis 'stile'; did you mean 'style'"),
         (
             "exclude=[{style: luong}]",
-            "level of style 'luong' is unknown; known: 'bahdanau', 'luong, not fed', ",
+            "unknown level of style 'luong'; known: 'bahdanau', 'luong, not fed', ",
         ),
-        ("exclude=[{model.attention.residual: [true, false]}]", "it leaves out all cells"),
+        (
+            "exclude=[{model.attention.residual: [true, false]}]",
+            "exclude: no cell is left; remove an entry",
+        ),
         ("baseline=bahdanau", 'baseline: expected keys and values or null, found "bahdanau"'),
-        ("baseline={stile: x}", "baseline: axis 'stile' is unknown; did you mean 'style'?"),
-        ("baseline={style: bahdanu}", "baseline: level of style 'bahdanu' is unknown; did you"),
+        ("baseline={stile: x}", "baseline: unknown axis 'stile'; did you mean 'style'?"),
+        ("baseline={style: bahdanu}", "baseline: unknown level of style 'bahdanu'; did you"),
         (
             "baseline={style: bahdanau, model.attention.score: none, "
             "model.attention.residual: true}",
-            "baseline: it is a cell that 'exclude' leaves out",
+            "baseline: 'exclude' leaves this cell out; choose another",
         ),
         ("data.test=null", "data.test: a study needs a test set"),
         ("model.attention.score=dot", "the axis 'model.attention.score' of"),
         ("model.attention={score: dot}", "the axis 'model.attention.score' of"),
-        ("training.seed=3", "'training.seed' is made from the study's `seeds`"),
+        ("training.seed=3", "'training.seed' is set by the study's `seeds`"),
         ("training={}", "'training': expected section.key"),
         ("training.max_steps", "expected section.key=value"),
     ],
 )
-def test_a_mistake_is_named(plan: Planner, change: str, words: str) -> None:
+def test_invalid_study_is_explained(plan: Planner, change: str, words: str) -> None:
     assert words in error(plan, change)
 
 
-def test_level_names_must_differ_as_directories(plan: Planner) -> None:
+def test_level_names_must_give_distinct_directories(plan: Planner) -> None:
     message = error(plan, "grid={a: {x_y: {}, x y: {}}}", "exclude=[]")
     assert "several cells would have the directory x-y; rename levels" in message
     message = error(plan, "grid={data.test.path: [a, b]}", "exclude=[]")
     assert "data.test: all cells of a study need the same test set" in message
 
 
-def test_illegal_combinations_are_told_at_once_before_anything_is_trained(
-    plan: Planner, tmp_path: Path
-) -> None:
+def test_all_invalid_cells_are_reported_before_training(plan: Planner, tmp_path: Path) -> None:
     message = error(plan, old="[general, none]", new="[general, none, dot, dott]")
-    assert "8 of 15 cells cannot be trained, and nothing was begun: " in message
+    assert "8 of 15 cells are invalid, nothing was trained: " in message
     assert message.count("score dot requires queries and keys of one size") == 1
     assert message.count("did you mean dot?") == 1
     assert "bahdanau_score=dot_residual=false, luong-not-fed_score=dot_residual=true, " in message
-    assert "Mend them, or leave them out with 'exclude'" in message
+    assert "; correct them, or leave them out with 'exclude'" in message
     assert "all cells: " in error(plan, "training.lerning_rate=1")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cell_that_is_not_there(plan: Planner) -> None:
+def test_unknown_cell_name(plan: Planner) -> None:
     found = plan()
     name = found.runs[0].name
-    assert found.chosen([name]) == [found.runs[0]]
-    with pytest.raises(ConfigError, match=f"'{name}0' is unknown; did you mean '{name}'"):
-        found.chosen([f"{name}0"])
+    assert found.select([name]) == [found.runs[0]]
+    with pytest.raises(ConfigError, match=f"unknown name '{name}0'; did you mean '{name}'"):
+        found.select([f"{name}0"])
 
 
-def test_corpora_and_gold_are_looked_at_before_anything_is_trained(
+def test_corpora_and_gold_alignments_are_checked_before_training(
     plan: Planner, tmp_path: Path
 ) -> None:
     from seq2seq.data.corpus import Pair
@@ -193,13 +194,15 @@ def test_corpora_and_gold_are_looked_at_before_anything_is_trained(
     found = plan("data.train.1.path=none.tsv")
     with pytest.raises(UserError, match=r"none.tsv: no such file"):
         unfinished(found, [Pair("a", "b")], overwrite=False)
-    with pytest.raises(UserError, match=r"link 1-0 .* the source has 1"):
+    with pytest.raises(
+        UserError, match=r"pair 1: link 1-0 .* is outside the sentences: the source has 1"
+    ):
         unfinished(plan(), [Pair("a", "b", alignment="1-0")], overwrite=False)
     assert len(unfinished(plan(), [Pair("a", "b", alignment="0-0")], overwrite=False)) == 14
     assert not (tmp_path / "out").exists()
 
 
-def test_a_launcher_line_is_read_back_as_it_was_meant(plan: Planner) -> None:
+def test_launcher_line_is_quoted_for_the_shell(plan: Planner) -> None:
     found = plan("data.source_language=it's me")
     line = launcher_line(found, found.runs[3], overwrite=True)
     assert shlex.split(line) == [
@@ -209,7 +212,7 @@ def test_a_launcher_line_is_read_back_as_it_was_meant(plan: Planner) -> None:
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_the_studies_of_the_project_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shipped_studies_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     found = make_plan(str(path))
     assert found.study.name == path.stem
@@ -217,6 +220,6 @@ def test_the_studies_of_the_project_are_valid(path: Path, monkeypatch: pytest.Mo
     assert len({run.path for run in found.runs}) == len(found.runs)
 
 
-def test_the_page_on_studies_tells_every_key() -> None:
+def test_docs_list_every_key() -> None:
     page = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     assert [key for key in Study.model_fields if f"| `{key}` |" not in page] == []

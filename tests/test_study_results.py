@@ -92,7 +92,7 @@ def rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
 
 
-def test_a_result_is_read_back_as_it_was(plan: Plan, pairs: list[Pair]) -> None:
+def test_result_round_trip(plan: Plan, pairs: list[Pair]) -> None:
     run = plan.runs[0]
     assert load_result(run.path) is None
     finish([run], pairs)
@@ -108,7 +108,7 @@ def test_a_result_is_read_back_as_it_was(plan: Plan, pairs: list[Pair]) -> None:
             load_result(run.path)
 
 
-def test_how_far_a_run_is(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
+def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
     run, sha256 = plan.runs[0], digest(pairs)
 
     def state(*changes: str, measures: tuple[str, ...] = MEASURES, test: str = sha256) -> str:
@@ -168,7 +168,7 @@ def test_scores_are_means_over_seeds(gathered: Gathered, pairs: list[Pair]) -> N
             assert each.difference.value == pytest.approx(means[each.cell.name] - means[best])
 
 
-def test_bleu_by_length_is_that_of_the_sentences(gathered: Gathered, pairs: list[Pair]) -> None:
+def test_bleu_by_length_is_corpus_bleu_of_each_class(gathered: Gathered, pairs: list[Pair]) -> None:
     assert [(c.label, c.shortest, c.longest) for c in gathered.classes] == [
         ("1-2", 1, 2), ("3-4", 3, 4), ("over 4", 5, None),
     ]  # fmt: skip
@@ -180,7 +180,7 @@ def test_bleu_by_length_is_that_of_the_sentences(gathered: Gathered, pairs: list
     assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
 
 
-def test_the_table_shows_means_spreads_and_the_baseline(gathered: Gathered) -> None:
+def test_main_table(gathered: Gathered) -> None:
     found = rows(main_table(gathered))
     assert found[0] == ["style", "score", "n", "BLEU", "chrF", "AER %", "minutes", "parameters",
                         "difference", "p"]  # fmt: skip
@@ -196,7 +196,7 @@ def test_the_table_shows_means_spreads_and_the_baseline(gathered: Gathered) -> N
     ]
 
 
-def test_a_single_seed_has_no_spread(plan: Plan, pairs: list[Pair]) -> None:
+def test_single_seed_has_no_deviation(plan: Plan, pairs: list[Pair]) -> None:
     finish([plan.runs[0], plan.runs[3]], pairs)
     found = gather(plan, pairs)
     assert rows(main_table(found))[2][5] == "10.0"
@@ -204,7 +204,7 @@ def test_a_single_seed_has_no_spread(plan: Plan, pairs: list[Pair]) -> None:
     assert write_results(found).name == "results.md"
 
 
-def test_a_baseline_of_every_cell(plan: Plan, pairs: list[Pair]) -> None:
+def test_baseline_of_every_cell(plan: Plan, pairs: list[Pair]) -> None:
     finish(plan.runs, pairs)
     named = make_plan(plan.path, ["baseline={model.attention.score: none}"])
     found = {s.cell.name: s for s in gather(named, pairs).summaries}
@@ -226,7 +226,7 @@ def test_a_baseline_of_every_cell(plan: Plan, pairs: list[Pair]) -> None:
     )
 
 
-def test_a_baseline_without_results_yet(plan: Plan, pairs: list[Pair]) -> None:
+def test_baseline_without_results(plan: Plan, pairs: list[Pair]) -> None:
     finish(plan.runs[:4], pairs)
     named = make_plan(plan.path, ["baseline={style: luong}"])
     assert [s.baseline for s in gather(named, pairs).summaries] == [None, None]
@@ -235,17 +235,15 @@ def test_a_baseline_without_results_yet(plan: Plan, pairs: list[Pair]) -> None:
         gather(make_plan(plan.path, ["out=none"]), pairs)
 
 
-def test_the_files_of_the_results(
-    gathered: Gathered, plan: Plan, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_result_files(gathered: Gathered, plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["study", plan.path, "--gather"]) == 0
     assert main_table(gathered) in capsys.readouterr().out
-    page = (plan.out / "results.md").read_text()
+    page = (plan.study.directory / "results.md").read_text()
     for name in ("scores.png", "by-length.png", "learning-curves.png"):
         assert f"]({name})" in page
-        assert (plan.out / name).read_bytes().startswith(b"\x89PNG")
+        assert (plan.study.directory / name).read_bytes().startswith(b"\x89PNG")
     assert "nrefs:1|case:mixed" in page
-    data = json.loads((plan.out / "results.json").read_text())
+    data = json.loads((plan.study.directory / "results.json").read_text())
     assert data["finished"] == data["runs"] == 15
     cell = data["cells"][0]
     assert cell["measures"]["alignment_error"] == {"mean": 20.0, "deviation": 10.0}
@@ -254,7 +252,7 @@ def test_the_files_of_the_results(
     by_length = {k: v["mean"] for k, v in cell["bleu_by_length"].items()}
     each = [run["bleu_by_length"] for run in cell["runs"]]
     assert by_length == pytest.approx({k: sum(e[k] for e in each) / 3 for k in by_length})
-    lines = list(csv.DictReader((plan.out / "results.csv").open()))
+    lines = list(csv.DictReader((plan.study.directory / "results.csv").open()))
     assert [line["cell"] for line in lines] == [c["name"] for c in data["cells"]]
     assert float(lines[0]["bleu_sd"]) == pytest.approx(cell["measures"]["bleu"]["deviation"])
     assert float(lines[0]["bleu 3-4"]) == pytest.approx(by_length["3-4"])
@@ -263,7 +261,7 @@ def test_the_files_of_the_results(
         assert line["p"] == ("" if difference is None else str(difference["p_value"]))
 
 
-def test_runs_are_listed_with_their_state(
+def test_list_shows_the_state_of_runs(
     plan: Plan, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
 ) -> None:
     finish(plan.runs[:1], pairs)
@@ -281,23 +279,35 @@ def test_runs_are_listed_with_their_state(
     assert plan.runs[0].name not in "".join(lines)
 
 
-def test_results_are_put_into_a_page(gathered: Gathered, tmp_path: Path) -> None:
+def test_list_does_not_import_torch(plan: Plan) -> None:
+    script = (
+        "import sys; from seq2seq import cli; cli.main(sys.argv[1:]); print('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script, "study", plan.path, "--list"]
+    assert subprocess.check_output(command, text=True).splitlines()[-1] == "False"
+
+
+def test_results_are_included_in_a_page(gathered: Gathered, tmp_path: Path) -> None:
     write_results(gathered)
     page = tmp_path / "page.md"
-    marks = "<!-- study {} -->\nold\n<!-- end of study -->\n"
-    page.write_text("# A\n" + marks.format("other") + marks.format("made-up") + "end\n")
+    markers = "<!-- study {} -->\nold\n<!-- end of study -->\n"
+    page.write_text("# A\n" + markers.format("other") + markers.format("made-up") + "end\n")
     script = Path(__file__).parents[1] / "scripts/include_study.py"
-    for _ in range(2):  # the second time it replaces what the first one wrote
-        subprocess.run([sys.executable, script, gathered.plan.out, page], check=True)
+    for _ in range(2):  # the second run replaces what the first one wrote
+        subprocess.run([sys.executable, script, gathered.plan.study.directory, page], check=True)
         text = page.read_text()
-        assert text.startswith("# A\n" + marks.format("other") + "<!-- study made-up -->\n- `seq2")
+        assert text.startswith(
+            "# A\n" + markers.format("other") + "<!-- study made-up -->\n- `seq2"
+        )
         assert text.endswith("<!-- end of study -->\nend\n")
         assert text.count(main_table(gathered)) == text.count("#### BLEU by length") == 1
         assert "](images/made-up-scores.png)" in text
     assert (tmp_path / "images/made-up-by-length.png").is_file()
     page.write_text("nothing")
     found = subprocess.run(
-        [sys.executable, script, gathered.plan.out, page], capture_output=True, text=True
+        [sys.executable, script, gathered.plan.study.directory, page],
+        capture_output=True,
+        text=True,
     )
     assert found.returncode == 1
-    assert "no marks '<!-- study made-up -->'" in found.stderr
+    assert "no markers '<!-- study made-up -->'" in found.stderr

@@ -23,8 +23,8 @@ from seq2seq.evaluation.evaluate import evaluate
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.study.plan import Plan, Run, make_plan
-from seq2seq.study.results import Result, complete, load_result
-from seq2seq.study.running import launcher_line, read_test_set
+from seq2seq.study.results import Result, load_result
+from seq2seq.study.running import complete, launcher_line, read_test_set
 
 STUDY = """
 name: toy
@@ -45,7 +45,7 @@ Planner = Callable[..., Plan]
 
 @pytest.fixture
 def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
-    """Return what makes a plan of 2 x 1 cells and 2 seeds, with gold alignments."""
+    """Return a function that plans 2 x 1 cells with 2 seeds and gold alignments."""
     (tmp_path / "base.yaml").write_text(toy.recipe(Path("none")))
     (tmp_path / "study.yaml").write_text(STUDY.format(folder=tmp_path))
     rows = []
@@ -64,7 +64,7 @@ def make(run: Run, plan: Plan, *, overwrite: bool = False) -> Result:
 
 
 def same(one: Run, other: Run) -> bool:
-    """Return whether two runs have the same weights and results, but for their times and place."""
+    """Return whether two runs have the same weights and results, except for times and paths."""
     weights = [RunDirectory(run.path).newest().weights() for run in (one, other)]
     assert weights[0].keys() == weights[1].keys()
     equal = all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -78,9 +78,7 @@ def same(one: Run, other: Run) -> bool:
     return equal and results[0] == results[1]
 
 
-def test_a_run_is_trained_measured_and_then_left_alone(
-    plan: Planner, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_finished_run_is_not_repeated(plan: Planner, caplog: pytest.LogCaptureFixture) -> None:
     first = plan()
     run = first.runs[0]
     result = make(run, first)
@@ -96,7 +94,7 @@ def test_a_run_is_trained_measured_and_then_left_alone(
     files = {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file()}
     with caplog.at_level("INFO"):
         assert make(run, first) == result
-    assert "finished already" in caplog.text
+    assert "already finished" in caplog.text
     assert files == {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file()}
 
     wider = plan("inference.beam_size=1", "measure=[bleu]")
@@ -113,12 +111,12 @@ def test_a_run_is_trained_measured_and_then_left_alone(
     assert make(changed.runs[0], changed, overwrite=True).steps == 6
 
 
-def test_a_model_without_attention_has_no_alignment_error(plan: Planner) -> None:
+def test_no_alignment_error_without_attention(plan: Planner) -> None:
     without = plan("model.attention.score=none", "training.max_steps=6")
     assert make(without.runs[0], without).alignment_error is None
 
 
-def test_a_killed_run_goes_on_to_the_same_result(plan: Planner, tmp_path: Path) -> None:
+def test_killed_run_resumes_to_the_same_result(plan: Planner, tmp_path: Path) -> None:
     changes = (
         "training.max_steps=40",
         "training.validate_every=20",
@@ -143,29 +141,29 @@ def test_a_killed_run_goes_on_to_the_same_result(plan: Planner, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = plan()
-    command = ["study", whole.path, "--jobs", "2"]
-    # A cell more, which cannot be trained: the others go on.
+def test_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first = plan()
+    command = ["study", first.path, "--jobs", "2"]
+    # One more cell, whose training diverges: the others continue.
     more = "grid.style.broken={training.learning_rate: 1e30, training.max_skipped: 2}"
     assert cli.main([*command, more]) == 1
     captured = capfd.readouterr()
     assert captured.err.count("FAILED (exit status 2") == 2
-    broken = whole.out / "cells/broken_ema=0.9/seed-2"
+    broken = first.study.directory / "cells/broken_ema=0.9/seed-2"
     assert f"broken_ema=0.9/seed-2 failed: exit status 2; see {broken}/output.txt" in captured.err
     assert "updates in a row were not finite" in (broken / "output.txt").read_text()
     assert "4 of 6 runs are finished" in captured.err
-    # Without it all is done, and there is nothing left to train.
-    results = [run.path / "result.json" for run in whole.runs]
+    # Without it, everything is finished and nothing is trained.
+    results = [run.path / "result.json" for run in first.runs]
     before = [path.stat().st_mtime_ns for path in results]
     assert cli.main(command) == 0
     assert [path.stat().st_mtime_ns for path in results] == before
     table = capfd.readouterr().out
     assert [line.split(" | ")[2] for line in table.splitlines()[2:]] == ["2", "2"]
 
-    # The commands of the launcher make the same runs.
+    # The commands of --launcher make the same runs.
     apart = plan(f"out={tmp_path}/apart")
-    assert cli.main(["study", whole.path, f"out={tmp_path}/apart", "--launcher"]) == 0
+    assert cli.main(["study", first.path, f"out={tmp_path}/apart", "--launcher"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines == [launcher_line(apart, run) for run in apart.runs]
     arguments = shlex.split(lines[3])
@@ -173,13 +171,13 @@ def test_a_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixtu
     subprocess.run(
         [sys.executable, "-m", *arguments], check=True, env=ENVIRONMENT, capture_output=True
     )
-    assert same(apart.runs[3], whole.runs[3])
-    assert cli.main(["study", whole.path, f"out={tmp_path}/apart", "--gather"]) == 0
+    assert same(apart.runs[3], first.runs[3])
+    assert cli.main(["study", first.path, f"out={tmp_path}/apart", "--gather"]) == 0
     assert "1 of 4 runs are finished" in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_an_interrupted_study_goes_on_by_the_same_command(plan: Planner, tmp_path: Path) -> None:
+def test_interrupted_study_continues_with_the_same_command(plan: Planner, tmp_path: Path) -> None:
     changes = ["training.max_steps=50", "training.validate_every=25", "seeds=[1]"]
     changes += ["training.checkpoint_every=10", "measure=[bleu]"]
     begun = plan(*changes)
@@ -191,7 +189,7 @@ def test_an_interrupted_study_goes_on_by_the_same_command(plan: Planner, tmp_pat
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"Go on with: seq2seq study {begun.path} training.max_steps=50" in errors
+    assert f"Continue with: seq2seq study {begun.path} training.max_steps=50" in errors
     assert 0 < RunDirectory(begun.runs[0].path).newest().step < 50
     assert not begun.runs[1].path.exists()
     found = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)

@@ -41,7 +41,7 @@ def scores(*systems: Sequence[str], pairs: Sequence[Pair] = PAIRS) -> Scores:
     )
 
 
-def test_mean_and_spread_by_hand() -> None:
+def test_mean_and_standard_deviation() -> None:
     spread = Spread((1.0, 2.0, 6.0))
     assert spread.mean == 3
     assert spread.deviation == pytest.approx(((4 + 1 + 9) / 2) ** 0.5)
@@ -49,7 +49,7 @@ def test_mean_and_spread_by_hand() -> None:
     assert Spread((4.0, 4.0)).deviation == 0
 
 
-def test_resampled_scores_are_those_of_sacrebleu() -> None:
+def test_resampled_scores_match_sacrebleu() -> None:
     one, other = worsened(1, 0.3), worsened(2, 0.4)
     expected = paired_test({"base": other, "one": one}, TARGETS, metrics=["bleu"])
     for name, hypotheses in {"one": one, "base": other}.items():
@@ -61,7 +61,7 @@ def test_resampled_scores_are_those_of_sacrebleu() -> None:
         assert (high - low) / 2 == pytest.approx(metric.interval, abs=0.6)
 
 
-def test_two_sentences_by_hand() -> None:
+def test_sentence_resampling_matches_enumeration() -> None:
     pairs = [Pair("x", "a b c d e"), Pair("x", "f g h i j k")]
     one, other = ["a b c d e", "f g h x j k"], ["a b c x e", "f g h i j k"]
 
@@ -83,7 +83,7 @@ def test_two_sentences_by_hand() -> None:
     )  # fmt: skip
 
 
-def test_seeds_by_hand() -> None:
+def test_seed_resampling_matches_enumeration() -> None:
     cell, baseline = (20.0, 26.0, 29.0), (18.0, 24.0)
 
     def constant(values: tuple[float, ...]) -> Scores:  # every test set gives the same BLEU
@@ -103,7 +103,7 @@ def test_seeds_by_hand() -> None:
     assert found.high == pytest.approx(np.quantile(outcomes, 0.975), abs=1)
 
 
-def test_the_sign_and_the_limits_of_a_difference() -> None:
+def test_sign_and_limits_of_difference() -> None:
     good, bad = scores(worsened(1, 0.1), worsened(2, 0.1)), scores(worsened(3, 0.7))
     better, worse = compare(good, bad), compare(bad, good)
     assert better.value == -worse.value > 20
@@ -113,8 +113,8 @@ def test_the_sign_and_the_limits_of_a_difference() -> None:
     assert (same.value, same.p_value) == (0, 1)
 
 
-def test_what_differs_by_its_seeds_only_is_not_significant() -> None:
-    # One lucky seed: clear on this test set, but not when the seeds are drawn again.
+def test_lucky_seed_is_not_significant() -> None:
+    # One lucky seed makes a clear difference on this test set, but not when seeds are resampled.
     lucky = scores(worsened(1, 0.05), worsened(2, 0.6))
     usual = scores(worsened(3, 0.4), worsened(4, 0.45))
     assert compare(lucky, usual).value > 10
@@ -123,7 +123,7 @@ def test_what_differs_by_its_seeds_only_is_not_significant() -> None:
     assert compare(alone, usual).p_value < 0.01
 
 
-def test_chance_alone_is_rarely_significant() -> None:
+def test_equal_systems_are_rarely_significant() -> None:
     pairs = [(scores(worsened(n, 0.4)), scores(worsened(n + 50, 0.4))) for n in range(40)]
     p_values = [compare(one, other).p_value for one, other in pairs]
     assert sum(p < 0.05 for p in p_values) <= 6  # 2 expected; more than 6 have a chance of 0.003

@@ -13,7 +13,7 @@ from same_runs import assert_same, records
 
 from seq2seq.config import Config
 from seq2seq.data.batching import make_batch
-from seq2seq.data.loading import load_pairs, train_tokenizers
+from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError

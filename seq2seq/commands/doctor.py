@@ -27,6 +27,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     findings = diagnose(
         arguments.run, arguments.test, target=arguments.target, device=arguments.device
     )
-    plain = {name: found.as_dict() for name, found in findings.items()}
-    print(json.dumps(plain, indent=1) if arguments.json else findings_text(findings))
+    if arguments.json:
+        print(json.dumps({name: vars(found) for name, found in findings.items()}, indent=1))
+    else:
+        print(findings_text(findings))
     return 0 if healthy(findings) else EXIT_FAULT

@@ -25,7 +25,7 @@ def add(commands: options.Commands) -> None:
     parser.add_argument("sentence", metavar="SENTENCE")
     parser.add_argument(
         "--step", type=options.positive, metavar="N",
-        help="show this step in full (from 1); default: the first, and a row for each one",
+        help="show this step in full (from 1); default: the first step, and a row for each one",
     )  # fmt: skip
     options.add_beam(parser)
     parser.add_argument(
@@ -34,9 +34,9 @@ def add(commands: options.Commands) -> None:
     options.add_words(parser)
     parser.add_argument(
         "--json", action="store_true",
-        help="print all tensors instead of tables, for recomputing them with NumPy",
+        help="print all tensors instead of tables, to recompute them with NumPy",
     )  # fmt: skip
-    parser.add_argument("--html", metavar="FILE", help="write a page to explore, in one file")
+    parser.add_argument("--html", metavar="FILE", help="write an interactive page, in one file")
     parser.add_argument("--plot", metavar="FILE", help="draw the weights: PNG, SVG or PDF")
 
 
@@ -49,7 +49,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
     if arguments.plot:
         check_picture(Path(arguments.plot))
-    # One sentence is quick on any machine, and the CPU's numbers are the same everywhere.
+    # One sentence is quick on any device, and the CPU is the most reproducible one.
     translator = Translator.load(arguments.run, device="cpu")
     found = explain(translator, arguments.sentence, beam=arguments.beam, target=arguments.force)
     if arguments.step and arguments.step > len(found.steps):

@@ -1,5 +1,5 @@
-"""Show famous faults of translators in copies of a model: heat maps, BLEU, which check of `seq2seq
-doctor` finds each.
+"""Put famous faults into copies of a model and show heat maps, BLEU and which checks of `seq2seq
+doctor` catch each.
 
 examples:
   seq2seq faults
@@ -24,21 +24,25 @@ def add(commands: options.Commands) -> None:
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
     )
-    parser.add_argument("--test", metavar="TEST", help="default: that of the run's recipe")
+    parser.add_argument(
+        "--test", metavar="TEST", help="test set; default: that of the run's recipe"
+    )
     options.add_target(parser)
     parser.add_argument(
         "--sentences",
         type=options.positive,
         default=300,
         metavar="N",
-        help="for BLEU; default: 300",
+        help="sentences for BLEU; default: 300",
     )
-    parser.add_argument("--out", metavar="DIR", help="write faults.html and pictures there")
+    parser.add_argument(
+        "--out", metavar="DIR", help="write faults.html and figures to this directory"
+    )
 
 
 def _faults(arguments: argparse.Namespace) -> int:
     from seq2seq.diagnosis.doctor import read_pairs
-    from seq2seq.diagnosis.fault_gallery import museum_text, tour, write_museum
+    from seq2seq.diagnosis.fault_gallery import gallery_text, make_gallery, write_gallery
     from seq2seq.diagnosis.probe import make_probe
     from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
@@ -48,10 +52,10 @@ def _faults(arguments: argparse.Namespace) -> int:
     translator = Translator.load(arguments.run)
     pairs = read_pairs(translator, arguments.test, target=arguments.target)
     probe = make_probe(translator, pairs, sentences=12)
-    museum = tour(probe, pairs[: arguments.sentences])
-    print(museum_text(museum))
+    gallery = make_gallery(probe, pairs[: arguments.sentences])
+    print(gallery_text(gallery))
     if arguments.out is not None:
         test = arguments.test or "its own test set"
-        path = write_museum(Path(arguments.out), museum, run=arguments.run, test=test)
+        path = write_gallery(Path(arguments.out), gallery, run=arguments.run, test=test)
         log.info("%s", path)
-    return 0 if museum.holds else EXIT_FAULT
+    return 0 if gallery.all_caught else EXIT_FAULT

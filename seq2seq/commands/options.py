@@ -87,14 +87,17 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_beam(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--beam", type=positive, metavar="N", help="beam size; 1 is greedy search")
+    parser.add_argument(
+        "--beam", type=positive, metavar="N",
+        help="beam size; 1 is greedy search; default: that of the recipe",
+    )  # fmt: skip
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--words", action="store_true",
-        help="merge the weights of pieces to words in all output (sums over source pieces, means "
-        "over target pieces)",
+        help="show weights of words instead of pieces (sums over source pieces, means over target "
+        "pieces)",
     )  # fmt: skip
 
 

@@ -30,28 +30,27 @@ def add(commands: options.Commands) -> None:
     parser.add_argument("study", metavar="STUDY", help="YAML file of a study (docs/study.md)")
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value",
-        help="changed keys of the study, or section.key=value for the recipes of all cells",
+        help="change keys of the study, or with section.key=value the recipes of all cells",
     )  # fmt: skip
     parser.add_argument(
         "--jobs", type=options.positive, default=1, metavar="N",
-        help="runs at a time; several have one CPU thread each",
+        help="runs at a time; with several, each has one CPU thread",
     )  # fmt: skip
     parser.add_argument(
         "--overwrite", action="store_true", help="retrain the runs whose recipe has changed"
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--list", action="store_true", help="show the runs and how far they are")
+    how.add_argument("--list", action="store_true", help="list the runs and their state")
     how.add_argument(
         "--launcher", action="store_true",
-        help="print a command for each run that is not finished, one a line, for job arrays",
+        help="print a command for each unfinished run, one per line, for job arrays",
     )  # fmt: skip
     how.add_argument(
         "--cell", action="append", metavar="NAME",
-        help="only make the runs of this cell, or one run (NAME/seed-N); may be given several "
-        "times",
+        help="make only the runs of this cell, or one run (NAME/seed-N); can be repeated",
     )  # fmt: skip
     how.add_argument(
-        "--gather", action="store_true", help="only write the results of the runs that are finished"
+        "--gather", action="store_true", help="only write the results of the finished runs"
     )
 
 
@@ -71,19 +70,19 @@ def _study(arguments: argparse.Namespace) -> int:
         return _gather(plan, pairs)
     if arguments.cell:
         return _make(plan, pairs, arguments)
-    outcome = run_study(plan, pairs, jobs=arguments.jobs, overwrite=arguments.overwrite)
-    if outcome.ended != "finished":
+    ended, failed = run_study(plan, pairs, jobs=arguments.jobs, overwrite=arguments.overwrite)
+    if ended != "finished":
         jobs = ["--jobs", str(arguments.jobs)] if arguments.jobs > 1 else []
-        return _stopped(outcome.ended, arguments, *jobs)
-    if len(outcome.failed) < len(plan.runs):
+        return _stopped(ended, arguments, *jobs)
+    if len(failed) < len(plan.runs):
         _gather(plan, pairs)
-    for name, why in outcome.failed.items():
+    for name, why in failed.items():
         print(f"seq2seq: {name} failed: {why}", file=sys.stderr)
-    return EXIT_FAULT if outcome.failed else 0
+    return EXIT_FAULT if failed else 0
 
 
 def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
-    from seq2seq.study.running import statuses
+    from seq2seq.study.results import statuses
 
     found = statuses(plan, pairs)
     for name, status in found.items():
@@ -92,14 +91,14 @@ def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
             rest = f"BLEU {status.result.bleu:.1f}, {status.result.minutes:.1f} min"
         print(f"{status.state:<9} {name}  {rest}".rstrip())
     done = sum(status.state == "finished" for status in found.values())
-    print(f"{done} of {len(found)} runs are finished; {plan.out}", file=sys.stderr)
+    print(f"{done} of {len(found)} runs are finished; {plan.study.directory}", file=sys.stderr)
     return 0
 
 
 def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
-    from seq2seq.study.results import complete
+    from seq2seq.study.running import complete
 
-    for run in plan.chosen(arguments.cell):
+    for run in plan.select(arguments.cell):
         ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
         if ended in ("interrupted", "terminated"):
             return _stopped(ended, arguments, *(f"--cell={name}" for name in arguments.cell))
@@ -121,5 +120,5 @@ def _stopped(ended: str, arguments: argparse.Namespace, *flags: str) -> int:
     if arguments.overwrite:
         flags = (*flags, "--overwrite")
     again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *flags])
-    print(f"{ended}; saved. Go on with: {again}", file=sys.stderr)
+    print(f"{ended}; saved. Continue with: {again}", file=sys.stderr)
     return options.EXIT_CODES[ended]

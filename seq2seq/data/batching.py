@@ -25,8 +25,8 @@ class Batch:
     """Padded pairs; a batch without targets has T = 0.
 
     `inputs_BT` is BOS y_1 ... y_n, `labels_BT` is y_1 ... y_n EOS; the source ends with EOS. All
-    are padded with PAD on the right, and the lengths count what is not padding. Inputs can hold
-    UNK where word dropout struck; labels never do for it.
+    are padded with PAD on the right, and the lengths do not count padding. Word dropout puts UNK
+    into the source and the inputs, never into labels.
     """
 
     source_BS: Tensor
@@ -65,9 +65,9 @@ class Batch:
         )
 
     def shard(self, rank: int, size: int) -> Batch:
-        """Return every size-th row from `rank` on, without the columns that are then all padding.
+        """Return every size-th row from `rank` on, without columns that are then all padding.
 
-        Where there is none, a row whose labels are all padding stands in.
+        If there is none, the shard is one row whose labels are all padding.
         """
         if size == 1:
             return self
@@ -95,7 +95,7 @@ def _mask(lengths_B: Tensor, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of ids of different lengths, one after the other."""
+    """Rows of ids of different lengths, concatenated."""
 
     flat: npt.NDArray[np.int32]
     offsets: Ints  # row i is flat[offsets[i] : offsets[i + 1]]
@@ -114,7 +114,7 @@ class Ragged:
     def padded(
         self, rows: Ints, *, first: tuple[int, ...] = (), last: tuple[int, ...] = ()
     ) -> Ints:
-        """Return the rows as a matrix, each with `first` before and `last` behind it."""
+        """Return the rows as a padded matrix, each with `first` before and `last` after it."""
         lengths = self.lengths[rows]
         width, start = int(lengths.max()), len(first)
         matrix = np.full((len(rows), start + width + len(last)), PAD, dtype=np.int64)
@@ -134,7 +134,7 @@ def make_batch(
     targets: Sequence[Sequence[int]] | None,
     indices: Sequence[int],
 ) -> Batch:
-    """Return the batch of some pairs, given as ids without BOS and EOS."""
+    """Return a batch of pairs, given as ids without BOS and EOS."""
     source = Ragged.from_lists(sources)
     target = None if targets is None else Ragged.from_lists(targets)
     return collate(source, target, target, np.arange(len(indices)), indices)
@@ -147,6 +147,7 @@ def collate(
     rows: Ints,
     indices: Sequence[int],
 ) -> Batch:
+    """Return a batch of some rows; `inputs` and `labels` are the targets, None without any."""
     source_lengths = source.lengths[rows] + 1
     nothing = np.zeros((len(rows), 0), dtype=np.int64)
     target_lengths = np.zeros(len(rows), np.int64) if labels is None else labels.lengths[rows] + 1
@@ -165,10 +166,10 @@ def collate(
 def evaluation_batches(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
 ) -> list[Batch]:
-    """Return batches of similar length that hold every pair once, without anything random.
+    """Return batches of similar length with every pair once, always the same ones.
 
-    `batch_tokens` is the budget of padded tokens of the longer side; `Batch.indices` lead back to
-    the order of the sources.
+    `batch_tokens` is the budget of padded tokens of the longer side; `Batch.indices` are positions
+    in the sources.
     """
     source, target = Ragged.from_lists(sources), Ragged.from_lists(targets)
     batches = cut_batches(source.lengths + 1, target.lengths + 1, unit="tokens", size=batch_tokens)
@@ -176,12 +177,11 @@ def evaluation_batches(
 
 
 def source_batches(sources: Sequence[Sequence[int]], batch_tokens: int) -> list[Batch]:
-    """Return batches of sources alone (T = 0) that hold every source once.
+    """Return batches of sources alone (T = 0) with every source once.
 
-    A source is padded to a length that is its own (see `padded_lengths`), and stands beside others
-    of that padded length only. So its tensors have the same S whatever its neighbours are, and
-    sums over S, which are not the same bits for every S, are. `batch_tokens` is the budget of
-    padded tokens.
+    A source is padded to a length that depends on its own length only (see `padded_lengths`), and
+    batched with others of that padded length. So S does not depend on its neighbours, and neither
+    do sums over S, whose rounding changes with S. `batch_tokens` is the budget of padded tokens.
     """
     if not sources:
         return []
@@ -208,15 +208,15 @@ def padded_lengths(lengths: Ints) -> Ints:
 
 
 def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: int) -> list[Ints]:
-    """Cut pairs into batches of similar length on both sides; ties stay in their order.
+    """Cut pairs into batches of similar length on both sides; ties keep their order.
 
-    `size` is the largest number of padded tokens of the longer side, or of sentences. A pair that
-    is longer than the budget forms a batch of its own.
+    `size` is the largest number of padded tokens of the longer side, or of sentences, by `unit`. A
+    pair that is longer than the budget is a batch of its own.
     """
     longer = np.maximum(source_lengths, target_lengths)
     _, step = np.unique(longer, return_inverse=True)
-    # By the longer side, which fills the budget, then by the difference of the sides: upwards and
-    # downwards in turn, so that where the length steps, the difference does not jump.
+    # Sort by the longer side, which fills the budget, then by the difference of the sides, upwards
+    # and downwards in turn, so that the difference does not jump where the length steps.
     turn = 1 - 2 * (step & 1)
     order = np.lexsort(((source_lengths - target_lengths) * turn, step))
     cuts, start = [], 0

@@ -1,4 +1,8 @@
-"""Prepared data on disk: made once, named by what it is made of, shared by all processes."""
+"""The cache of prepared data: entries made once, named by what they depend on, shared by processes.
+
+The library's own cache knows neither damage nor two processes that want the same result of a map;
+this one wraps what the library writes.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +30,26 @@ log = logging.getLogger(__name__)
 
 _ABOUT = "about.json"
 _CHECKSUMS = "checksums.json"
-_SETTLED = 2.0  # seconds; a file that is younger may change without another time of change
+_SETTLED = 2.0  # seconds; a younger file could change again without a new modification time
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A folder of the cache, and what its maker told of it."""
+    """A folder of the cache, and what its maker recorded about it."""
 
     path: Path
     about: dict[str, Any]
 
 
 class Cache:
-    """Folders named by a digest of all that their content depends on.
+    """Folders named by a digest of everything that their content depends on.
 
-    An entry is whole or not there. What a crash left, or what has been changed since it was made,
-    is made again. Several processes may ask for the same entry: one makes it, the others wait.
+    An entry is complete or absent. Leftovers of a crash and damaged entries are made again. Several
+    processes may ask for the same entry: one makes it, the others wait.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Use a folder; raises OSError where it cannot be written."""
+        """Use a folder; raises OSError where it is not writable."""
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
         self.folder = folder
@@ -53,54 +57,51 @@ class Cache:
     def entry(
         self, kind: str, made_of: dict[str, Any], make: Callable[[Path], dict[str, Any]]
     ) -> Entry:
-        """Return the entry that is made of this; where there is none, `make` fills its folder.
+        """Return the entry for these ingredients; if there is none, `make` fills its folder.
 
-        What `make` returns is kept with the entry, so it has to be ready for JSON. Raises
-        ConfigError where the folder cannot be written.
+        The dict that `make` returns is kept with the entry, as JSON. Raises ConfigError where the
+        folder is not writable.
         """
         path = self.folder / f"{kind}-{digest(made_of)}"
-        found = _whole(path)
+        found = _intact(path)
         if found is None:
             try:
                 with self._lock(path.name):
-                    found = _whole(path) or self._make(path, make)
+                    found = _intact(path) or self._make(path, make)
             except OSError as error:
                 raise ConfigError(
-                    f"data.cache: {self.folder} cannot be used ({error.strerror or error}); mend "
+                    f"data.cache: {self.folder} cannot be used ({error.strerror or error}); fix "
                     "that, or name another folder"
                 ) from error
         return found
 
     def checksum(self, path: Path) -> str:
-        """Return the SHA-256 of a file; it is read once only, as long as it does not change."""
+        """Return the SHA-256 of a file, which is read again only after it has changed."""
         status = path.stat()
-        file = f"{path.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+        key = f"{path.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
         memo = self.folder / _CHECKSUMS
-        known = _read_json(memo).get(file)
+        known = _read_json(memo).get(key)
         if isinstance(known, str):
             return known
         found = sha256(path)
         if time.time() - status.st_mtime > _SETTLED:
-            # What a full disk does not let us note is computed again.
             with contextlib.suppress(OSError), self._lock(memo.name):
-                write_atomic(memo, json.dumps(_read_json(memo) | {file: found}, indent=1))
+                write_atomic(memo, json.dumps(_read_json(memo) | {key: found}, indent=1))
         return found
 
     def summary(self) -> str:
-        """Return a line for a person: where, how large, how to clear it."""
-        sizes = [sum(file.stat().st_size for file in entry.iterdir()) for entry in self._entries()]
+        """Return the cache's folder and size in one line, and how to clear it."""
+        entries = [about.parent for about in self.folder.glob(f"[!.]*/{_ABOUT}")]
+        size = sum(file.stat().st_size for entry in entries for file in entry.iterdir())
         return (
-            f"cache: {self.folder}, {sum(sizes) / 1e6:.1f} MB in {len(sizes)} entries; delete the "
+            f"cache: {self.folder}, {size / 1e6:.1f} MB in {len(entries)} entries; delete the "
             "folder to clear it"
         )
-
-    def _entries(self) -> Iterator[Path]:
-        return (about.parent for about in self.folder.glob(f"[!.]*/{_ABOUT}"))
 
     def _make(self, path: Path, make: Callable[[Path], dict[str, Any]]) -> Entry:
         self._remove_leftovers()
         if path.exists():
-            log.warning("cache: %s is damaged and made again", path)
+            log.warning("cache: %s is damaged; making it again", path)
         with publish_directory(path) as aside:
             about = make(aside)
             files = {file.name: _status(file) for file in aside.iterdir()}
@@ -108,7 +109,7 @@ class Cache:
         return Entry(path, about)
 
     def _remove_leftovers(self) -> None:
-        """Delete what a crash left half made, where nobody is making it now."""
+        """Delete unfinished entries that no process is making any more."""
         for leftover in self.folder.glob(".*.partial"):
             name = leftover.name[1 : -len(".partial")]
             with contextlib.suppress(BlockingIOError), self._lock(name, wait=False):
@@ -116,25 +117,33 @@ class Cache:
 
     @contextlib.contextmanager
     def _lock(self, name: str, *, wait: bool = True) -> Iterator[None]:
-        """Hold the lock of a name; the system lets go of it when the process ends."""
+        """Hold the lock of a name; the system releases it when the process ends."""
         with (self.folder / f".{name}.lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not wait:
                     raise
-                log.info("waiting for another process that makes %s", self.folder / name)
+                log.info("waiting for another process that is making %s", self.folder / name)
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
-def open_cache(setting: str | None) -> Cache:
-    """Return the cache that `data.cache` names: a folder, 'auto', or nothing for a temporary one.
+class TemporaryCache(Cache):
+    """A cache that is deleted with the object."""
 
-    Raises ConfigError where a folder that is named cannot be written.
+    def __init__(self) -> None:
+        self._owner = tempfile.TemporaryDirectory(prefix="seq2seq-", ignore_cleanup_errors=True)
+        super().__init__(Path(self._owner.name))
+
+
+def open_cache(setting: str | None) -> Cache:
+    """Return the cache of `data.cache`: a folder, 'auto', or None for a temporary one.
+
+    Raises ConfigError where a folder that was named is not writable.
     """
     if setting is None:
-        return _temporary()
+        return TemporaryCache()
     if setting == "auto":
         home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         folder = Path(home).expanduser() / "seq2seq"
@@ -143,47 +152,33 @@ def open_cache(setting: str | None) -> Cache:
     try:
         return Cache(folder)
     except OSError as error:
-        found = f"data.cache: {folder} cannot be written ({error.strerror})"
+        found = f"data.cache: {folder} is not writable ({error.strerror})"
         if setting != "auto":
             raise ConfigError(f"{found}; name another folder, or null") from None
-        log.warning("%s; a temporary folder is used", found)
-        return _temporary()
-
-
-class _TemporaryCache(Cache):
-    """A cache that goes with the object."""
-
-    def __init__(self) -> None:
-        self._owner = tempfile.TemporaryDirectory(prefix="seq2seq-", ignore_cleanup_errors=True)
-        super().__init__(Path(self._owner.name))
-
-
-def _temporary() -> Cache:
-    return _TemporaryCache()
+        log.warning("%s; using a temporary folder", found)
+        return TemporaryCache()
 
 
 def digest(made_of: Any) -> str:
-    """Return a name for something that JSON can hold."""
+    """Return a short digest of anything that JSON can hold."""
     text = json.dumps(made_of, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @functools.cache
 def code_of(*modules: str) -> str:
-    """Return a name for the code of some modules: what another version made is made again."""
+    """Return a digest of the source of modules, so that new code does not use old results."""
     return digest([inspect.getsource(import_module(name)) for name in modules])
 
 
-def _whole(path: Path) -> Entry | None:
-    """Return the entry when its files are as they were when it was made."""
+def _intact(path: Path) -> Entry | None:
+    """Return the entry if its files still have the sizes and times they were made with."""
     found = _read_json(path / _ABOUT)
-    if not found:
-        return None
     try:
-        whole = all(_status(path / name) == status for name, status in found["files"].items())
-    except OSError:
+        intact = all(_status(path / name) == status for name, status in found["files"].items())
+        return Entry(path, found["about"]) if intact else None
+    except (OSError, KeyError):
         return None
-    return Entry(path, found["about"]) if whole else None
 
 
 def _status(file: Path) -> list[int]:
@@ -192,7 +187,7 @@ def _status(file: Path) -> list[int]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return what a file holds; nothing when it is missing or damaged."""
+    """Return the object in a file; an empty one if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

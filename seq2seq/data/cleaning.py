@@ -1,55 +1,21 @@
-"""Normalisation of text, and the pairs that training can do without, each drop counted."""
+"""Normalisation, cleaning rules and the overlap with held-out corpora; every drop is counted."""
 
 from __future__ import annotations
 
-import itertools
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.config import CleaningConfig, CorpusConfig, DataConfig
+from seq2seq.config import CleaningConfig
 from seq2seq.data.corpus import Pair
-from seq2seq.errors import DataError
-from seq2seq.files import sha256
 
+Codes = npt.NDArray[np.uint8]
 Digests = npt.NDArray[np.uint64]
-
-
-class DigestSet:
-    """A growing set of 64-bit digests, in 8 bytes each (a Python set takes some 100).
-
-    It is kept in sorted runs, each more than twice as long as the next, so that there are few of
-    them and each digest is moved few times. Of n pairs, n^2 / 2^65 are taken for another: one in
-    92,000 corpora of 20 million pairs has such a pair.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[Digests] = []
-
-    def __len__(self) -> int:
-        return sum(map(len, self._runs))
-
-    def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
-        """Add digests; return which of them were new, the first of equal ones only."""
-        _, first = np.unique(digests, return_index=True)
-        new = np.zeros(len(digests), dtype=bool)
-        new[first] = True
-        for run in self._runs:
-            places = np.minimum(run.searchsorted(digests), len(run) - 1)
-            new &= run[places] != digests
-        if new.any():
-            self._runs.append(np.sort(digests[new]))
-        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
-            self._runs[-2:] = [np.sort(np.concatenate(self._runs[-2:]), kind="stable")]
-        return new
-
 
 EMPTY = "empty side"
 TOO_LONG = "too long"
@@ -58,11 +24,11 @@ DUPLICATE = "duplicate"
 OVERLAP = "overlap with valid or test"
 REASONS = (EMPTY, TOO_LONG, RATIO, DUPLICATE, OVERLAP)
 
-_CHUNK = 4096  # pairs that are judged together
+_KINDS = ("", "source", "target", "both")  # of an overlap, by its two bits
 
 
 class _Controls(dict[int, str]):
-    """What str.translate puts for a character: controls a space, format characters nothing."""
+    """For str.translate: control characters become spaces, format characters are removed."""
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))
@@ -71,7 +37,7 @@ class _Controls(dict[int, str]):
 
 
 class _Punctuation(dict[int, str]):
-    """What str.translate puts for a character: punctuation a space."""
+    """For str.translate: punctuation becomes a space."""
 
     def __missing__(self, code: int) -> str:
         self[code] = " " if unicodedata.category(chr(code)).startswith("P") else chr(code)
@@ -83,12 +49,12 @@ _PUNCTUATION = _Punctuation()
 
 
 def normalize(text: str) -> str:
-    """Return the text in NFC on one line, without controls, with single spaces, stripped.
+    """Return the text in NFC on one line, with single spaces and without control characters.
 
-    Control characters and half surrogates become spaces; format characters, such as zero-width
+    Control characters and lone surrogates become spaces; format characters, such as zero-width
     spaces, soft hyphens and byte order marks, are removed.
     """
-    if not text.isprintable():  # most texts are, and have nothing to be translated
+    if not text.isprintable():  # most texts are printable and need no translation
         text = text.translate(_CONTROLS)
     return " ".join(unicodedata.normalize("NFC", text).split())
 
@@ -100,68 +66,46 @@ def normalize_pair(pair: Pair) -> Pair:
 
 
 def fold(text: str) -> str:
-    """Return the normalised text without case and punctuation, for comparing.
+    """Return the normalised text without case and punctuation, for comparison.
 
-    A text of punctuation only is kept as it is, so that '?' and '!' stay different.
+    A text of punctuation only is kept, so that '?' and '!' stay different.
     """
     folded = unicodedata.normalize("NFD", normalize(text)).casefold()
     folded = normalize(folded)
     return " ".join(folded.translate(_PUNCTUATION).split()) or folded
 
 
-def refuse_same_files(data: DataConfig) -> None:
-    """Raise DataError where the test corpus is a file that is trained on, or a copy of one."""
-    for number, corpus in enumerate(data.train):
-        for tested in _files(data.test):
-            for path in _files(corpus):
-                same = path.samefile(tested) or (
-                    path.stat().st_size == tested.stat().st_size and sha256(path) == sha256(tested)
-                )
-                if same:
-                    raise DataError(
-                        f"data.test: {tested} is the same as data.train.{number} ({path}); a score "
-                        "on what was trained on says nothing: name other pairs, or leave it out"
-                    )
-
-
-def _files(corpus: CorpusConfig | None) -> list[Path]:
-    names = (corpus.path, corpus.source_path, corpus.target_path) if corpus else ()
-    return [Path(name) for name in names if name is not None and Path(name).is_file()]
-
-
-class _Side(NamedTuple):
-    name: str
-    sources: set[bytes]
-    targets: set[bytes]
-
-
 class HeldOut:
-    """Digests of the folded sentences that training should not see."""
+    """Digests of the folded sentences that must not be trained on."""
 
     def __init__(self) -> None:
-        self._sides: list[_Side] = []
+        self._sides: dict[str, tuple[set[bytes], set[bytes]]] = {}  # sources, targets by name
         self.sizes: dict[str, int] = {}
 
     def add(self, name: str, pairs: Iterable[Pair]) -> None:
-        """Hold out the sources, targets and references of these pairs under a name."""
-        side = _Side(name, set(), set())
-        self._sides.append(side)
+        """Hold out the sources, targets and references of a corpus under a name."""
+        sources: set[bytes] = set()
+        targets: set[bytes] = set()
+        self._sides[name] = sources, targets
         self.sizes[name] = 0
         for pair in pairs:
             self.sizes[name] += 1
-            side.sources.add(_digest(fold(pair.source)))
-            side.targets.update(_digest(fold(text)) for text in (pair.target, *pair.references))
+            sources.add(_digest(fold(pair.source)))
+            targets.update(_digest(fold(text)) for text in (pair.target, *pair.references))
 
     def find(self, pair: Pair) -> dict[str, str]:
         """Return where a pair occurs: 'source', 'target' or 'both' by the name of the corpus."""
+        code = self.overlap(pair)
+        kinds = {name: _KINDS[code >> 2 * n & 3] for n, name in enumerate(self._sides)}
+        return {name: kind for name, kind in kinds.items() if kind}
+
+    def overlap(self, pair: Pair) -> int:
+        """Return where a pair occurs as two bits (1 source, 2 target) for each corpus in turn."""
         source, target = _digest(fold(pair.source)), _digest(fold(pair.target))
-        found = {}
-        for side in self._sides:
-            in_source, in_target = source in side.sources, target in side.targets
-            if in_source or in_target:
-                both = in_source and in_target
-                found[side.name] = "both" if both else "source" if in_source else "target"
-        return found
+        return sum(
+            ((source in sources) + 2 * (target in targets)) << 2 * n
+            for n, (sources, targets) in enumerate(self._sides.values())
+        )
 
 
 @dataclass
@@ -174,14 +118,18 @@ class Overlap:
     both: int = 0
     example: Pair | None = None
 
-    def count(self, kind: str, pair: Pair) -> None:
-        """Count a pair; the first one, or else the first with both sides, is the example."""
-        if self.example is None or (kind == "both" and not self.both):
-            self.example = pair
-        setattr(self, kind, getattr(self, kind) + 1)
+    def count(self, kinds: Codes, pairs: Sequence[Pair]) -> None:
+        """Count pairs; the example is the first with both sides, else the first of all."""
+        rows = np.flatnonzero(kinds == 3) if not self.both else np.zeros(0, np.int64)
+        if len(rows) or self.example is None:
+            self.example = pairs[int(rows[0] if len(rows) else np.flatnonzero(kinds)[0])]
+        _, source, target, both = np.bincount(kinds, minlength=4).tolist()
+        self.source += source
+        self.target += target
+        self.both += both
 
     def line(self, name: str, *, dropped: bool) -> str:
-        """Return a line for a person; it says so when the corpora seem to be the same."""
+        """Return a warning in one line, louder where the corpora seem to be the same."""
         number = self.source + self.target + self.both
         example = self.example or Pair("", "")
         text = (
@@ -214,68 +162,76 @@ class CleaningReport:
         return table + self.warnings()
 
     def warnings(self) -> list[str]:
-        """Return a line for each held-out corpus that training data overlaps with."""
+        """Return a line for each held-out corpus that overlaps with the training data."""
         return [
             overlap.line(name, dropped=self.drops_overlap)
             for name, overlap in self.overlaps.items()
         ]
 
 
-class Judged(NamedTuple):
-    """Normalised pairs that have no fault in themselves, and what decides whether to keep them."""
+class Assessed(NamedTuple):
+    """Normalised pairs and what their filtering depends on, one row a pair."""
 
-    pairs: list[Pair]
-    faults: Counter[str]  # of the others, by reason
-    digests: Digests  # of each pair
-    overlaps: list[tuple[int, Pair, dict[str, str]]]  # place, pair, where it occurs
+    pairs: Sequence[Pair]
+    fault: Codes  # 0, or 1 + the index in REASONS of EMPTY, TOO_LONG or RATIO
+    overlap: Codes  # see HeldOut.overlap
+    digest: Digests
 
 
-def judge(raw: Iterable[Pair], config: CleaningConfig, held_out: HeldOut | None) -> Judged:
-    """Return what can be said of each pair alone, so that processes can share the work."""
-    pairs: list[Pair] = []
-    faults: Counter[str] = Counter()
-    overlaps = []
-    for pair in map(normalize_pair, raw):
-        fault = _fault(pair, config)
-        if fault is not None:
-            faults[fault] += 1
-            continue
-        if held_out is not None and (found := held_out.find(pair)):
-            overlaps.append((len(pairs), pair, found))
-        pairs.append(pair)
+def assess_pairs(
+    raw: Iterable[Pair], config: CleaningConfig, held_out: HeldOut | None = None
+) -> Assessed:
+    """Normalise pairs and assess each one alone, so that processes can share the work."""
+    pairs = list(map(normalize_pair, raw))
+    fault = np.array([_fault(pair, config) for pair in pairs], np.uint8)
+    overlap = np.zeros(len(pairs), np.uint8)
+    if held_out is not None:
+        for row in np.flatnonzero(fault == 0).tolist():
+            overlap[row] = held_out.overlap(pairs[row])
     digests = b"".join(_digest(f"{pair.source}\t{pair.target}") for pair in pairs)
-    return Judged(pairs, faults, np.frombuffer(digests, np.uint64), overlaps)
+    return Assessed(pairs, fault, overlap, np.frombuffer(digests, np.uint64))
 
 
-class Cleaner:
-    """Decides which of the judged pairs are kept, in the order of the corpus, and counts all."""
+def filter_pairs(
+    assessed: Assessed,
+    config: CleaningConfig,
+    held_out: HeldOut | None,
+    report: CleaningReport,
+) -> npt.NDArray[np.bool_]:
+    """Return which pairs are kept, and count all of them in the report."""
+    kept: npt.NDArray[np.bool_] = assessed.fault == 0
+    for code, reason in enumerate((EMPTY, TOO_LONG, RATIO), 1):
+        report.dropped[reason] += int((assessed.fault == code).sum())
+    if config.drop_duplicates:
+        new = first_of_equal(assessed.digest[kept])
+        report.dropped[DUPLICATE] += len(new) - int(new.sum())
+        kept[kept.copy()] = new
+    overlap = np.where(kept, assessed.overlap, np.uint8(0))
+    for number, (name, size) in enumerate(held_out.sizes.items() if held_out else ()):
+        kinds = (overlap >> 2 * number & 3).astype(np.uint8)
+        if kinds.any():
+            report.overlaps.setdefault(name, Overlap(size)).count(kinds, assessed.pairs)
+    if config.drop_overlap:
+        report.dropped[OVERLAP] += int((overlap > 0).sum())
+        kept &= overlap == 0
+    report.read += len(kept)
+    report.kept += int(kept.sum())
+    report.drops_overlap = config.drop_overlap
+    return kept
 
-    def __init__(
-        self, config: CleaningConfig, held_out: HeldOut | None, report: CleaningReport
-    ) -> None:
-        self._config, self._held_out, self._report = config, held_out, report
-        self._seen = DigestSet()
-        report.drops_overlap = config.drop_overlap
 
-    def keep(self, judged: Judged) -> npt.NDArray[np.bool_]:
-        """Return which of the pairs are kept."""
-        report, config = self._report, self._config
-        kept = np.ones(len(judged.digests), dtype=bool)
-        if config.drop_duplicates:
-            kept = self._seen.add(judged.digests)
-        report.dropped[DUPLICATE] += int((~kept).sum())
-        for place, pair, found in judged.overlaps:
-            if kept[place] and self._held_out is not None:
-                for name, kind in found.items():
-                    size = self._held_out.sizes[name]
-                    report.overlaps.setdefault(name, Overlap(size)).count(kind, pair)
-                kept[place] = not config.drop_overlap
-                report.dropped[OVERLAP] += config.drop_overlap
-        for reason, number in judged.faults.items():
-            report.dropped[reason] += number
-        report.read += len(kept) + judged.faults.total()
-        report.kept += int(kept.sum())
-        return kept
+def first_of_equal(digests: Digests) -> npt.NDArray[np.bool_]:
+    """Return which digests are the first of their value.
+
+    Two of n different pairs have the same 64 bits with a probability of n^2 / 2^65: in one of
+    92,000 corpora of 20 million pairs.
+    """
+    first = np.zeros(len(digests), dtype=bool)
+    parts = digests.view(np.uint8)[::8] % 16  # in sixteen parts: sorting takes 24 bytes a digest
+    for part in range(16):
+        rows = np.flatnonzero(parts == part)
+        first[rows[np.unique(digests[rows], return_index=True)[1]]] = True
+    return first
 
 
 def clean(
@@ -284,31 +240,21 @@ def clean(
     held_out: HeldOut | None = None,
     *,
     report: CleaningReport | None = None,
-) -> Iterator[Pair]:
-    """Yield the normalised pairs that are kept, and count every pair in the report.
-
-    Only digests of what was seen are held in memory; the report is whole when the last pair is out.
-    """
-    cleaner = Cleaner(config, held_out, CleaningReport() if report is None else report)
-    for chunk in chunks(pairs):
-        judged = judge(chunk, config, held_out)
-        yield from itertools.compress(judged.pairs, cleaner.keep(judged))
+) -> list[Pair]:
+    """Return the normalised pairs that are kept, and count every pair in the report."""
+    assessed = assess_pairs(pairs, config, held_out)
+    kept = filter_pairs(assessed, config, held_out, CleaningReport() if report is None else report)
+    return [assessed.pairs[row] for row in np.flatnonzero(kept).tolist()]
 
 
-def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Yield all pairs, some thousands at a time."""
-    iterator = iter(pairs)
-    while chunk := list(itertools.islice(iterator, _CHUNK)):
-        yield chunk
-
-
-def _fault(pair: Pair, config: CleaningConfig) -> str | None:
+def _fault(pair: Pair, config: CleaningConfig) -> int:
+    """Return 1 + the index in REASONS of the first rule that a pair breaks, or 0."""
     if not pair.source or not pair.target:
-        return EMPTY
+        return 1 + REASONS.index(EMPTY)
     if max(len(pair.source), len(pair.target)) > config.max_chars:
-        return TOO_LONG
+        return 1 + REASONS.index(TOO_LONG)
     shortest, longest = sorted(len(side.split()) + 3 for side in (pair.source, pair.target))
-    return RATIO if longest > config.max_ratio * shortest else None
+    return 1 + REASONS.index(RATIO) if longest > config.max_ratio * shortest else 0
 
 
 def _digest(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Sentence pairs from tab-separated, aligned, JSON-lines and Hugging Face corpora."""
+"""Readers of tab-separated, aligned, JSON-lines and Hugging Face corpora, packed or not."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, NamedTuple
 from seq2seq.config import CorpusConfig
 from seq2seq.errors import DataError
 
-MAX_RATIO = 100  # of sizes; sentences are packed to a third or a fifth
-FREE_BYTES = 1 << 26  # are unpacked at any ratio, for small files can hold one sentence many times
+MAX_RATIO = 100  # of the unpacked size to the packed; text is packed to a third or a fifth
+FREE_BYTES = 1 << 26  # allowed at any ratio, as small files can repeat one sentence many times
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
 _UNPACK: dict[str, Any] = {
@@ -27,47 +27,6 @@ _UNPACK: dict[str, Any] = {
     ".bz2": bz2.open, ".tbz2": bz2.open,
     ".xz": lzma.open, ".txz": lzma.open,
 }  # fmt: skip
-
-
-@contextmanager
-def open_unpacked(path: str | Path, *, most: int | None = None) -> Iterator[BinaryIO]:
-    """Open a file as one stream, unpacked where its name ends in that of a compression.
-
-    Reading raises DataError where more than `most` bytes come out, or more than FREE_BYTES and
-    MAX_RATIO times what went in; OSError or one of DAMAGED where the data is no such compression.
-    """
-    with open(path, "rb") as file:
-        unpack = _UNPACK.get(Path(path).suffix)
-        if unpack is None:
-            yield file
-        else:
-            yield io.BufferedReader(_Watched(unpack(file), file, str(path), most), 1 << 16)
-
-
-class _Watched(io.RawIOBase):
-    """A stream whose length is compared with how much of the file below it was read."""
-
-    def __init__(self, stream: Any, file: BinaryIO, name: str, most: int | None) -> None:
-        self._stream, self._file, self._name, self._most = stream, file, name, most
-        self._size = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        count: int = self._stream.readinto(buffer)
-        self._size += count
-        if self._size > max(FREE_BYTES, MAX_RATIO * self._file.tell()):
-            raise DataError(
-                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, which no text "
-                "does; if you trust it, unpack it yourself"
-            )
-        if self._most is not None and self._size > self._most:
-            raise DataError(
-                f"{self._name}: unpacks to more than the limit of {self._most} bytes; if you trust "
-                "it, unpack it yourself"
-            )
-        return count
 
 
 _BUILDERS = {
@@ -78,91 +37,23 @@ _BUILDERS = {
     ".csv": "csv",
 }
 _SAVED = ("state.json", "dataset_dict.json")
-
-
-def read_dataset(
-    name: str, subset: str | None, *, split: str, columns: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a split, memory-mapped, with these columns only.
-
-    Raises DataError where the dataset, the split or a column is not to be had.
-    """
-    rows = _load(name, subset, split)
-    _check(rows.column_names, columns, f"{name} {split}")
-    yield from rows.select_columns(sorted(set(columns)))
-
-
-def stream_dataset(name: str, subset: str | None, *, split: str, columns: Sequence[str]) -> Any:
-    """Return the rows of a split as an IterableDataset, which reads as it goes.
-
-    Raises DataError where the dataset, the split or a column is not to be had.
-    """
-    rows = _load(name, subset, split, streaming=True)
-    if rows.column_names is not None:  # known before the first row
-        _check(rows.column_names, columns, f"{name} {split}")
-        rows = rows.select_columns(sorted(set(columns)))
-    return rows
-
-
-def dataset_files(name: str, subset: str | None, *, split: str) -> list[Path]:
-    """Return the files that hold the rows of a split, fetched where they are not here."""
-    path = Path(name)
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.is_file())
-    if path.is_file():
-        return [path]
-    return [Path(file["filename"]) for file in _load(name, subset, split).cache_files]
-
-
-def _check(known: Sequence[str], columns: Sequence[str], where: str) -> None:
-    for column in columns:
-        if column not in known:
-            raise DataError(f"{where}: no column '{column}'; columns: {', '.join(known)}")
-
-
-def _load(name: str, subset: str | None, split: str, *, streaming: bool = False) -> Any:
-    try:
-        return _find(name, subset, split, streaming=streaming)
-    except Exception as error:  # the library raises whatever its builders and filesystems raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(
-            f"{name} {split}: the dataset cannot be loaded: {reason}; check name, subset, split"
-        ) from None
-
-
-def _find(name: str, subset: str | None, split: str, *, streaming: bool) -> Any:
-    import datasets  # seconds, and only this format needs it
-
-    path = Path(name)
-    if path.is_file() and path.suffix in _BUILDERS:
-        return datasets.load_dataset(
-            _BUILDERS[path.suffix], data_files=name, split=split, streaming=streaming
-        )
-    if any((path / marker).is_file() for marker in _SAVED):
-        saved = datasets.load_from_disk(name)
-        splits = saved if isinstance(saved, datasets.DatasetDict) else {saved.split or split: saved}
-        if split not in splits:
-            raise ValueError(f"no split '{split}' on disk; splits: {', '.join(map(str, splits))}")
-        return splits[split].to_iterable_dataset() if streaming else splits[split]
-    return datasets.load_dataset(name, subset, split=split, streaming=streaming)
-
-
 MAX_LINE_BYTES = 1 << 24
+
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A source sentence and its translation, both as they were read."""
+    """A source sentence and its translation, unchanged from the corpus."""
 
     source: str
     target: str
-    references: tuple[str, ...] = ()  # further references beside target
+    references: tuple[str, ...] = ()  # in addition to target
     alignment: str | None = None
 
 
 class Line(NamedTuple):
-    """A line without its end, and the `file:line` that an error about it names."""
+    """A line without its line end, and its `file:line` for error messages."""
 
     where: str
     text: str
@@ -171,8 +62,8 @@ class Line(NamedTuple):
 def read_corpus(config: CorpusConfig) -> Iterator[Pair]:
     """Yield the pairs of a corpus in order, in constant memory.
 
-    Blank lines of tsv, manythings and jsonl hold no pair and are passed over. Raises DataError,
-    which names the file, the line, what was found there, and the mend.
+    Blank lines of tsv, manythings and jsonl are skipped. Raises DataError, which names the file,
+    the line, what was found there, and how to fix it.
     """
     if config.format == "aligned":
         return _read_aligned(str(config.source_path), str(config.target_path))
@@ -184,10 +75,10 @@ def read_corpus(config: CorpusConfig) -> Iterator[Pair]:
 
 
 def read_lines(path: str) -> Iterator[Line]:
-    """Yield the lines of a UTF-8 file, unpacked where its name ends in .gz, .bz2 or .xz.
+    """Yield the lines of a UTF-8 file, unpacked if its name ends in .gz, .bz2 or .xz.
 
-    Raises DataError where it is missing, empty, damaged, binary or not UTF-8, or unpacks to what
-    no text would (seq2seq.data.corpus).
+    Raises DataError where it is missing, empty, damaged, binary or not UTF-8, or unpacks to far
+    more than text would.
     """
     try:
         with open_unpacked(path) as stream:
@@ -200,16 +91,16 @@ def read_lines(path: str) -> Iterator[Line]:
         raise DataError(f"{path}: a directory; name a file in it") from None
     except DAMAGED as error:
         raise DataError(
-            f"{path}: damaged compressed data ({error}); fetch or compress the file again"
+            f"{path}: damaged compressed data ({error}); download or compress the file again"
         ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
 
 
 def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
-    """Yield the lines of an open file; only line feeds end them, a carriage return before is cut.
+    """Yield the lines of an open file, which end in LF or CR LF.
 
-    Raises DataError, which calls the file by the given name, where it is empty or not UTF-8 text.
+    Raises DataError, with the given name of the file, where it is empty or not UTF-8 text.
     """
     offset = number = 0
     while raw := stream.readline(MAX_LINE_BYTES):
@@ -229,9 +120,9 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
 
 
 def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]:
-    """Yield the pairs of tab-separated lines in the columns of format tsv or manythings.
+    """Yield the pairs of tab-separated lines in the layout of format tsv or manythings.
 
-    Raises DataError where a row is too short, or where no line holds a row.
+    Raises DataError where a row is too short, or where there is no row.
     """
     english_first = config.format == "manythings"
     source = _column(config, "source", int(english_first))
@@ -338,16 +229,124 @@ def _field(row: dict[str, Any], name: str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(
             f"{where}: field '{name}' is of type {_json_type(value)}, not a string; "
-            "name a field of text"
+            "name a text field"
         )
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise DataError(
             f"{where}: field '{name}' has half a surrogate pair at character {error.start}, "
-            "which is no text; write it whole"
+            "which is not text; write both halves"
         ) from None
     return value
+
+
+def read_dataset(
+    name: str, subset: str | None, *, split: str, columns: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a split, memory-mapped, with these columns only.
+
+    Raises DataError where the dataset, the split or a column is missing.
+    """
+    rows = _load(name, subset, split)
+    _check(rows.column_names, columns, f"{name} {split}")
+    yield from rows.select_columns(sorted(set(columns)))
+
+
+def stream_dataset(name: str, subset: str | None, *, split: str, columns: Sequence[str]) -> Any:
+    """Return the rows of a split as an IterableDataset, which reads them one by one.
+
+    Raises DataError where the dataset, the split or a column is missing.
+    """
+    rows = _load(name, subset, split, streaming=True)
+    if rows.column_names is not None:  # known before the first row
+        _check(rows.column_names, columns, f"{name} {split}")
+        rows = rows.select_columns(sorted(set(columns)))
+    return rows
+
+
+def dataset_files(name: str, subset: str | None, *, split: str) -> list[Path]:
+    """Return the files that hold the rows of a split, downloaded if need be."""
+    path = Path(name)
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file())
+    if path.is_file():
+        return [path]
+    return [Path(file["filename"]) for file in _load(name, subset, split).cache_files]
+
+
+def _check(known: Sequence[str], columns: Sequence[str], where: str) -> None:
+    for column in columns:
+        if column not in known:
+            raise DataError(f"{where}: no column '{column}'; columns: {', '.join(known)}")
+
+
+def _load(name: str, subset: str | None, split: str, *, streaming: bool = False) -> Any:
+    try:
+        return _find(name, subset, split, streaming=streaming)
+    except Exception as error:  # the library raises whatever its builders and filesystems raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(
+            f"{name} {split}: the dataset cannot be loaded: {reason}; check name, subset, split"
+        ) from None
+
+
+def _find(name: str, subset: str | None, split: str, *, streaming: bool) -> Any:
+    import datasets  # seconds, and only this format needs it
+
+    path = Path(name)
+    if path.is_file() and path.suffix in _BUILDERS:
+        return datasets.load_dataset(
+            _BUILDERS[path.suffix], data_files=name, split=split, streaming=streaming
+        )
+    if any((path / marker).is_file() for marker in _SAVED):
+        saved = datasets.load_from_disk(name)
+        splits = saved if isinstance(saved, datasets.DatasetDict) else {saved.split or split: saved}
+        if split not in splits:
+            raise ValueError(f"no split '{split}' on disk; splits: {', '.join(map(str, splits))}")
+        return splits[split].to_iterable_dataset() if streaming else splits[split]
+    return datasets.load_dataset(name, subset, split=split, streaming=streaming)
+
+
+@contextmanager
+def open_unpacked(path: str | Path, *, most: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file as a stream, unpacked if its name ends in .gz, .bz2, .xz or .t*.
+
+    Reading raises DataError where it unpacks to more than `most` bytes, or to more than FREE_BYTES
+    and MAX_RATIO times its size; OSError or one of DAMAGED where the compressed data is damaged.
+    """
+    with open(path, "rb") as file:
+        unpack = _UNPACK.get(Path(path).suffix)
+        if unpack is None:
+            yield file
+        else:
+            yield io.BufferedReader(_Watched(unpack(file), file, str(path), most), 1 << 16)
+
+
+class _Watched(io.RawIOBase):
+    """An unpacked stream that compares its length with what was read of the packed file."""
+
+    def __init__(self, stream: Any, file: BinaryIO, name: str, most: int | None) -> None:
+        self._stream, self._file, self._name, self._most = stream, file, name, most
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count: int = self._stream.readinto(buffer)
+        self._size += count
+        if self._size > max(FREE_BYTES, MAX_RATIO * self._file.tell()):
+            raise DataError(
+                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, which no text "
+                "does; if you trust it, unpack it yourself"
+            )
+        if self._most is not None and self._size > self._most:
+            raise DataError(
+                f"{self._name}: unpacks to more than the limit of {self._most} bytes; if you trust "
+                "it, unpack it yourself"
+            )
+        return count
 
 
 def _decode(raw: bytes, where: str, offset: int) -> str:

@@ -1,202 +1,245 @@
-"""Fetching of one file over HTTP: checked, resumed, and named only when it is whole."""
+"""Corpora from elsewhere: one file over HTTP, and one text file out of a zip or tar archive."""
 
 from __future__ import annotations
 
-import http.client
-import json
+import io
 import logging
 import re
+import tarfile
 import time
-import urllib.error
-import urllib.request
-from dataclasses import asdict, dataclass
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
+from seq2seq.data.corpus import DAMAGED, MAX_RATIO, open_unpacked
 from seq2seq.errors import DataError
-from seq2seq.files import sha256 as sha256_of
 from seq2seq.files import sync_directory, sync_file
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 30  # of a download, and of what an archive unpacks to
+
 _CHUNK = 1 << 16
 _TIMEOUT = 30  # seconds without a byte
-_ADDRESS = re.compile(r"https?://[^/]")
-_PASSING = {408, 429, 500, 502, 503, 504}  # HTTP errors that may be gone a moment later
-# Some hosts, manythings.org among them, turn urllib's own name away.
-_AGENT = "Mozilla/5.0 (compatible; seq2seq prepare_data)"
+_TRANSIENT = {408, 429, 500, 502, 503, 504}  # HTTP status codes that may be gone a moment later
+# Some hosts, manythings.org among them, refuse the names of Python's clients.
+_HEADERS = {
+    "User-Agent": "Mozilla/5.0 (compatible; seq2seq prepare_data)",
+    "Accept-Encoding": "identity",
+}
+_ENCRYPTED = 0x1
+_TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+_MAX_HEADER = 1 << 16  # bytes of a long name or an extended header, which tarfile reads at once
 
 logger = logging.getLogger(__name__)
-
-
-class _TransferError(Exception):
-    """A transfer ended early; what is in the partial file is kept for the next attempt."""
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects over HTTP alone: urllib itself would go on to an FTP server."""
-
-    def redirect_request(
-        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        if not _ADDRESS.match(newurl):
-            raise DataError(f"{req.full_url}: sent on to {newurl!r}, which is not over HTTP")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-_OPENER = urllib.request.build_opener(_Redirects)
-
-
-@dataclass(frozen=True)
-class _Version:
-    """What a server said of a file, by which a partial copy is known to be of the same one."""
-
-    url: str
-    validator: str | None = None  # a strong ETag or a date
-    total: int | None = None
-
-    def continues(self, known: _Version) -> bool:
-        """Tell whether nothing contradicts that both are of one file; a part may say less."""
-        same_validator = None in (self.validator, known.validator) or (
-            self.validator == known.validator
-        )
-        return same_validator and known.total in (None, self.total)
-
-
-class _Partial:
-    """The file under its temporary name, and beside it the version that it is a part of."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path.with_name(path.name + ".part")
-        self.version_path = path.with_name(path.name + ".part.json")
-
-    def size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
-
-    def version(self, url: str) -> _Version:
-        """Return what is known of the partial file; without any such knowledge, it is removed."""
-        try:
-            version = _Version(**json.loads(self.version_path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            version = _Version(url)
-        if version.url != url or (version.validator is None and version.total is None):
-            self.remove()
-            return _Version(url)
-        return version
-
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self.version_path.unlink(missing_ok=True)
 
 
 def download(
     url: str, path: Path, *, sha256: str | None = None, attempts: int = 4, pause: float = 1.0
 ) -> None:
-    """Fetch a file, and give it its name when it is whole and has the SHA-256 that is asked for.
+    """Fetch a file, which gets its name only when it is complete and has the given SHA-256.
 
-    What an interrupted attempt left is resumed where the server shows that the file is the same,
-    and else begun again. The pause, in seconds, doubles after each attempt. Raises DataError.
+    The pause, in seconds, doubles after each attempt. Raises DataError.
     """
-    if not _ADDRESS.match(url):
-        raise DataError(f"{url}: not an address; http:// or https:// is expected")
-    partial = _Partial(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    import pooch  # with requests it takes some 0.2 seconds
+    import requests
+
+    if not _is_web_address(url):
+        raise DataError(f"{url}: not a web address; http:// or https:// is expected")
+    pooch.get_logger().setLevel(logging.WARNING)
+    partial = path.with_name(path.name + ".part")
+    partial.unlink(missing_ok=True)
     for attempt in range(1, attempts + 1):
+        fetch = pooch.HTTPDownloader(
+            progressbar=_LimitedBar(url),
+            chunk_size=_CHUNK,
+            timeout=_TIMEOUT,
+            headers=_HEADERS,
+            hooks={"response": _check_response},
+        )
         try:
-            _fetch(url, partial)
+            pooch.retrieve(url, sha256 and sha256.lower(), partial.name, path.parent, None, fetch)
             break
-        except (OSError, ValueError, http.client.HTTPException, _TransferError) as error:
+        except requests.RequestException as error:
             problem = _problem(error)
-            if not _may_pass(error):
-                raise DataError(f"{url}: {problem}; check the address") from None
             if attempt == attempts:
                 raise DataError(
                     f"{url}: {problem}, in the last of {attempts} attempts; run it again later, "
-                    "or fetch the file by other means and name it as SOURCE"
+                    "or download the file by other means and pass its path as SOURCE"
                 ) from None
             logger.warning("%s: %s; trying again", url, problem)
             time.sleep(pause * 2 ** (attempt - 1))
-    if sha256 is not None and (found := sha256_of(partial.path)) != sha256.lower():
-        partial.remove()
-        raise DataError(f"{url}: its SHA-256 is {found}, not {sha256.lower()}; it is not that file")
-    sync_file(partial.path)
-    partial.path.replace(path)
+        except ValueError:
+            raise DataError(
+                f"{url}: its SHA-256 is not {sha256}; it is another file, or damaged"
+            ) from None
+    sync_file(partial)
+    partial.replace(path)
     sync_directory(path.parent)
-    partial.remove()
 
 
-def _fetch(url: str, partial: _Partial) -> None:
-    """Ask for what is missing and append it, or write the whole file anew."""
-    known = partial.version(url)
-    offset = partial.size()
-    if offset and offset == known.total:
-        return
-    headers = {"User-Agent": _AGENT, "Accept-Encoding": "identity"}
-    if offset:
-        headers["Range"] = f"bytes={offset}-"
-        if known.validator is not None:
-            headers["If-Range"] = known.validator
-    try:
-        response = _OPENER.open(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT)
-    except urllib.error.HTTPError as error:
-        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            partial.remove()
-            raise _TransferError("the file on the server is another one now") from None
-        raise
-    with response:
-        version, start = _describe(url, response)
-        if start and (start != offset or not version.continues(known)):
-            partial.remove()
-            raise _TransferError("the server sent another part than was asked for")
-        if not start:
-            partial.version_path.write_text(json.dumps(asdict(version)), encoding="utf-8")
-        _store(response, partial.path, start, version.total)
-    if version.total is not None and partial.size() != version.total:
-        raise _TransferError(f"{partial.size()} of {version.total} bytes arrived")
+class _LimitedBar(tqdm):  # type: ignore[type-arg]
+    """A progress bar, on terminals only, that stops a download of more than MAX_BYTES."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(unit="B", unit_scale=True, disable=None)
+        self._url, self._received = url, 0
+
+    def __bool__(self) -> bool:
+        return True  # or pooch takes a file of unknown length for one without a bar
+
+    def update(self, n: float | None = 1) -> bool | None:
+        self._received += int(n or 0)
+        if self._received > MAX_BYTES + _CHUNK:  # the last chunk counts in full
+            raise DataError(f"{self._url}: more bytes than the limit of {MAX_BYTES}")
+        return super().update(n)
+
+    def reset(self, total: float | None = None) -> None:
+        self._received = 0
+        super().reset(total)
 
 
-def _describe(url: str, response: Any) -> tuple[_Version, int]:
-    """Return the version of the whole file, and the byte at which this response starts in it."""
-    headers = response.headers
-    if headers.get_content_type() == "text/html":
+def _check_response(response: Any, *_: Any, **__: Any) -> None:
+    """Raise DataError for a response that trying again would not change."""
+    url, headers = response.url, response.headers
+    if response.is_redirect:
+        target = headers["Location"]
+        if urlsplit(target).scheme not in ("", "http", "https"):
+            raise DataError(f"{url}: redirects to {target!r}, which is not HTTP")
+    elif response.status_code >= 400:
+        if response.status_code not in _TRANSIENT:
+            raise DataError(
+                f"{url}: the server answers {response.status_code} {response.reason}; check the "
+                "address"
+            )
+    elif headers.get("Content-Type", "").startswith("text/html"):
         raise DataError(f"{url}: the server sends a web page, not a file; check the address")
-    etag = headers.get("ETag")
-    validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
-    length = headers.get("Content-Length", "")
-    total = int(length) if length.isdecimal() else None
-    start = 0
-    if response.status == http.client.PARTIAL_CONTENT:
-        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", headers.get("Content-Range", ""))
-        start, total = (int(match[1]), int(match[2])) if match else (-1, None)
-    if total is not None and total > MAX_BYTES:
-        raise DataError(f"{url}: {total} bytes, more than the limit of {MAX_BYTES}")
-    return _Version(url, validator, total), start
+    elif int(headers.get("Content-Length", 0)) > MAX_BYTES:
+        raise DataError(
+            f"{url}: {headers['Content-Length']} bytes, more than the limit of {MAX_BYTES}"
+        )
 
 
-def _store(response: Any, path: Path, start: int, total: int | None) -> None:
-    with (
-        path.open("ab" if start else "wb") as stream,
-        # None: shown on a terminal only
-        tqdm(total=total, initial=start, unit="B", unit_scale=True, disable=None) as progress,
-    ):
-        while chunk := response.read(_CHUNK):
-            stream.write(chunk)
-            progress.update(len(chunk))
-            if stream.tell() > MAX_BYTES:
-                raise DataError(f"{response.url}: more bytes than the limit of {MAX_BYTES}")
+def _problem(error: Any) -> str:
+    """Return in a few words what went wrong with a transfer."""
+    if "timed out" in str(error):
+        return "the connection timed out"
+    if error.response is not None:
+        return f"the server answers {error.response.status_code} {error.response.reason}"
+    if "Connection broken" in str(error):
+        return f"the connection was cut ({error})"
+    return f"no connection ({error})"
 
 
-def _may_pass(error: Exception) -> bool:
-    """Tell whether another attempt can help."""
-    if isinstance(error, urllib.error.HTTPError):
-        return error.code in _PASSING
-    return not isinstance(error, ValueError | http.client.InvalidURL)
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError where it is not a number
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and not re.search(r"\s", url)
 
 
-def _problem(error: Exception) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        return f"the server answers {error.code} {error.reason}"
-    if isinstance(error, urllib.error.URLError):
-        return f"no connection ({error.reason})"
-    return str(error) or type(error).__name__
+def is_archive(path: Path) -> bool:
+    """Return whether a file is a zip or, by its name, a tar archive."""
+    return path.name.endswith((".zip", *_TARS)) or zipfile.is_zipfile(path)
+
+
+@contextmanager
+def open_member(path: Path, name: str) -> Iterator[BinaryIO]:
+    """Open the one file of an archive that has this name, in whichever folder.
+
+    Nothing is extracted, so the archive's own paths, links and devices have no effect. Raises
+    DataError where the archive is damaged, has no such file or several, or exceeds the limits.
+    """
+    is_tar = path.name.endswith(_TARS)
+    try:
+        with _open_tar(path, name) if is_tar else _open_zip(path, name) as stream:
+            yield stream
+    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, *DAMAGED) as error:
+        kind = "tar" if is_tar else "zip"
+        raise DataError(
+            f"{path}: damaged, or not a {kind} archive ({error}); download it again"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+@contextmanager
+def _open_zip(path: Path, name: str) -> Iterator[BinaryIO]:
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        member = members[_find([info.filename for info in members], path, name)]
+        where = f"{path}: member {member.filename!r}"
+        if member.flag_bits & _ENCRYPTED:
+            raise DataError(f"{where} is encrypted; unpack it and pass the file itself")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise DataError(
+                f"{where} is neither stored nor deflated; unpack it and pass the file itself"
+            )
+        if member.file_size > min(MAX_BYTES, MAX_RATIO * max(member.compress_size, 1)):
+            raise DataError(
+                f"{where} unpacks from {member.compress_size} to {member.file_size} bytes: over "
+                f"the limit of {MAX_BYTES} bytes or {MAX_RATIO} to 1; if you trust it, unpack it "
+                "yourself"
+            )
+        # zipfile ends the stream at the declared size, which was checked, whatever follows.
+        with archive.open(member) as stream:
+            yield io.BufferedReader(cast(io.RawIOBase, stream))
+
+
+@contextmanager
+def _open_tar(path: Path, name: str) -> Iterator[BinaryIO]:
+    with open_unpacked(path, most=MAX_BYTES) as stream:
+        wanted = _find([member.name for _, member in _members(stream)], path, name)
+    with open_unpacked(path, most=MAX_BYTES) as stream:
+        for number, (archive, member) in enumerate(_members(stream)):
+            if number == wanted:
+                data = archive.extractfile(member) if member.isreg() else None
+                if data is None:
+                    raise DataError(
+                        f"{path}: member {member.name!r} is a link or a device, not a file; unpack "
+                        "the archive and pass the file itself"
+                    )
+                yield cast(BinaryIO, data)
+                return
+
+
+def _members(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_CheckedHeader) as archive:
+        for member in archive:
+            yield archive, member
+            # tarfile would keep every member and every global header.
+            archive.members, archive.pax_headers = [], {}  # type: ignore[attr-defined]
+
+
+class _CheckedHeader(tarfile.TarInfo):
+    """A header that is refused where reading on would take much memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _CheckedHeader:
+        info = super().frombuf(buf, encoding, errors)
+        if info.size < 0 or info.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a sparse file, or one of negative size")
+        if info.type not in (*tarfile.SUPPORTED_TYPES, tarfile.XHDTYPE) or (
+            info.type not in tarfile.REGULAR_TYPES and info.size > _MAX_HEADER
+        ):
+            raise tarfile.ReadError(f"a header of {info.size} bytes, or of unknown type")
+        return info
+
+
+def _find(names: Iterable[str], path: Path, name: str) -> int:
+    """Return the index of the one member that has this name in its folder."""
+    names = list(names)
+    places = [n for n, each in enumerate(names) if each.replace("\\", "/").split("/")[-1] == name]
+    if len(places) != 1:
+        found = [names[place] for place in places] or names
+        raise DataError(
+            f"{path}: {len(places) or 'no'} members are called {name}, one is expected; found "
+            f"{', '.join(map(repr, found[:8]))}{', ...' if len(found) > 8 else ''}; "
+            "unpack it and pass the file itself"
+        )
+    return places[0]

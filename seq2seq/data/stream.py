@@ -1,29 +1,119 @@
-"""Batches of a corpus for training: every pair once an epoch, resumable at any batch."""
+"""Batches of a corpus for training: every pair once an epoch, resumable at any batch.
+
+A corpus, prepared or streamed, is read in windows; a window is shuffled and cut into batches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from seq2seq.config import DataConfig
 from seq2seq.data.batching import Batch, Ints, Ragged, collate, cut_batches
-from seq2seq.data.store import PairStore
-from seq2seq.data.streaming import StreamedPairs, StreamedWindows
 from seq2seq.data.tokenizer import EOS, UNK, Tokenizer
-from seq2seq.data.windows import Place, StoredWindows, Windows
 from seq2seq.errors import CheckpointError
+
+Tokenizers = tuple[Tokenizer, Tokenizer]
+
+
+@dataclass(frozen=True)
+class StreamPosition:
+    """Where a window begins; windows are counted from 0 in each epoch."""
+
+    epoch: int = 0
+    window: int = 0
+    reader: Any = None  # positions of the readers of a streamed corpus, ready for JSON
+
+
+@dataclass(frozen=True)
+class Window:
+    """Encoded pairs, those of them that fit, and where the next window begins."""
+
+    indices: Ints  # positions of the pairs in the corpus
+    source: Ragged
+    target: Ragged
+    fitting: Ints  # rows with at most max_length pieces on both sides
+    following: StreamPosition
+
+
+class Windows(Protocol):
+    """A corpus as an endless sequence of windows."""
+
+    fingerprint: str  # of the corpus
+    num_pairs: int  # that fit, as far as is known
+    num_skipped: int  # that do not
+
+    def read(self, position: StreamPosition, generator: np.random.Generator) -> Window:
+        """Return the window at a position; only subword sampling draws from the generator."""
+
+
+class Corpus(Protocol):
+    """Training pairs, prepared or streamed."""
+
+    def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> Windows:
+        """Return the pairs as windows; raises DataError if none of them fits."""
+
+
+class Segmenter:
+    """Encodes texts with their best or with a random segmentation."""
+
+    def __init__(self, tokenizers: Tokenizers, config: DataConfig) -> None:
+        self._tokenizers = tokenizers
+        self._alpha = config.tokenizer.sampling_alpha
+        self._max_length = config.batching.max_length
+
+    @property
+    def samples(self) -> bool:
+        """Whether each epoch draws new segmentations."""
+        return self._alpha > 0
+
+    def fitting(self, source: Ragged, target: Ragged) -> Ints:
+        """Return the rows with at most max_length pieces on both sides."""
+        return np.flatnonzero(np.maximum(source.lengths, target.lengths) <= self._max_length)
+
+    def encode(self, texts: tuple[Sequence[str], Sequence[str]]) -> tuple[Ragged, Ragged]:
+        """Return the best segmentations of sources and targets."""
+        source, target = (
+            Ragged.from_lists(tokenizer.encode_batch(side))
+            for tokenizer, side in zip(self._tokenizers, texts, strict=True)
+        )
+        return source, target
+
+    def sample(
+        self,
+        texts: tuple[Sequence[str], Sequence[str]],
+        rows: Ints,
+        generator: np.random.Generator,
+    ) -> tuple[Ragged, Ragged]:
+        """Return random segmentations of rows, the best one where a random one is too long."""
+        source, target = (
+            Ragged.from_lists(self._sample(tokenizer, [side[row] for row in rows], generator))
+            for tokenizer, side in zip(self._tokenizers, texts, strict=True)
+        )
+        return source, target
+
+    def _sample(
+        self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator
+    ) -> list[list[int]]:
+        seed = int(generator.integers(2**32 - 1))
+        found = tokenizer.sample_batch(texts, alpha=self._alpha, seed=seed)
+        long = [row for row, ids in enumerate(found) if len(ids) > self._max_length]
+        plain = tokenizer.encode_batch([texts[row] for row in long])
+        for row, ids in zip(long, plain, strict=True):
+            found[row] = ids
+        return found
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A window that has batches, and what they are cut from."""
+    """A window and its batches, of which there is at least one."""
 
-    place: Place
-    following: Place
+    position: StreamPosition
+    following: StreamPosition
     indices: Ints
     source: Ragged
     inputs: Ragged
@@ -38,40 +128,35 @@ class _Prepared:
 class BatchStream:
     """Batches of a corpus, epoch after epoch, each pair once an epoch.
 
-    All that is random comes from the seed, the epoch and the window, so that a stream goes on
+    Everything random is drawn from the seed, the epoch and the window, so that a stream resumes
     from a saved position with exactly the batches that it would have given, in any process.
 
     `epoch` counts from 0, `position` is the number of batches taken in it; with the last batch of
     an epoch they become the next epoch and 0. `num_pairs` and `num_skipped` count the pairs with
-    at most, and with more than, `data.batching.max_length` pieces on each side; of a streamed
-    corpus, those that were read so far in an epoch.
+    at most, and with more than, `data.batching.max_length` pieces on each side; for a streamed
+    corpus, those read so far in the epoch.
     """
 
     def __init__(
         self,
-        pairs: PairStore | StreamedPairs,
+        pairs: Corpus,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         config: DataConfig,
         *,
         seed: int,
     ) -> None:
-        """Encode stored pairs, or find them encoded; raises DataError when none of them fits."""
-        tokenizers = source_tokenizer, target_tokenizer
-        self._windows: Windows
-        if isinstance(pairs, PairStore):
-            self._windows = StoredWindows(pairs, tokenizers, config, seed=seed)
-        else:
-            self._windows = StreamedWindows(pairs, tokenizers, config)
+        """Encode prepared pairs if no cache has them; raises DataError if none of them fits."""
+        self._windows = pairs.windows((source_tokenizer, target_tokenizer), config, seed=seed)
         self._config = config
         self._seed = seed
         self.position = 0
-        self._place, self._taken = Place(), 0  # the window, and the batches taken from it
+        self._at, self._taken = StreamPosition(), 0  # the window, and the batches taken from it
 
     @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
-        return self._place.epoch
+        return self._at.epoch
 
     @property
     def num_pairs(self) -> int:
@@ -84,16 +169,16 @@ class BatchStream:
         return self._windows.num_skipped
 
     def target_counts(self, vocab_size: int) -> Ints:
-        """Return how often each piece is in the targets of the present window, with their ends."""
-        labels = self._prepare(self._place).labels
+        """Return how often each piece is in the targets of the current window, EOS included."""
+        labels = self._prepare(self._at).labels
         counts: Ints = np.bincount(labels.flat, minlength=vocab_size)
         counts[EOS] += len(labels.lengths)
         return counts
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield batches from the present position on, for ever; a thread prepares the next."""
+        """Yield batches from the current position on, endlessly; a thread works ahead."""
         with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool:
-            ahead: Future[_Prepared] = pool.submit(self._prepare, self._place)
+            ahead: Future[_Prepared] = pool.submit(self._prepare, self._at)
             while True:
                 window = ahead.result()
                 ahead = pool.submit(self._prepare, window.following)
@@ -101,7 +186,7 @@ class BatchStream:
                     batch = window.batch(number)
                     self._taken, self.position = number + 1, self.position + 1
                     if self._taken == len(window.batches):
-                        self._enter(ahead.result().place)
+                        self._enter(ahead.result().position)
                     yield batch
 
     def state_dict(self) -> dict[str, Any]:
@@ -109,48 +194,48 @@ class BatchStream:
         return {
             "epoch": self.epoch,
             "position": self.position,
-            "window": self._place.window,
-            "reader": self._place.reader,
+            "window": self._at.window,
+            "reader": self._at.reader,
             "taken": self._taken,
             "made_for": self._made_for(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved position, in iterators made from now on.
+        """Resume from a saved position, in iterators made from now on.
 
-        Raises CheckpointError when the corpus or a setting that shapes batches is another one.
+        Raises CheckpointError when the corpus or a setting that shapes batches has changed.
         """
         saved, present = state["made_for"], self._made_for()
         for key, value in present.items():
             if saved.get(key) != value:
                 raise CheckpointError(
-                    f"the batches cannot go on where they stopped: {key} was {saved.get(key)} "
-                    f"and is {value}; change it back, or start a new run"
+                    f"the batches cannot be resumed: {key} was {saved.get(key)} and is {value}; "
+                    "change it back, or start a new run"
                 )
-        self._place = Place(state["epoch"], state["window"], state["reader"])
+        self._at = StreamPosition(state["epoch"], state["window"], state["reader"])
         self.position, self._taken = state["position"], state["taken"]
 
     def _made_for(self) -> dict[str, Any]:
         return {
             "training.seed": self._seed,
-            "data.train": self._windows.fingerprint(),
+            "data.train": self._windows.fingerprint,
             **{f"data.batching.{key}": value for key, value in self._config.batching},
             "data.tokenizer.sampling_alpha": self._config.tokenizer.sampling_alpha,
             "data.word_dropout": self._config.word_dropout,
         }
 
-    def _enter(self, place: Place) -> None:
-        """Go on to the next window that has batches."""
-        if place.epoch > self._place.epoch:
+    def _enter(self, position: StreamPosition) -> None:
+        """Move to the next window that has batches."""
+        if position.epoch > self._at.epoch:
             self.position = 0
-        self._place, self._taken = place, 0
+        self._at, self._taken = position, 0
 
-    def _prepare(self, place: Place) -> _Prepared:
-        """Return the window at a place, or else the next one that has batches."""
+    def _prepare(self, position: StreamPosition) -> _Prepared:
+        """Return the first window from a position on that has batches, cut into them."""
         batching = self._config.batching
         while True:
-            generator = np.random.default_rng((self._seed, place.epoch, place.window + 1))
-            window = self._windows.read(place, generator)
+            generator = np.random.default_rng((self._seed, position.epoch, position.window + 1))
+            window = self._windows.read(position, generator)
             rows = generator.permutation(window.fitting)  # pairs of the same length are mixed
             cuts = cut_batches(
                 window.source.lengths[rows] + 1,
@@ -160,16 +245,16 @@ class BatchStream:
             )
             if cuts:
                 break
-            place = window.following
+            position = window.following
         batches = [rows[cut] for cut in cuts]
         generator.shuffle(batches)
         source, inputs = (self._drop(side, generator) for side in (window.source, window.target))
         return _Prepared(
-            place, window.following, window.indices, source, inputs, window.target, batches
+            position, window.following, window.indices, source, inputs, window.target, batches
         )
 
     def _drop(self, rows: Ragged, generator: np.random.Generator) -> Ragged:
-        """Replace a share of the ids by UNK."""
+        """Replace a share of the ids with UNK."""
         share = self._config.word_dropout
         if not share:
             return rows

@@ -1,4 +1,4 @@
-"""Windows of a corpus that is read, cleaned and encoded on the way, with no pass over it before."""
+"""Corpora that are read, cleaned and encoded while they are trained on, a window at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq.config import CleaningConfig, CorpusConfig, DataConfig
-from seq2seq.data.cleaning import Cleaner, CleaningReport, HeldOut, judge
+from seq2seq.config import CorpusConfig, DataConfig
+from seq2seq.data.cleaning import CleaningReport, HeldOut, clean
 from seq2seq.data.corpus import Pair, columns_of, read_corpus, read_rows, stream_dataset
-from seq2seq.data.store import Tokenizers
-from seq2seq.data.windows import Place, Segmenter, Window
+from seq2seq.data.stream import Segmenter, StreamPosition, Tokenizers, Window
 from seq2seq.errors import DataError, UserError
 
 log = logging.getLogger(__name__)
@@ -22,122 +21,105 @@ _END = "end"
 
 
 class StreamedPairs:
-    """Corpora that are read as they are trained on, and the sentences to hold out of them."""
+    """Corpora to stream, and the sentences to hold out of them.
+
+    The fingerprint identifies the corpora as far as possible without reading them.
+    """
 
     def __init__(
         self, corpora: Sequence[CorpusConfig], held_out: HeldOut, fingerprint: str
     ) -> None:
-        self.corpora, self.held_out = corpora, held_out
-        self._fingerprint = fingerprint
+        self.corpora, self.held_out, self.fingerprint = corpora, held_out, fingerprint
 
-    def fingerprint(self) -> str:
-        """Return what tells the corpora from others, as far as is seen without reading them."""
-        return self._fingerprint
-
-    def open(self, states: Sequence[Any] | None = None) -> list[Reader]:
-        """Return readers of the corpora, where they were, or from the beginning."""
-        return [
-            _DatasetReader(corpus, state)
-            if corpus.format == "huggingface"
-            else Reader(corpus, state)
-            for corpus, state in zip(
-                self.corpora, states or [None] * len(self.corpora), strict=True
-            )
-        ]
+    def open(self, states: Sequence[Any] | None = None) -> list[CorpusReader]:
+        """Return readers of the corpora, from saved positions or from the beginning."""
+        states = states or [None] * len(self.corpora)
+        return list(map(CorpusReader, self.corpora, states))
 
     def head(self, number: int) -> Iterator[Pair]:
         """Yield this many pairs or a few more, an equal share of each corpus."""
         for reader in self.open():
             yield from reader.take(-(-number // len(self.corpora)))
 
+    def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> StreamedWindows:
+        """Return the pairs as windows; their order does not depend on the seed."""
+        return StreamedWindows(self, tokenizers, config)
 
-class Reader:
-    """The pairs of a corpus from some place on; the place is the number of pairs before it."""
 
-    def __init__(self, corpus: CorpusConfig, state: Any) -> None:
-        """Begin at the state of another reader, or else at the first pair."""
+class CorpusReader:
+    """The pairs of one corpus from a position on.
+
+    The position in a file is the number of pairs before it: to resume, the file is read again up to
+    there. In a Hugging Face dataset it is the state of the library's IterableDataset.
+    """
+
+    def __init__(self, corpus: CorpusConfig, state: Any = None) -> None:
+        """Start at the state of another reader, or else at the first pair."""
         self.ended = state == _END
-        self._read = 0
-        self._pairs = self._open(corpus, None if self.ended else state)
+        self._corpus = corpus
+        self._rows: Any = None
+        if corpus.format == "huggingface":
+            self._rows = stream_dataset(
+                str(corpus.name), corpus.subset, split=str(corpus.split), columns=columns_of(corpus)
+            )
+            if state is not None and not self.ended:
+                self._rows.load_state_dict(state)
+            self._pairs = read_rows(self._rows, corpus)
+        else:
+            self._read = 0 if state is None or self.ended else int(state)
+            self._pairs = itertools.islice(read_corpus(corpus), self._read, None)
 
     def take(self, number: int) -> list[Pair]:
         """Return the next pairs; fewer when the corpus ends."""
         if self.ended:
             return []
-        pairs = list(itertools.islice(self._pairs, number))
+        try:
+            pairs = list(itertools.islice(self._pairs, number))
+        except UserError:
+            raise
+        except Exception as error:  # the library raises whatever builders and networks raise
+            if self._rows is None:
+                raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise DataError(
+                f"{self._corpus.name} {self._corpus.split}: reading the dataset failed: {reason}; "
+                "fix that, and continue with --resume"
+            ) from None
         self.ended = len(pairs) < number
-        self._read += len(pairs)
+        if self._rows is None:
+            self._read += len(pairs)
         return pairs
 
     def state(self) -> Any:
-        """Return the place, ready for JSON."""
-        return _END if self.ended else self._position()
-
-    def _open(self, corpus: CorpusConfig, state: Any) -> Iterator[Pair]:
-        self._read = state or 0
-        return itertools.islice(read_corpus(corpus), self._read, None)
-
-    def _position(self) -> Any:
-        return self._read
-
-
-class _DatasetReader(Reader):
-    """The pairs of a Hugging Face dataset; the place is what the library makes of it."""
-
-    def take(self, number: int) -> list[Pair]:
-        """Return the next pairs; fewer when the dataset ends."""
-        try:
-            return super().take(number)
-        except UserError:
-            raise
-        except Exception as error:  # whatever builders, filesystems and networks raise
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise DataError(
-                f"{self._name}: the dataset cannot be read on: {reason}; mend that, and go on with "
-                "--resume"
-            ) from None
-
-    def _open(self, corpus: CorpusConfig, state: Any) -> Iterator[Pair]:
-        self._name = f"{corpus.name} {corpus.split}"
-        self._rows = stream_dataset(
-            str(corpus.name), corpus.subset, split=str(corpus.split), columns=columns_of(corpus)
-        )
-        if state is not None:
-            self._rows.load_state_dict(state)
-        return read_rows(self._rows, corpus)
-
-    def _position(self) -> Any:
-        return self._rows.state_dict()
+        """Return the position, ready for JSON."""
+        if self.ended:
+            return _END
+        return self._read if self._rows is None else self._rows.state_dict()
 
 
 class StreamedWindows:
-    """Windows in the order of the corpora, an equal share of each that is not at its end.
+    """Windows in the order of the corpora, an equal share of each that has not ended.
 
     Duplicates are found within a window only.
     """
 
     def __init__(self, pairs: StreamedPairs, tokenizers: Tokenizers, config: DataConfig) -> None:
-        self._pairs, self._size = pairs, config.batching.window
-        self._cleaning: CleaningConfig = config.cleaning
+        self.fingerprint = pairs.fingerprint
+        self._pairs, self._config = pairs, config
         self._segmenter = Segmenter(tokenizers, config)
-        self._most = config.batching.max_length
-        self._readers: list[Reader] = []
-        self._next: Place | None = None  # where the readers are
-        self._first = Place()  # since when there are counts
-        self._told = False
+        self._readers: list[CorpusReader] = []
+        self._next: StreamPosition | None = None  # where the readers are
+        self._first = StreamPosition()  # where the counts of the report begin
+        self._logged = False
         self._report = CleaningReport()
         self.num_pairs = self.num_skipped = 0
 
-    def fingerprint(self) -> str:
-        """Return what tells the corpora from others, as far as is seen without reading them."""
-        return self._pairs.fingerprint()
-
-    def read(self, place: Place, generator: np.random.Generator) -> Window:
-        """Return the window at a place; only subword sampling draws from the generator."""
-        state = place.reader or {"kept": 0, "corpora": None}
-        if place != self._next or not place.window:
+    def read(self, position: StreamPosition, generator: np.random.Generator) -> Window:
+        """Return the window at a position; only subword sampling draws from the generator."""
+        state = position.reader or {"kept": 0, "corpora": None}
+        if position != self._next or not position.window:
             self._readers = self._pairs.open(state["corpora"])
-            self._first, self._report = place, CleaningReport()
+            self._first, self._report = position, CleaningReport()
             self.num_pairs = self.num_skipped = 0
         kept = self._take()
         texts = [pair.source for pair in kept], [pair.target for pair in kept]
@@ -149,44 +131,41 @@ class StreamedWindows:
         if self._segmenter.samples:
             source, target = self._segmenter.sample(texts, fitting, generator)
             indices, fitting = indices[fitting], np.arange(len(fitting))
-        self._next = self._following(place, state["kept"] + len(kept))
+        self._next = self._following(position, state["kept"] + len(kept))
         return Window(indices, source, target, fitting, self._next)
 
     def _take(self) -> list[Pair]:
         """Return the next pairs, cleaned."""
         alive = [reader for reader in self._readers if not reader.ended]
-        share = -(-self._size // max(1, len(alive)))
+        share = -(-self._config.batching.window // max(1, len(alive)))
         raw = itertools.chain.from_iterable(reader.take(share) for reader in alive)
-        held_out = self._pairs.held_out
-        judged = judge(raw, self._cleaning, held_out)
-        kept = Cleaner(self._cleaning, held_out, self._report).keep(judged)
-        return list(itertools.compress(judged.pairs, kept))
+        return clean(raw, self._config.cleaning, self._pairs.held_out, report=self._report)
 
-    def _following(self, place: Place, kept: int) -> Place:
-        """Return the next place; tell what was dropped, of the first window and of each epoch.
+    def _following(self, position: StreamPosition, kept: int) -> StreamPosition:
+        """Return the next position; log the cleaning report of the first window and each epoch.
 
-        Raises DataError when an epoch has no pair at all to train on.
+        Raises DataError when a whole epoch has no pair to train on.
         """
         ended = all(reader.ended for reader in self._readers)
         if ended and not self._first.window and not self.num_pairs:
             raise DataError(
                 f"data.train: none of {self._report.read} pairs is left; loosen data.cleaning and "
-                "data.batching.max_length, or look at the data"
+                "data.batching.max_length, or check the data"
             )
-        if ended or not self._told:
-            self._told = True
+        if ended or not self._logged:
+            self._logged = True
             log.info(
                 "training data, epoch %d, windows %d to %d:",
-                place.epoch, self._first.window, place.window,
+                position.epoch, self._first.window, position.window,
             )  # fmt: skip
             for line in self._report.lines():
                 log.info("    %s", line)
             if self.num_skipped:
                 log.warning(
                     "%d pairs are over data.batching.max_length=%d and skipped",
-                    self.num_skipped, self._most,
+                    self.num_skipped, self._config.batching.max_length,
                 )  # fmt: skip
         if ended:
-            return Place(place.epoch + 1)
+            return StreamPosition(position.epoch + 1)
         state = {"kept": kept, "corpora": [reader.state() for reader in self._readers]}
-        return Place(place.epoch, place.window + 1, state)
+        return StreamPosition(position.epoch, position.window + 1, state)

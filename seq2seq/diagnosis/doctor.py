@@ -1,4 +1,4 @@
-"""All checks of a run."""
+"""Check a run: its files, its data and its model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tqdm import tqdm
 from seq2seq.config import Config
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.data.loading import hold_out
-from seq2seq.diagnosis.model_checks import Finding, examine, skipped
+from seq2seq.data.dataset import hold_out
+from seq2seq.diagnosis.model_checks import Finding, examine
 from seq2seq.diagnosis.probe import make_probe
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.evaluate import read_test
@@ -24,7 +24,7 @@ MOST_UNKNOWN = 0.01
 
 
 def checksums(run: RunDirectory) -> Finding:
-    """Every file of every checkpoint is as it was written."""
+    """Check that the files of every checkpoint have their checksums."""
     paths = sorted(path for path in run.checkpoints.glob("[!.]*") if path.is_dir())
     faults = []
     for path in paths:
@@ -32,12 +32,12 @@ def checksums(run: RunDirectory) -> Finding:
             load_checkpoint(path)
         except CheckpointError as error:
             faults.append(str(error))
-    found = f"{len(paths) - len(faults)} of {len(paths)} checkpoints are whole"
+    found = f"{len(paths) - len(faults)} of {len(paths)} checkpoints are intact"
     return Finding(not faults and bool(paths), "; ".join([found, *faults]))
 
 
 def vocabulary(translator: Translator, pairs: Sequence[Pair]) -> Finding:
-    """Few pieces of the test set, on both sides, are <unk> or single bytes (at most 1 %)."""
+    """Check that on each side at most 1 % of the test set's pieces are <unk> or single bytes."""
     sides = {
         "source": (translator.source, [pair.source for pair in pairs]),
         "target": (translator.target, [pair.target for pair in pairs]),
@@ -51,13 +51,15 @@ def vocabulary(translator: Translator, pairs: Sequence[Pair]) -> Finding:
 
 
 def leak(config: Config, pairs: Sequence[Pair]) -> Finding:
-    """No train pair is in the test set with both of its sides, compared without case and marks.
+    """Check that no training pair is in the test set, compared without case and punctuation.
 
-    Train pairs that the recipe drops for this very reason (data.cleaning.drop_overlap) are none.
+    Training pairs that the recipe drops for this reason (data.cleaning.drop_overlap) do not count.
     """
     corpora = config.data.train
     if any(corpus.format == "huggingface" for corpus in corpora):
-        return skipped("a train corpus is a Hugging Face dataset, which is not fetched for this")
+        return Finding(
+            None, "a training corpus is a Hugging Face dataset, which is not downloaded here"
+        )
     held_out = HeldOut()
     held_out.add("test", pairs)
     counts = {"both": 0, "source": 0, "target": 0}
@@ -74,7 +76,7 @@ def leak(config: Config, pairs: Sequence[Pair]) -> Finding:
             for side in held_out.find(pair).values():
                 counts[side] += 1
     except DataError as error:
-        return skipped(str(error))
+        return Finding(None, str(error))
     return Finding(
         not counts["both"],
         f"{counts['both']} of {read} train pairs are in the test set with both sides, "
@@ -85,19 +87,17 @@ def leak(config: Config, pairs: Sequence[Pair]) -> Finding:
 def diagnose(
     run: str | Path, test: str | None = None, *, target: str | None = None, device: str = "auto"
 ) -> dict[str, Finding]:
-    """Make every check of a run, in fp32; return findings by the name of the check.
+    """Return the findings of every check of a run, in fp32, by the name of the check.
 
-    The test set is that of the recipe, or its validation set, unless another one is named, which
-    is read as `seq2seq evaluate` reads it. Raises DataError where it cannot be read, and as
-    Translator.load does.
+    The default test set is that of the recipe, or its validation set; another one is read as
+    `seq2seq evaluate` reads it. Raises DataError if it cannot be read, and as Translator.load does.
     """
     translator = Translator.load(run, device=device)
-    config = translator.config
     pairs = read_pairs(translator, test, target=target)
     return {
         "checksums": checksums(run_of(Path(run))),
         "vocabulary": vocabulary(translator, pairs),
-        "no leak": leak(config, pairs),
+        "no leak": leak(translator.config, pairs),
         **examine(make_probe(translator, pairs)),
     }
 
@@ -105,9 +105,9 @@ def diagnose(
 def read_pairs(
     translator: Translator, test: str | None = None, *, target: str | None = None
 ) -> list[Pair]:
-    """Return the pairs of a test set, by default of the recipe's.
+    """Return the pairs of a test set, by default that of the recipe.
 
-    Raises DataError where it cannot be read.
+    Raises DataError if it cannot be read.
     """
     data = translator.config.data
     if test is not None:
@@ -116,7 +116,7 @@ def read_pairs(
         return list(read_corpus(data.test or data.valid))
     except DataError as error:
         raise DataError(
-            f"the recipe's own test set: {error}; name another test set behind the run"
+            f"the recipe's own test set: {error}; name another test set after the run"
         ) from None
 
 
@@ -126,10 +126,10 @@ def healthy(findings: Mapping[str, Finding]) -> bool:
 
 
 def findings_text(findings: Mapping[str, Finding]) -> str:
-    """Return a line a check and a last one with the counts."""
+    """Return a line for each check, and a last line with the counts."""
     width = max(map(len, findings))
-    lines = [found.line(name, width) for name, found in findings.items()]
-    results = [found.passed for found in findings.values()]
-    counts = [(True, "passed"), (False, "failed"), (None, "skipped")]
-    summary = ", ".join(f"{results.count(kind)} {word}" for kind, word in counts)
-    return "\n".join([*lines, summary])
+    lines = [f"{found.word}  {name:{width}}  {found.found}" for name, found in findings.items()]
+    words = [found.word for found in findings.values()]
+    counts = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
+    lines.append(", ".join(f"{words.count(word)} {text}" for text, word in counts.items()))
+    return "\n".join(lines)

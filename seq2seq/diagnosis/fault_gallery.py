@@ -1,45 +1,49 @@
-"""The museum as text, as an HTML page and as pictures."""
+"""Show famous faults in copies of a model: heat maps, BLEU, and the checks that catch them.
+
+The gallery is text, an HTML page and figures. Legend: B sentences, T steps, S source length.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from seq2seq.data.corpus import Pair
-from seq2seq.diagnosis.faults import FAULTS, Fault
+from seq2seq.diagnosis.faults import FAULTS
 from seq2seq.diagnosis.model_checks import Finding, examine, loss_and_gradient
 from seq2seq.diagnosis.probe import Probe, step_through, widen
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import END
 from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.heatmaps import piece_label
 from seq2seq.evaluation.metrics import score, sentence_chrf
 from seq2seq.evaluation.pages import render
+from seq2seq.evaluation.plots import new_figure, plain
 from seq2seq.files import write_atomic
 from seq2seq.inference.search import greedy
 from seq2seq.inference.text import Part
 
 log = logging.getLogger(__name__)
 
-LOSS = "loss-mean"  # the one fault that has no heat map
+LOSS = "loss-mean"  # the only fault without a heat map
 BATCH = 50
 PADDINGS = (0, 5, 10, 20, 40)
 _MOST_ROWS = 14
 _WORDS = range(4, 8)  # of the sentence that is shown
-_MORE_PIECES = 20  # of its neighbour
+_EXTRA_PIECES = 20  # by which its neighbour is longer
 
 
 @dataclass(frozen=True)
 class FaultResult:
-    """A model, healthy or with a fault, as the museum shows it."""
+    """How a model does with a fault, or without one."""
 
     bleu: float
     findings: dict[str, Finding]
-    picture: Part  # a sentence beside a longer one: its weights on padding are shown too
-    losses: list[tuple[float, float]]  # loss and norm of the gradient by columns of padding
+    picture: Part  # a sentence beside a longer one, with its weights on padding
+    losses: list[tuple[float, float]]  # loss and gradient norm for each of PADDINGS
 
     @property
     def caught_by(self) -> list[str]:
@@ -48,51 +52,45 @@ class FaultResult:
 
 
 @dataclass(frozen=True)
-class Museum:
-    """The healthy model and each fault beside it."""
+class FaultGallery:
+    """The results of the healthy model and of each fault."""
 
     healthy: FaultResult
     faulty: dict[str, FaultResult]  # by the name of the fault
     sentences: int
 
     @property
-    def faults(self) -> Mapping[str, Fault]:
-        """The faults by their names."""
-        return {fault.name: fault for fault in FAULTS}
-
-    @property
-    def holds(self) -> bool:
-        """Whether the healthy model passes all checks and every fault is caught by one."""
-        return not self.healthy.caught_by and all(e.caught_by for e in self.faulty.values())
+    def all_caught(self) -> bool:
+        """Whether the healthy model passes all checks and every fault fails one."""
+        return not self.healthy.caught_by and all(f.caught_by for f in self.faulty.values())
 
 
-def tour(probe: Probe, pairs: Sequence[Pair]) -> Museum:
-    """Return the museum of a model; pairs are what BLEU is measured on.
+def make_gallery(probe: Probe, pairs: Sequence[Pair]) -> FaultGallery:
+    """Return the results of every fault in a copy of the probe's model, with BLEU on the pairs.
 
     The probe is not changed. Raises DataError for a model without attention.
     """
     shown = _shown_pairs(probe, pairs)
-    healthy = _exhibit(probe.copy(), pairs, shown)
+    healthy = _measure(probe.copy(), pairs, shown)
     faulty = {}
-    for fault in FAULTS:
+    for fault in FAULTS.values():
         log.info("%s", fault.title)
-        faulty[fault.name] = _exhibit(fault.infect(probe.copy()), pairs, shown)
-    return Museum(healthy, faulty, len(pairs))
+        faulty[fault.name] = _measure(fault.inject(probe.copy()), pairs, shown)
+    return FaultGallery(healthy, faulty, len(pairs))
 
 
-def _exhibit(probe: Probe, pairs: Sequence[Pair], shown: Sequence[Pair]) -> FaultResult:
-    texts = translate_in_order(probe, pairs)
-    bleu = score(texts, references_of(pairs), metrics=("bleu",))["bleu"].score
-    widened = [widen(probe.batch(), columns) for columns in PADDINGS]
-    losses = [loss_and_gradient(probe, batch) for batch in widened]
+def _measure(probe: Probe, pairs: Sequence[Pair], shown: Sequence[Pair]) -> FaultResult:
+    hypotheses = translate_in_order(probe, pairs)
+    bleu = score(hypotheses, references_of(pairs), metrics=("bleu",))["bleu"].score
+    losses = [loss_and_gradient(probe, widen(probe.batch(), columns)) for columns in PADDINGS]
     return FaultResult(bleu, examine(probe), picture(probe, shown), losses)
 
 
 def translate_in_order(probe: Probe, pairs: Sequence[Pair]) -> list[str]:
-    """Translate greedily in batches of 50 as the pairs come, so that batches have padding.
+    """Translate greedily in batches of 50 in the given order, so that the batches have padding.
 
-    The translator itself puts sentences of like length together, where little is padded and some
-    faults do not show.
+    The translator itself batches sentences of similar length, where there is little padding and
+    some faults do not show.
     """
     options = probe.translator.options(beam_size=1)
     found = []
@@ -104,12 +102,12 @@ def translate_in_order(probe: Probe, pairs: Sequence[Pair]) -> list[str]:
 
 
 def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
-    """Return the first sentence's translation with all weights of its row of the batch."""
+    """Return the translation of the first sentence with its weights, those on padding included."""
     translator = probe.translator
     batch = probe.batch(pairs)
     decoding = translator.decoding(batch.source_BS, batch.source_mask_BS)
     [found] = greedy(decoding, translator.options(beam_size=1))[0]
-    # The search keeps no weights on padding; the same pieces once more show them.
+    # The search drops weights on padding; decoding the same pieces again keeps them.
     steps = min(_MOST_ROWS, len(found.tokens) + 1)
     inputs_BT = torch.full((len(batch), steps), translator.options().bos, device=translator.device)
     inputs_BT[:, 1:] = torch.tensor(found.tokens[: steps - 1], device=translator.device)
@@ -135,30 +133,24 @@ def _shown_pairs(probe: Probe, pairs: Sequence[Pair]) -> list[Pair]:
     sizes = [len(probe.translator.source.encode(pair.source)) for pair in pairs]
     short = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in _WORDS]
     best = min(short or range(len(pairs)), key=lambda n: (-round(chrf[n], 6), sizes[n]))
-    wanted = sizes[best] + _MORE_PIECES
+    wanted = sizes[best] + _EXTRA_PIECES
     neighbour = min(range(len(pairs)), key=lambda n: abs(sizes[n] - wanted))
     return [pairs[best], pairs[neighbour]]
 
 
 _CELL = 0.2  # inches
 _DPI = 120
-_NAMES = {END: "(end)", "<pad>": "(pad)"}
 
 
 def plot_weights(part: Part, path: Path) -> None:
-    """Draw the weights of a translation as they are, whether or not rows sum to 1; 1 is darkest.
+    """Draw the weights of a translation without normalizing them; 1 is darkest.
 
-    A model without attention has no picture. Raises OSError where the file cannot be written.
+    Raises OSError if the file cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    if part.weights is None:
-        return
-    source, target = (
-        [_shown(p) for p in side] for side in (part.source_pieces, part.target_pieces)
-    )
-    size = (1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
-    figure = Figure(figsize=size, layout="constrained")
+    assert part.weights is not None
+    sides = (part.source_pieces, part.target_pieces)
+    source, target = ([plain(piece_label(piece)) for piece in side] for side in sides)
+    figure = new_figure(1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
     axes = figure.subplots()
     axes.pcolormesh(
         part.weights.numpy(), cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5
@@ -171,77 +163,71 @@ def plot_weights(part: Part, path: Path) -> None:
     figure.savefig(path, dpi=_DPI)
 
 
-def _shown(piece: str) -> str:
-    # A dollar would start mathematics in matplotlib.
-    return _NAMES.get(piece, piece.removeprefix("▁") or "▁").replace("$", r"\$")
+def plot_losses(gallery: FaultGallery, path: Path) -> None:
+    """Draw loss and gradient norm by columns of padding, of the healthy and the faulty loss.
 
-
-def plot_losses(museum: Museum, path: Path) -> None:
-    """Draw loss and norm of the gradient by columns of padding, healthy and faulty.
-
-    Raises OSError where the file cannot be written.
+    Raises OSError if the file cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 2.8), layout="constrained")
+    figure = new_figure(6, 2.8)
     sides = figure.subplots(1, 2)
-    titles = ("loss (nats a piece)", "norm of the gradient")
+    titles = ("loss (nats per piece)", "gradient norm")
     for place, (axes, title) in enumerate(zip(sides, titles, strict=True)):
-        for exhibit, name in ((museum.healthy, "healthy"), (museum.faulty[LOSS], "counts padding")):
-            values = [pair[place] for pair in exhibit.losses]
+        lines = {"healthy": gallery.healthy, "counts padding": gallery.faulty[LOSS]}
+        for name, result in lines.items():
+            values = [pair[place] for pair in result.losses]
             axes.plot(PADDINGS, values, marker="o", markersize=3, label=name)
         axes.set_title(title, fontsize=10)
-        axes.set_xlabel("more columns of padding", fontsize=8)
+        axes.set_xlabel("extra columns of padding", fontsize=8)
         axes.tick_params(labelsize=8)
         axes.set_ylim(bottom=0)
     sides[0].legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=_DPI)
 
 
-def museum_text(museum: Museum) -> str:
-    """Return a line a fault: BLEU, and the checks that catch it."""
-    width = max(len(fault.title) for fault in museum.faults.values())
-    caught = ", ".join(museum.healthy.caught_by) or "passes all checks"
+def gallery_text(gallery: FaultGallery) -> str:
+    """Return a line for each fault: BLEU, and the checks that catch it."""
+    width = max(len(fault.title) for fault in FAULTS.values())
+    caught = ", ".join(gallery.healthy.caught_by) or "passes all checks"
     lines = [f"{'fault':{width}}   BLEU  caught by",
-             f"{'none':{width}}  {museum.healthy.bleu:5.1f}  {caught}"]  # fmt: skip
-    for name, exhibit in museum.faulty.items():
-        caught = ", ".join(exhibit.caught_by) or "NO CHECK"
-        lines.append(f"{museum.faults[name].title:{width}}  {exhibit.bleu:5.1f}  {caught}")
+             f"{'none':{width}}  {gallery.healthy.bleu:5.1f}  {caught}"]  # fmt: skip
+    for name, result in gallery.faulty.items():
+        caught = ", ".join(result.caught_by) or "NO CHECK"
+        lines.append(f"{FAULTS[name].title:{width}}  {result.bleu:5.1f}  {caught}")
     lines.append(
-        f"{museum.sentences} sentences, greedy, batches of 50 in the order of the test set"
+        f"{gallery.sentences} sentences, greedy, batches of 50 in the order of the test set"
     )
     return "\n".join(lines)
 
 
-def write_museum(folder: Path, museum: Museum, *, run: str, test: str) -> Path:
-    """Write faults.html and a picture of each fault; return the page's path.
+def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -> Path:
+    """Write faults.html and a figure of each fault; return the path of the page.
 
-    Raises DataError where that cannot be.
+    Raises DataError if the folder cannot be written.
     """
     path = folder / "faults.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, museum_page(museum, run=run, test=test))
+        write_atomic(path, gallery_page(gallery, run=run, test=test))
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
-    plot_weights(museum.healthy.picture, folder / "healthy.png")
-    for name, exhibit in museum.faulty.items():
+    plot_weights(gallery.healthy.picture, folder / "healthy.png")
+    for name, result in gallery.faulty.items():
         if name == LOSS:
-            plot_losses(museum, folder / f"{name}.png")
+            plot_losses(gallery, folder / f"{name}.png")
         else:
-            plot_weights(exhibit.picture, folder / f"{name}.png")
+            plot_weights(result.picture, folder / f"{name}.png")
     return path
 
 
-def museum_page(museum: Museum, *, run: str, test: str) -> str:
-    """Return the page; `run` and `test` are the names of what was measured."""
+def gallery_page(gallery: FaultGallery, *, run: str, test: str) -> str:
+    """Return the page; `run` and `test` name the model and the sentences."""
     return render(
         "faults.html",
-        healthy=museum.healthy,
-        faulty=[(museum.faults[name], result) for name, result in museum.faulty.items()],
+        healthy=gallery.healthy,
+        faulty=[(FAULTS[name], result) for name, result in gallery.faulty.items()],
         loss_fault=LOSS,
         paddings=PADDINGS,
         run=run,
-        sentences=museum.sentences,
+        sentences=gallery.sentences,
         test=test,
     )

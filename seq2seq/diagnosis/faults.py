@@ -1,7 +1,7 @@
 """Famous faults of attentional translators, each to be put into a copy of a healthy model.
 
-They are mistakes that projects and tutorials have had. Each is a subclass of what it spoils or a
-function in its place; nothing here is imported by what translates or trains.
+Projects and tutorials have had all of them. Each is a subclass of the module that it breaks, or a
+function that replaces the correct one. Nothing that translates or trains imports this file.
 
 Legend: B batch, K queries a sentence, S source length, R rows, E embedding size.
 """
@@ -24,36 +24,37 @@ from seq2seq.model.model import Encoder, TranslationModel
 
 
 class SoftmaxOverQueries(Attention):
-    """The softmax runs over the queries, of which greedy search has one a sentence."""
+    """The softmax runs over the queries, of which greedy search has one per sentence."""
 
     def weights(self, scores: Tensor, memory: Memory) -> Tensor:
-        over_queries = scores.float().softmax(-2)
-        return over_queries * memory.mask_BS.view(len(memory.mask_BS), *_ones(scores), -1)
+        ones = [1] * (scores.dim() - 2)  # for the axes between batch and source
+        mask = memory.mask_BS.view(len(memory.mask_BS), *ones, -1)
+        return scores.float().softmax(-2) * mask
 
 
 class NoMask(Attention):
-    """Padding is given scores and weights like any word."""
+    """Padding gets scores and weights like any word."""
 
     def weights(self, scores: Tensor, memory: Memory) -> Tensor:
         return scores.float().softmax(-1)
 
 
 class ScaledByLength(Attention):
-    """Scores are divided by the root of the sentence's length, not of the key's size."""
+    """Scores are divided by the root of the source length instead of the key size."""
 
     def weights(self, scores: Tensor, memory: Memory) -> Tensor:
         return super().weights(scores / math.sqrt(scores.shape[-1]), memory)
 
 
 class IgnoresSource(Attention):
-    """The keys are constant, so all scores are the same and all weights are 1 over the length."""
+    """The keys are constant, so all scores are equal and all weights are 1 / length."""
 
     def weights(self, scores: Tensor, memory: Memory) -> Tensor:
         return super().weights(torch.zeros_like(scores), memory)
 
 
-class Forgetful(Decoder):
-    """Each step of decoding starts from the initial state again; only training carries it on."""
+class StateReset(Decoder):
+    """Each decoding step starts from the initial state again; only training keeps the state."""
 
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
@@ -64,7 +65,7 @@ class Forgetful(Decoder):
 
 
 class ReadsPadding(Encoder):
-    """The encoder takes padding for words: what it says of a sentence depends on the batch."""
+    """The encoder treats padding as words, so that its output depends on the batch."""
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
         encoded = super().forward(embedded_SBE, torch.ones_like(mask_SB))
@@ -78,36 +79,36 @@ def loss_counting_padding(model: TranslationModel, batch: Batch) -> Tensor:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: what is wrong, what it looks like, and how it is put into a probe's copy.
-
-    `seen` is where one of its kind was reported.
-    """
+    """A fault: what is wrong, what it looks like, and how to put it into a copy of a probe."""
 
     name: str
     title: str
     story: str
     look: str
-    seen: str
-    infect: Callable[[Probe], Probe]
+    seen: str  # where a fault of this kind was reported
+    inject: Callable[[Probe], Probe]
 
 
 def _in_attention(kind: type[Attention]) -> Callable[[Probe], Probe]:
-    def infect(probe: Probe) -> Probe:
+    def inject(probe: Probe) -> Probe:
         if isinstance(probe.model.decoder.attention, FixedContext):
-            raise DataError("the model has attention.score none; faults of attention need another")
-        _become(probe.model.decoder.attention, kind)
+            raise DataError(
+                "the model has attention.score none, so there are no weights to break; choose "
+                "another run"
+            )
+        _replace_class(probe.model.decoder.attention, kind)
         return probe
 
-    return infect
+    return inject
 
 
 def _in_decoder(probe: Probe) -> Probe:
-    _become(probe.model.decoder, Forgetful)
+    _replace_class(probe.model.decoder, StateReset)
     return probe
 
 
 def _in_encoder(probe: Probe) -> Probe:
-    _become(probe.model.encoder, ReadsPadding)
+    _replace_class(probe.model.encoder, ReadsPadding)
     return probe
 
 
@@ -115,23 +116,18 @@ def _in_loss(probe: Probe) -> Probe:
     return replace(probe, loss=loss_counting_padding)
 
 
-def _become(module: nn.Module, kind: type[nn.Module]) -> None:
-    """Make a module behave as `kind` where that says something, else as it did."""
+def _replace_class(module: nn.Module, kind: type[nn.Module]) -> None:
+    """Let a module use the methods that `kind` defines, and its own for the rest."""
     own = type(module)
     module.__class__ = type(f"{kind.__name__}{own.__name__}", (kind, own), {})
 
 
-def _ones(scores: Tensor) -> list[int]:
-    """Return a 1 for each axis of the scores between the batch and the source."""
-    return [1] * (scores.dim() - 2)
-
-
-FAULTS: tuple[Fault, ...] = (
+_FAULTS = (
     Fault(
         "softmax-axis",
         "Softmax over the wrong axis",
-        "The softmax runs over the queries instead of the source positions. While one piece is "
-        "decoded at a time there is one query, and the softmax of one number is 1.",
+        "The softmax runs over the queries instead of the source positions. Decoding has one query "
+        "per step, and the softmax of one number is 1.",
         "Every weight is 1: the context is the sum of all states, the same at each step.",
         "github.com/PetrochukM/PyTorch-NLP/issues/2 (2018)",
         _in_attention(SoftmaxOverQueries),
@@ -140,7 +136,7 @@ FAULTS: tuple[Fault, ...] = (
         "no-mask",
         "No padding mask",
         "Scores of padded positions are not set to minus infinity before the softmax.",
-        "Weights run on beyond the end of the sentence, and the words get what is left.",
+        "Padding after the end of the sentence gets weight, which the words lose.",
         "github.com/tensorflow/tensorflow/issues/512 (2015), "
         "github.com/OpenNMT/OpenNMT-py/issues/318 (2017)",
         _in_attention(NoMask),
@@ -150,16 +146,16 @@ FAULTS: tuple[Fault, ...] = (
         "Scaled by the length",
         "Scores are divided by the root of the source length, taken from the wrong axis, instead "
         "of the root of the key's size, and the length is that of the padded batch.",
-        "The same places as before, but pale: the weights are smeared over the sentence.",
+        "The peaks are where they were, but pale: the weights are spread over the sentence.",
         "github.com/lucidrains/vit-pytorch/issues/65 (2021; another wrong size)",
         _in_attention(ScaledByLength),
     ),
     Fault(
         "state-reset",
         "Decoder state reset at each step",
-        "The loop that decodes does not hand the new state on, so each step starts from the "
-        "initial one. Training, which runs over the whole target, is right.",
-        "All rows are alike, or depend on the last piece alone, and the same words come again.",
+        "The decoding loop drops the new state, so each step starts from the initial one. "
+        "Training, which runs over the whole target, is correct.",
+        "All rows are equal, or depend on the last piece only, and the same words are repeated.",
         "github.com/pytorch/examples/issues/88 (2017; in training too)",
         _in_decoder,
     ),
@@ -168,16 +164,16 @@ FAULTS: tuple[Fault, ...] = (
         "Attention that ignores the source",
         "The keys are constant (never filled, or detached from the encoder), so that all source "
         "positions have the same score.",
-        "All cells of all rows are equal: one over the number of source pieces.",
+        "All cells are equal: 1 divided by the number of source pieces.",
         "github.com/ZiyueHuang/MXSeq2Seq/issues/3 (2020; scores without the encoder)",
         _in_attention(IgnoresSource),
     ),
     Fault(
         "reads-padding",
         "Output that depends on the batch",
-        "The encoder runs over padding as if it were words; its backward direction reads the "
-        "padding first, and the decoder starts from there.",
-        "Close to the healthy picture; what is wrong shows when a neighbour changes.",
+        "The encoder reads padding as if it were words; its backward direction starts with the "
+        "padding, and the decoder starts from its last state.",
+        "Almost the healthy picture; the fault shows when the neighbours in the batch change.",
         "github.com/pytorch/translate/issues/308 (2019)",
         _in_encoder,
     ),
@@ -185,11 +181,12 @@ FAULTS: tuple[Fault, ...] = (
         "loss-mean",
         "A mean loss that counts padding",
         "The loss of padded positions is set to 0, but the mean is taken over all positions, so "
-        "that the more a batch is padded, the less its words count. It is a fault of training; "
-        "the BLEU here is that of the healthy weights.",
-        "No heat map: the loss looks better, and the gradient is smaller, the more padding.",
+        "that the words of a batch with more padding count less. This is a fault of training; the "
+        "BLEU is that of the healthy weights.",
+        "No heat map: the more padding, the better the loss looks and the smaller is the gradient.",
         "github.com/tensorflow/addons/issues/2637 (2021), "
         "github.com/d2l-ai/d2l-en/issues/2076 (2022)",
         _in_loss,
     ),
 )
+FAULTS: dict[str, Fault] = {fault.name: fault for fault in _FAULTS}

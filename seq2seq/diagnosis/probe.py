@@ -1,4 +1,4 @@
-"""What the checks look at, and how they look.
+"""A model with sentences to examine it on, and step-by-step decoding of known targets.
 
 Legend: B sentences, S source length, T target length, V vocabulary.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.data.corpus import Pair
@@ -21,35 +22,33 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 from seq2seq.training.loss import batch_loss
 
-Loss = Callable[[TranslationModel, Batch], Tensor]
-
 _CANDIDATES = 400
 _MOST_PIECES = 60
 
 
 def mean_loss(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return the training loss per target piece in nats; padding is left out."""
+    """Return the training loss per target piece in nats, without padding."""
     total, _ = batch_loss(model, batch)
     return total / batch.num_target_tokens
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A model in its translator, some sentences, and the loss that it is trained by."""
+    """A model in its translator, sentences to examine it on, and its loss."""
 
     translator: Translator
     pairs: tuple[Pair, ...]
-    loss: Loss = mean_loss
+    loss: Callable[[TranslationModel, Batch], Tensor] = mean_loss
 
     @property
     def model(self) -> TranslationModel:
-        """The model itself."""
+        """The model."""
         return self.translator.models[0]
 
     def copy(self) -> Probe:
-        """Return the same with a model of its own; what is done to it changes no other.
+        """Return a probe with a copy of the model, for changes that leave the original alone.
 
-        It translates with the model's own modules, so that a fault in one of them shows.
+        It translates with the plain modules instead of fused kernels, so that their faults show.
         """
         old = self.translator
         translator = Translator(
@@ -59,7 +58,7 @@ class Probe:
         return replace(self, translator=translator)
 
     def batch(self, pairs: Sequence[Pair] | None = None) -> Batch:
-        """Return all sentences, or others, in one batch in their order."""
+        """Return the given sentences, by default all of the probe's, as one batch in order."""
         pairs = self.pairs if pairs is None else pairs
         source, target = self.translator.source, self.translator.target
         sources = source.encode_batch([normalize_line(pair.source) for pair in pairs])
@@ -68,67 +67,61 @@ class Probe:
 
 
 def make_probe(translator: Translator, pairs: Sequence[Pair], *, sentences: int = 24) -> Probe:
-    """Return a probe with sentences of all lengths that a test set begins with.
+    """Return a probe with sentences of all lengths from the beginning of a test set.
 
-    Raises DataError where there are fewer than two usable ones.
+    Raises DataError for fewer than two usable sentences.
     """
-    usable: dict[int, Pair] = {}
-    for number, pair in enumerate(pairs[:_CANDIDATES]):
-        sizes = [
-            len(tokenizer.encode(normalize_line(text)))
-            for tokenizer, text in (
-                (translator.source, pair.source), (translator.target, pair.target),
-            )
-        ]  # fmt: skip
-        if min(sizes) > 0 and max(sizes) <= _MOST_PIECES:
-            usable[number] = pair
+    candidates = pairs[:_CANDIDATES]
+    sources = translator.source.encode_batch([normalize_line(p.source) for p in candidates])
+    targets = translator.target.encode_batch([normalize_line(p.target) for p in candidates])
+    usable = [
+        number
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True))
+        if 0 < len(source) <= _MOST_PIECES and 0 < len(target) <= _MOST_PIECES
+    ]
     if len(usable) < 2:
         raise DataError(
-            f"the checks need two sentence pairs or more of at most {_MOST_PIECES} pieces; the "
-            f"test set begins with {len(usable)}"
+            "the test set must begin with two or more sentence pairs of 1 to "
+            f"{_MOST_PIECES} pieces, found {len(usable)}; choose another test set"
         )
-    by_length = sorted(usable, key=lambda number: len(usable[number].source))
-    places = np.linspace(0, len(by_length) - 1, min(sentences, len(by_length))).astype(int)
-    # In the order of the test set: neighbours in a batch are then of different lengths.
-    return Probe(translator, tuple(usable[n] for n in sorted(by_length[p] for p in places)))
+    by_length = sorted(usable, key=lambda number: len(pairs[number].source))
+    chosen = np.linspace(0, len(by_length) - 1, min(sentences, len(by_length))).astype(int)
+    # In the order of the test set, neighbours in a batch differ in length.
+    return Probe(translator, tuple(pairs[n] for n in sorted(by_length[c] for c in chosen)))
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What the model says at each step of known targets, padded positions and all."""
+    """The output of each decoding step for known targets, padded positions included."""
 
     log_probs_BTV: Tensor
     weights_BTS: Tensor | None
 
-    def of_labels(self, batch: Batch) -> Tensor:
-        """Return the log probability of each sentence's target."""
+    def target_log_probs(self, batch: Batch) -> Tensor:
+        """Return the log probability of the target of each sentence [B]."""
         chosen_BT = self.log_probs_BTV.gather(2, batch.labels_BT.unsqueeze(2)).squeeze(2)
         return chosen_BT.masked_fill(~batch.label_mask_BT, 0).sum(1)
 
 
 @torch.no_grad()
 def step_through(probe: Probe, batch: Batch) -> Steps:
-    """Decode step by step, as a search does, with the batch's inputs as what was found."""
+    """Decode step by step, as a search does, with the batch's own inputs."""
     decoding = probe.translator.decoding(batch.source_BS, batch.source_mask_BS)
     state = decoding.start()
     log_probs, weights = [], []
     for tokens_B in batch.inputs_BT.unbind(1):
         logits_BV, weights_BS, state = decoding.step(tokens_B, state)
         log_probs.append(logits_BV.float().log_softmax(-1))
-        weights.append(weights_BS)
-    known = [w for w in weights if w is not None]
-    return Steps(torch.stack(log_probs, 1), torch.stack(known, 1) if known else None)
+        if weights_BS is not None:
+            weights.append(weights_BS)
+    return Steps(torch.stack(log_probs, 1), torch.stack(weights, 1) if weights else None)
 
 
 def widen(batch: Batch, columns: int) -> Batch:
-    """Return the batch with so many more columns of padding on both sides."""
-
-    def padded(tensor_BX: Tensor) -> Tensor:
-        return torch.nn.functional.pad(tensor_BX, (0, columns), value=PAD)
-
+    """Return the batch with this many extra columns of padding on both sides."""
     return replace(
         batch,
-        source_BS=padded(batch.source_BS),
-        inputs_BT=padded(batch.inputs_BT),
-        labels_BT=padded(batch.labels_BT),
+        source_BS=pad(batch.source_BS, (0, columns), value=PAD),
+        inputs_BT=pad(batch.inputs_BT, (0, columns), value=PAD),
+        labels_BT=pad(batch.labels_BT, (0, columns), value=PAD),
     )

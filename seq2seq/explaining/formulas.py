@@ -1,76 +1,28 @@
-"""What a model computes, in words: its score function, its query, and where the output goes.
+"""What a model computes, in words: its score function, its query, and the use of its output.
 
-Letters: q query, k key, h encoder state, c context, y piece, s decoder state; W, b, v weights.
-
-Legend: S source positions.
+Letters: q query, k key, c context, a output of the attention, y piece, s decoder state; W, b, v
+weights.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
-
-import torch
-from torch import Tensor
+from dataclasses import dataclass
 
 from seq2seq.config import ModelConfig, Score
 from seq2seq.model.attention import Attention, Dot, MultiHeadAttention, SingleHeadAttention
 
-_HEAVIEST = 3
-_LIGHT = 0.005  # what two digits show as nothing
-_SIGN_BARS = " ▁▂▃▄▅▆▇█"
-
-
-def piece_name(piece: str) -> str:
-    """Return a piece as a person reads it."""
-    return {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"}.get(piece, piece)
-
-
-def heaviest(names: Sequence[str], weights_S: Tensor) -> str:
-    """Return the heaviest pieces or words with their weights, heaviest first."""
-    order = weights_S[: len(names)].argsort(descending=True, stable=True).tolist()
-    heavy = [place for place in order if weights_S[place] >= _LIGHT][:_HEAVIEST]
-    return "  ".join(f"{piece_name(names[place])} {weights_S[place]:.2f}" for place in heavy)
-
-
-def bars(weights_S: Tensor) -> str:
-    """Return a bar for each weight, one sign wide."""
-    return "".join(_SIGN_BARS[round(float(weight) * (len(_SIGN_BARS) - 1))] for weight in weights_S)
-
-
-def vector(values: Tensor) -> str:
-    """Return the size of a vector and its first numbers."""
-    # Adding 0 makes 0 of what would be shown as -0.
-    first = ", ".join(f"{value:.3f}" for value in values[:4] + 0.0)
-    return f"[{len(values)}]  ({first}{', ...' if len(values) > 4 else ''})"
-
-
-def shape(values: Tensor) -> str:
-    """Return the sizes of a tensor."""
-    return " x ".join(map(str, values.shape))
-
-
-def number(value: Tensor) -> str:
-    """Return a score; what the mask has hidden is minus infinity."""
-    return "-inf" if value == -torch.inf else f"{value:.4f}"
-
 
 @dataclass(frozen=True)
 class Formula:
-    """The score of a query and a key, where it comes from, and what it is multiplied with."""
+    """The score of a query and a key, its source, and its scale."""
 
     text: str
     source: str
-    letters: dict[str, str]  # each letter's name among the weights
-    remembered: str  # what is kept of the keys, once a sentence
-    scale: float | None  # None: nothing is scaled
+    letters: dict[str, str]  # the name of the weight that each letter stands for
+    remembered: str  # what is computed of the keys once per sentence
+    scale: float | None  # None: not scaled
     scale_reason: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON can hold it."""
-        return asdict(self)
 
 
 _ADDITIVE = "Bahdanau et al. 2014, A.1.2"
@@ -123,7 +75,7 @@ _UNSCALED: dict[Score, str] = {
 
 
 def score_formula(score: Score, attention: Attention) -> Formula:
-    """Return what the attention computes; the scale is the module's own number."""
+    """Return the formula of a score; its scale is read from the module."""
     text, source, letters, remembered = _TEXTS[score]
     module = attention.score if isinstance(attention, SingleHeadAttention) else None
     if isinstance(module, Dot) and module.query is not None:
@@ -143,7 +95,7 @@ def _root(scale: float, of: str) -> str:
 
 
 def query_name(config: ModelConfig) -> str:
-    """Return what asks in this style of decoder."""
+    """Return which state is the query in this style of decoder."""
     return {
         "bahdanau": "s_(i-1), the decoder's state before this step (Bahdanau et al. 2014, eq. 6)",
         "luong": "s_i, the decoder's state after it has read the piece before "
@@ -153,7 +105,7 @@ def query_name(config: ModelConfig) -> str:
 
 
 def output_use(config: ModelConfig) -> str:
-    """Return what the decoder does with the attention's output a_i."""
+    """Return what the decoder does with the output a_i of the attention."""
     fed = " and enters the GRU of the next step (sec. 3.3)" if config.input_feeding else ""
     return {
         "bahdanau": "s_i = GRU([y_(i-1); a_i], s_(i-1)); the logits come from s_i, y_(i-1) and a_i "
@@ -165,7 +117,7 @@ def output_use(config: ModelConfig) -> str:
 
 
 def residual_name(config: ModelConfig, attention: Attention) -> str:
-    """Return what is added to the context."""
+    """Return what the residual adds to the context."""
     if attention.residual is None:
         return "none: a_i = c_i (model.attention.residual)"
     if attention.residual.query is None:

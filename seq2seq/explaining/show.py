@@ -1,4 +1,4 @@
-"""An explanation shown to a person: tables in a terminal, or a page to explore.
+"""Show an explanation: as tables in a terminal, or as a page to explore.
 
 Legend: S source positions, padding included, N heads.
 """
@@ -6,8 +6,7 @@ Legend: S source positions, padding included, N heads.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -16,148 +15,29 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.pages import render
-from seq2seq.explaining.explanation import (
-    AttentionStep,
-    Explanation,
-    Step,
-)
-from seq2seq.explaining.formulas import (
-    bars,
-    heaviest,
-    number,
-    piece_name,
-    shape,
-    vector,
-)
+from seq2seq.explaining.explanation import AttentionStep, Explanation, Step
 from seq2seq.files import write_atomic
 
-SHOWN = 16  # rows at most
-_HEADS = 8  # columns of several heads at most
-
-
-@dataclass(frozen=True)
-class Columns:
-    """A table before it is drawn; a heading that begins with `>` is of numbers."""
-
-    headings: list[str]
-    rows: list[list[str]]
-    sums: list[str] | None = None
-
-
-def choose(explanation: Explanation, looked: AttentionStep) -> tuple[list[int], list[int]]:
-    """Return the positions that are shown, in their order, and those that are left out.
-
-    Of a long sentence the heaviest are shown, and the first of padding.
-    """
-    total, real = len(explanation.source.pieces), explanation.source.length
-    if total <= SHOWN:
-        return list(range(total)), []
-    order = looked.mean_weights_S[:real].argsort(descending=True, stable=True).tolist()
-    shown = sorted([*order[: SHOWN - 1], real])
-    return shown, [place for place in range(total) if place not in set(shown)]
-
-
-def position_tables(
-    explanation: Explanation, looked: AttentionStep, shown: list[int]
-) -> Iterator[Columns]:
-    """Yield one table of a single head, or one of scores and one of weights of several."""
-    names = [
-        [str(place + 1), piece_name(explanation.source.pieces[place].piece)] for place in shown
-    ]
-    bars = ["█" * round(20 * float(looked.mean_weights_S[place])) for place in shown]
-    if looked.scores_S.dim() == 1:
-        yield _single(explanation, looked, shown, names, bars)
-    else:
-        yield _scores(explanation, looked, shown, names)
-        yield _weights(looked, shown, names, bars)
-
-
-def _single(
-    explanation: Explanation,
-    looked: AttentionStep,
-    shown: list[int],
-    names: list[list[str]],
-    bars: list[str],
-) -> Columns:
-    masked_S = explanation.masked(looked.scores_S)
-    rows = [
-        [
-            *name,
-            number(looked.scores_S[place]),
-            number(masked_S[place]),
-            f"{looked.weights_S[place]:.4f}",
-            bar,
-        ]
-        for place, name, bar in zip(shown, names, bars, strict=True)
-    ]
-    headings = [">place", "piece", ">score", ">after mask", ">weight", ""]
-    total = f"{looked.weights_S.double().sum():.6f}"
-    return Columns(headings, rows, ["", "sum", "", "", total, ""])
-
-
-def _scores(
-    explanation: Explanation, looked: AttentionStep, shown: list[int], names: list[list[str]]
-) -> Columns:
-    scores_NS = looked.scores_S[:_HEADS]
-    real = explanation.source.mask_S
-    rows = [
-        [
-            *name,
-            *(number(score) if real[place] else f"{number(score)} → -inf"
-              for score in scores_NS[:, place]),
-        ]
-        for place, name in zip(shown, names, strict=True)
-    ]  # fmt: skip
-    return Columns([">place", "piece", *(f">score {n + 1}" for n in range(len(scores_NS)))], rows)
-
-
-def _weights(
-    looked: AttentionStep, shown: list[int], names: list[list[str]], bars: list[str]
-) -> Columns:
-    weights_NS = torch.cat([looked.weights_S[:_HEADS], looked.mean_weights_S.unsqueeze(0)])
-    rows = [
-        [*name, *(f"{weight:.4f}" for weight in weights_NS[:, place]), bar]
-        for place, name, bar in zip(shown, names, bars, strict=True)
-    ]
-    heads = [f">weight {n + 1}" for n in range(len(weights_NS) - 1)]
-    sums = [f"{weights_S.double().sum():.6f}" for weights_S in weights_NS]
-    return Columns([">place", "piece", *heads, ">mean", ""], rows, ["", "sum", *sums, ""])
-
-
-def notes(explanation: Explanation, looked: AttentionStep, left: list[int]) -> Iterator[str]:
-    """Yield what the tables leave out, and what the mask is for."""
-    total, real = len(explanation.source.pieces), explanation.source.length
-    scores_NS = looked.scores_S.view(-1, total)
-    if left:
-        rest = float(looked.mean_weights_S[left].sum())
-        few = f"the {SHOWN - 1} heaviest of {real}" if real >= SHOWN else f"all {real}"
-        yield (
-            f"Shown are {few} pieces and one position of padding; the "
-            f"{len(left)} positions left out weigh {rest:.4f} together."
-        )
-    if len(scores_NS) > _HEADS:
-        yield f"Shown are the first {_HEADS} heads of {len(scores_NS)}; the mean is of all."
-    unmasked_S = scores_NS.softmax(-1).mean(0)
-    yield (
-        f"Without the mask the {total - real} positions of padding would take "
-        f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
-    )
-
-
+_MOST_ROWS = 16  # in a table of positions
+_MOST_HEADS = 8  # columns
+_MOST_BARS = 40  # pieces in a row of all steps
+_MOST_NAMED = 3  # heaviest pieces in a row
+_LIGHT = 0.005  # rounds to zero in two digits
+_BARS = " ▁▂▃▄▅▆▇█"
 _PIPE_WIDTH = 110
-_BARS = 40  # pieces whose bars have room in a row
 
 
 def print_explanation(
     explanation: Explanation, file: IO[str], *, number: int | None = None, words: bool = False
 ) -> None:
-    """Print one step in full; without a number, the first step and a row for each one.
+    """Print step `number` (from 1) in full; without it, the first step and a row for each one.
 
-    With `words` the rows are of words instead of pieces. `number` is that of a step, from 1.
+    With `words` the rows are words instead of pieces.
     """
     # Sentences are full of brackets, which must not be taken for markup.
     console = Console(file=file, markup=False, highlight=False, emoji=False)
@@ -172,30 +52,28 @@ def print_explanation(
 
 
 class _Printer:
-    """Writes the parts of an explanation one below the other."""
+    """Prints the parts of an explanation one below the other."""
 
     def __init__(self, explanation: Explanation, console: Console) -> None:
-        self.all, self.source, self.console = explanation, explanation.source, console
+        self.found, self.source, self.console = explanation, explanation.source, console
+        self.padding = len(self.source.pieces) - self.source.length
 
     def run(self, number: int | None, *, words: bool) -> None:
-        step = self.all.steps[(number or 1) - 1]
-        self._head()
+        found, config = self.found, self.found.config
+        origin = "given" if found.forced else "found by the search"
+        self._facts(
+            ("source", found.part.source),
+            ("translation", f"{found.part.text}   ({origin}, log p = {found.part.log_prob:.3f})"),
+            ("model", f"style {config.style}, score {config.attention.score}"),
+        )
         self._memory()
-        self._step(step)
+        self._step(found.steps[(number or 1) - 1])
         if number is None:
             self._words() if words else self._steps()
 
-    def _head(self) -> None:
-        found, config = self.all, self.all.config
-        given = "given" if found.forced else "found by the search"
-        self._facts(
-            ("source", found.part.source),
-            ("translation", f"{found.part.text}   ({given}, log p = {found.part.log_prob:.3f})"),
-            ("model", f"style {config.style}, score {config.attention.score}"),
-        )
-
     def _memory(self) -> None:
-        source, formula = self.source, self.all.formula
+        """Print what is computed once per sentence."""
+        source, formula = self.source, self.found.formula
         self._title("Once a sentence: pieces, encoder states, keys and values")
         listed = "  ".join(f"{p.piece} {p.id}" for p in source.pieces[: source.length])
         self._facts((f"{source.length} pieces", f"{listed}   (▁ begins a word)"))
@@ -207,125 +85,185 @@ class _Printer:
             ("", source.remembered_SA, f"what the score keeps of K: {formula.remembered}"),
             ("V", source.values_SM, f"values, what the context sums: {self._origin('value')}"),
             ("mask", source.mask_S, f"true at the {source.length} pieces, false at padding"),
-            ("Q", self.all.steps[0].query_Q, f"query, one a step: {self.all.query}"),
+            ("Q", self.found.steps[0].query_Q, f"query, one a step: {self.found.query}"),
         ]
-        rows += [(letter, self.all.parameters[n], n) for letter, n in formula.letters.items()]
-        known = [[name, shape(v), text] for name, v, text in rows if v is not None]
-        self._table(Columns(["name", "shape", "what it is"], known))
+        rows += [(letter, self.found.parameters[n], n) for letter, n in formula.letters.items()]
+        shapes = [(n, " x ".join(map(str, v.shape)), text) for n, v, text in rows if v is not None]
+        self._table(["name", "shape", "what it is"], shapes)
         # The first, the last, and one of padding, which is zero.
-        places = (0, source.length - 1, source.length)
         self._facts(
             *(
-                (
-                    f"h_{n + 1}",
-                    f"{vector(source.states_SH[n])}  {piece_name(source.pieces[n].piece)}",
-                )
-                for n in places
+                (f"h_{n + 1}", f"{_vector(source.states_SH[n])}  {_name(source.pieces[n].piece)}")
+                for n in (0, source.length - 1, source.length)
             )
         )
-        padding = len(source.pieces) - source.length
-        both = "weights and probabilities" if self.all.part.weights is not None else "probabilities"
-        same = f"{self.all.padding_difference:.1e}" if self.all.padding_difference else "the bit"
+        weights = self.found.part.weights is not None
+        both = "weights and probabilities" if weights else "probabilities"
+        difference = self.found.padding_difference
+        exact = f"{difference:.1e}" if difference else "the bit"
         self._say(
-            f"A longer neighbour in the batch adds {padding} positions of padding; run alone, the "
-            f"sentence gets the same {both} to {same}."
+            f"A longer neighbour in the batch adds {self.padding} positions of padding; run alone, "
+            f"the sentence gets the same {both} to {exact}."
         )
 
     def _origin(self, side: str) -> str:
-        """Return whether keys or values are H itself."""
-        names = [name for name in (f"{side}.weight", f"{side}.bias") if name in self.all.parameters]
+        """Return whether keys or values are projections of H, or H itself."""
+        parameters = self.found.parameters
+        names = [name for name in (f"{side}.weight", f"{side}.bias") if name in parameters]
         return f"H by {' and '.join(names)}" if names else "H itself"
 
     def _step(self, step: Step) -> None:
         self._title(
-            f"Step {step.number} of {len(self.all.steps)}: "
-            f"reads {piece_name(step.reads.piece)}, writes {piece_name(step.writes.piece)}"
+            f"Step {step.number} of {len(self.found.steps)}: "
+            f"reads {_name(step.reads.piece)}, writes {_name(step.writes.piece)}"
         )
-        score = f"{self.all.formula.text}   ({self.all.formula.source})"
-        facts = [("query", f"{vector(step.query_Q)}  {self.all.query}"), ("score", score)]
-        if step.looked is None:
-            facts += self._instead()
+        formula = self.found.formula
+        facts = [
+            ("query", f"{_vector(step.query_Q)}  {self.found.query}"),
+            ("score", f"{formula.text}   ({formula.source})"),
+        ]
+        if step.attention is None:
+            summary = "the summary: the last forward and the first backward state of H"
+            facts += [
+                ("weights", "none: nothing says which piece is read"),
+                ("instead", f"{_vector(self.source.summary_H)}  {summary}, the same at every step"),
+            ]
         else:
-            self._facts(*facts, *self._softmax(step.looked))
-            shown, left = choose(self.all, step.looked)
-            for columns in position_tables(self.all, step.looked, shown):
-                self._table(columns)
-            for note in notes(self.all, step.looked, left):
-                self._say(note)
-            facts = [("context", f"{vector(step.looked.context_M)}  {self._context(step.looked)}")]
-        facts += [
-            ("residual", self.all.residual),
-            ("output", f"{vector(step.output_M)}  a_i, what the decoder gets"),
-            ("then", self.all.output_use),
-        ]
-        self._facts(*facts)
-        self._candidates(step)
-
-    def _instead(self) -> list[tuple[str, str]]:
-        """Return what a model without attention has in the place of weights."""
-        summary = "the summary: the last forward and the first backward state of H"
-        return [
-            ("weights", "none: nothing says which piece is read"),
-            ("instead", f"{vector(self.source.summary_H)}  {summary}, the same at every step"),
-        ]
-
-    def _softmax(self, looked: AttentionStep) -> list[tuple[str, str]]:
-        formula, total = self.all.formula, len(self.source.pieces)
-        number = f"x {formula.scale:.6g}: " if formula.scale is not None else "none: "
-        heads = f" in each of {len(looked.scores_S)} heads" if looked.scores_S.dim() > 1 else ""
-        axis = (
-            f"over the {total} source positions (the last axis of the scores){heads}, never over "
-            f"the batch or the steps; the {total - self.source.length} of padding count as -inf"
+            self._facts(*facts, *self._softmax(step.attention))
+            self._positions(step.attention)
+            text = "c_i = weights x V"
+            if step.attention.scores_S.dim() > 1:
+                joined = "side by side, by output.weight and output.bias"
+                text = f"c_i = each head's weights x its part of V, {joined}"
+            facts = [("context", f"{_vector(step.attention.context_M)}  {text}")]
+        self._facts(
+            *facts,
+            ("residual", self.found.residual),
+            ("output", f"{_vector(step.output_M)}  a_i, what the decoder gets"),
+            ("then", self.found.output_use),
         )
-        return [("scale", number + formula.scale_reason), ("softmax", axis)]
-
-    def _context(self, looked: AttentionStep) -> str:
-        if looked.scores_S.dim() == 1:
-            return "c_i = weights x V"
-        joined = "side by side, by output.weight and output.bias"
-        return f"c_i = each head's weights x its part of V, {joined}"
-
-    def _candidates(self, step: Step) -> None:
         rows = [
-            [piece_name(c.piece), f"{c.probability:.4f}", "written" * (c.id == step.writes.id)]
+            [_name(c.piece), f"{c.probability:.4f}", "written" * (c.id == step.writes.id)]
             for c in step.candidates
         ]
         if step.writes.id not in [candidate.id for candidate in step.candidates]:
             chosen = f"{math.exp(step.log_prob):.2g}"
-            rows.append([piece_name(step.writes.piece), chosen, f"written, rank {step.rank}"])
-        self._table(Columns(["next piece", ">probability", ""], rows))
+            rows.append([_name(step.writes.piece), chosen, f"written, rank {step.rank}"])
+        self._table(["next piece", ">probability", ""], rows)
+
+    def _softmax(self, attention: AttentionStep) -> list[tuple[str, str]]:
+        formula, total = self.found.formula, len(self.source.pieces)
+        scale = f"x {formula.scale:.6g}: " if formula.scale is not None else "none: "
+        scores = attention.scores_S
+        heads = f" in each of {len(scores)} heads" if scores.dim() > 1 else ""
+        axis = (
+            f"over the {total} source positions (the last axis of the scores){heads}, never over "
+            f"the batch or the steps; the {self.padding} of padding count as -inf"
+        )
+        return [("scale", scale + formula.scale_reason), ("softmax", axis)]
+
+    def _positions(self, attention: AttentionStep) -> None:
+        """Print scores and weights by source position.
+
+        A single head has one table, several have one of scores and one of weights. Of a long
+        sentence the heaviest positions are shown, and the first one of padding.
+        """
+        total, real, mean_S = len(self.source.pieces), self.source.length, attention.mean_weights_S
+        shown = list(range(total))
+        if total > _MOST_ROWS:
+            order = mean_S[:real].argsort(descending=True, stable=True).tolist()
+            shown = sorted([*order[: _MOST_ROWS - 1], real])
+        names = [[str(place + 1), _name(self.source.pieces[place].piece)] for place in shown]
+        bars = ["█" * round(20 * float(mean_S[place])) for place in shown]
+        if attention.scores_S.dim() == 1:
+            self._single_head(attention, shown, names, bars)
+        else:
+            self._several_heads(attention, shown, names, bars)
+        scores_NS = attention.scores_S.view(-1, total)
+        if left := sorted(set(range(total)) - set(shown)):
+            few = (
+                f"the {_MOST_ROWS - 1} heaviest of {real}" if real >= _MOST_ROWS else f"all {real}"
+            )
+            self._say(
+                f"Shown are {few} pieces and one position of padding; the "
+                f"{len(left)} positions left out weigh {float(mean_S[left].sum()):.4f} together."
+            )
+        if len(scores_NS) > _MOST_HEADS:
+            self._say(
+                f"Shown are the first {_MOST_HEADS} heads of {len(scores_NS)}; the mean is of all."
+            )
+        unmasked_S = scores_NS.softmax(-1).mean(0)
+        self._say(
+            f"Without the mask the {self.padding} positions of padding would take "
+            f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
+        )
+
+    def _single_head(
+        self, attention: AttentionStep, shown: list[int], names: list[list[str]], bars: list[str]
+    ) -> None:
+        scores_S, weights_S = attention.scores_S, attention.weights_S
+        masked_S = attention.masked_scores_S
+        rows = [
+            [*name, f"{scores_S[n]:.4f}", f"{masked_S[n]:.4f}", f"{weights_S[n]:.4f}", bar]
+            for n, name, bar in zip(shown, names, bars, strict=True)
+        ]
+        total = f"{weights_S.double().sum():.6f}"
+        headings = [">place", "piece", ">score", ">after mask", ">weight", ""]
+        self._table(headings, rows, ["", "sum", "", "", total, ""])
+
+    def _several_heads(
+        self, attention: AttentionStep, shown: list[int], names: list[list[str]], bars: list[str]
+    ) -> None:
+        scores_NS, real = attention.scores_S[:_MOST_HEADS], self.source.length
+        heads = range(1, len(scores_NS) + 1)
+        rows = [
+            [*name, *(f"{score:.4f}{' → -inf' * (n >= real)}" for score in scores_NS[:, n])]
+            for n, name in zip(shown, names, strict=True)
+        ]
+        self._table([">place", "piece", *(f">score {head}" for head in heads)], rows)
+        weights_NS = torch.cat(
+            [attention.weights_S[:_MOST_HEADS], attention.mean_weights_S.unsqueeze(0)]
+        )
+        rows = [
+            [*name, *(f"{weight:.4f}" for weight in weights_NS[:, n]), bar]
+            for n, name, bar in zip(shown, names, bars, strict=True)
+        ]
+        sums = [f"{weights_S.double().sum():.6f}" for weights_S in weights_NS]
+        headings = [">place", "piece", *(f">weight {head}" for head in heads), ">mean", ""]
+        self._table(headings, rows, ["", "sum", *sums, ""])
 
     def _steps(self) -> None:
-        """Print a row a step."""
+        """Print a row for each step."""
         self._title("All steps")
         names = [piece.piece for piece in self.source.pieces[: self.source.length]]
         headings, rows = [">step", "reads", "writes", ">p"], []
-        drawn = len(names) <= _BARS
-        if self.all.part.weights is not None:
+        drawn = len(names) <= _MOST_BARS
+        if self.found.part.weights is not None:
             headings += [">sum", *["weights by place"] * drawn, "heaviest source pieces"]
-        for step in self.all.steps:
-            row = [str(step.number), piece_name(step.reads.piece), piece_name(step.writes.piece)]
+        for step in self.found.steps:
+            row = [str(step.number), _name(step.reads.piece), _name(step.writes.piece)]
             row.append(f"{math.exp(step.log_prob):.3f}")
-            if step.looked is not None:
-                weights_S = step.looked.mean_weights_S
+            if step.attention is not None:
+                weights_S = step.attention.mean_weights_S
                 row.append(f"{weights_S.double().sum():.4f}")
-                row += [bars(weights_S[: len(names)])] * drawn + [heaviest(names, weights_S)]
+                row += [_bars(weights_S[: len(names)])] * drawn + [_heaviest(names, weights_S)]
             rows.append(row)
-        self._table(Columns(headings, rows))
-        self._say(f"--step N shows one of the {len(self.all.steps)} in full.")
+        self._table(headings, rows)
+        self._say(f"--step N shows one of the {len(self.found.steps)} in full.")
 
     def _words(self) -> None:
-        """Print a row a target word."""
+        """Print a row for each target word."""
         self._title("All words: sums over the pieces of a source word, means over those of a row's")
-        if self.all.part.weights is None:
+        if self.found.part.weights is None:
             self._say("Without attention there are no weights between words.")
             return
-        source, target = self.all.words
+        source, target = self.found.words
+        weights = torch.from_numpy(word_weights(self.found.part))
         rows = [
-            [word, f"{row.sum():.4f}", bars(row), heaviest(source, row)]
-            for word, row in zip(target, torch.from_numpy(word_weights(self.all.part)), strict=True)
+            [word, f"{row.sum():.4f}", _bars(row), _heaviest(source, row)]
+            for word, row in zip(target, weights, strict=True)
         ]
-        self._table(Columns(["word", ">sum", "weights by word", "heaviest source words"], rows))
+        self._table(["word", ">sum", "weights by word", "heaviest source words"], rows)
         self._say("What a sum lacks to 1 lies on the end of the sentence, which is no word.")
 
     def _facts(self, *facts: tuple[str, str]) -> None:
@@ -336,19 +274,25 @@ class _Printer:
             table.add_row(name, text)
         self.console.print(table)
 
-    def _table(self, columns: Columns) -> None:
+    def _table(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        sums: Sequence[str] | None = None,
+    ) -> None:
+        """Print a table; `>` before a heading marks a column of numbers."""
         lines = box.SIMPLE_HEAD if self.console.is_terminal else None
         table = Table(box=lines, pad_edge=False, header_style="bold")
-        for heading in columns.headings:
+        for heading in headings:
             # Where a table is too wide, texts are wrapped and numbers are not.
             right = heading.startswith(">")
             name = heading.removeprefix(">")
             table.add_column(name, justify="right" if right else "left", no_wrap=right)
-        for row in columns.rows:
+        for row in rows:
             table.add_row(*row)
-        if columns.sums is not None:
+        if sums is not None:
             table.add_section()
-            table.add_row(*columns.sums)
+            table.add_row(*sums)
         self.console.print(table)
 
     def _title(self, text: str) -> None:
@@ -359,8 +303,32 @@ class _Printer:
         self.console.print(text)
 
 
+def _name(piece: str) -> str:
+    """Return a piece in readable form."""
+    return {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"}.get(piece, piece)
+
+
+def _heaviest(names: Sequence[str], weights_S: Tensor) -> str:
+    """Return the heaviest pieces or words with their weights, heaviest first."""
+    order = weights_S[: len(names)].argsort(descending=True, stable=True).tolist()
+    heavy = [place for place in order if weights_S[place] >= _LIGHT][:_MOST_NAMED]
+    return "  ".join(f"{_name(names[place])} {weights_S[place]:.2f}" for place in heavy)
+
+
+def _bars(weights_S: Tensor) -> str:
+    """Return a bar of one character for each weight."""
+    return "".join(_BARS[round(float(weight) * (len(_BARS) - 1))] for weight in weights_S)
+
+
+def _vector(values: Tensor) -> str:
+    """Return the size of a vector and its first numbers."""
+    # Adding 0 turns a negative zero into 0.
+    first = ", ".join(f"{value:.3f}" for value in values[:4] + 0.0)
+    return f"[{len(values)}]  ({first}{', ...' if len(values) > 4 else ''})"
+
+
 def write_page(explanation: Explanation, path: Path, *, words: bool = False) -> None:
-    """Write the page; with `words` it begins with words instead of pieces.
+    """Write the page; with `words` it first shows words instead of pieces.
 
     Raises DataError for a model without attention and for a path that cannot be written.
     """

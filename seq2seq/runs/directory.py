@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from seq2seq.config import Config, changed_keys, dump_config, load_config
+from seq2seq.data.sources import PLACES, dump_checksums
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import remove_directory, sync_directory, write_atomic
@@ -26,7 +27,6 @@ from seq2seq.runs.checkpoint import (
     list_checkpoints,
     set_aside_damaged,
 )
-from seq2seq.runs.sources import PLACES, dump_checksums
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,6 @@
-"""What the finished runs of a study say together.
+"""Compare the cells of a study: mean and spread over seeds, and whether differences are chance.
 
-Mean and spread over seeds, and whether two cells differ by more than chance.
-
-Legend: K seeds, N test sentences, R resamples; 10 statistics a sentence.
+Legend: K seeds, N test sentences, R resamples; BLEU needs 10 statistics of a sentence.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,8 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, fixed_buckets
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import SEED, Ints, corpus_bleu, sentence_statistics
-from seq2seq.study.plan import Cell, Measure, Plan, Run, baseline_of
-from seq2seq.study.results import Point, Result, digest, status_of
+from seq2seq.study.plan import Cell, Measure, Plan, baseline_of
+from seq2seq.study.results import Result, statuses
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
@@ -28,29 +27,26 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and sample standard deviation (n - 1) over seeds; of one value there is none."""
+    """The values of a measure over seeds."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
         """The arithmetic mean."""
-        return sum(self.values) / len(self.values)
+        return fmean(self.values)
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation."""
-        if len(self.values) < 2:
-            return None
-        mean = self.mean
-        return math.sqrt(sum((v - mean) ** 2 for v in self.values) / (len(self.values) - 1))
+        """The sample standard deviation (n - 1); None for a single value."""
+        return stdev(self.values) if len(self.values) > 1 else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a cell's mean BLEU to the baseline's.
+    """The mean BLEU of a cell minus that of its baseline.
 
-    `low` and `high` hold the central 95 percent of the resampled differences.
+    `low` and `high` are the limits of the central 95 percent of the resampled differences.
     """
 
     value: float
@@ -61,22 +57,22 @@ class Difference:
 
 @dataclass(frozen=True)
 class Scores:
-    """A cell's BLEU by seed, on the test set and on the resampled ones."""
+    """The BLEU of a cell by seed, on the test set and on resampled test sets."""
 
     observed_K: Floats
     resampled_RK: Floats
 
 
 def score_cell(statistics: Sequence[Ints]) -> Scores:
-    """Return the scores of a cell from the statistics of each seed [N, 10].
+    """Return the scores of a cell from the statistics [N, 10] of each seed.
 
-    Every cell sees the same resampled test sets (Koehn 2004): N sentences, with replacement.
+    Every cell gets the same resampled test sets: N sentences, drawn with replacement (Koehn 2004).
     """
     generator = np.random.default_rng(SEED)
     size = len(statistics[0])
-    draws_RN = np.zeros((RESAMPLES, size), np.int64)
-    for row in draws_RN:
-        row += np.bincount(generator.integers(size, size=size), minlength=size)
+    draws_RN = np.stack(
+        [np.bincount(generator.integers(size, size=size), minlength=size) for _ in range(RESAMPLES)]
+    )
     resampled = [[corpus_bleu(sums) for sums in draws_RN @ of_seed] for of_seed in statistics]
     observed = [corpus_bleu(of_seed.sum(0)) for of_seed in statistics]
     return Scores(np.array(observed), np.array(resampled).T)
@@ -85,13 +81,14 @@ def score_cell(statistics: Sequence[Ints]) -> Scores:
 def compare(cell: Scores, baseline: Scores) -> Difference:
     """Compare two cells by a paired bootstrap over test sentences and seeds.
 
-    The score of a cell is the mean of the BLEU of its seeds. Each resample has the same sentences
-    for both cells, and for each cell as many seeds as it has, drawn from its own with replacement:
-    so both kinds of chance count. The p-value is the share of resamples, plus one on both sides
-    (Davison & Hinkley 1997, sec. 4.2), whose difference is as far from the observed one as that is
-    from zero, on either side. With one seed it is the usual paired bootstrap. Of few seeds it sees
-    too little of their spread: the variance of a mean that is drawn from K values is (K - 1) / K
-    of what it should be. Where all resamples are alike, as with one test sentence, it is 1.
+    The score of a cell is the mean BLEU over its seeds. Each resample has the same sentences for
+    both cells and, for each cell, as many of its seeds as it has, drawn with replacement, so that
+    it varies by both sources of chance. The two-sided p-value is the share of resamples, with one
+    added above and below (Davison & Hinkley 1997, sec. 4.2), whose difference is at least as far
+    from the observed one as that is from zero. With one seed this is the usual paired bootstrap.
+    With few seeds it underestimates their spread: the variance of a mean of K values that are
+    drawn from K is (K - 1) / K of the true one. If all resamples are equal, as with one test
+    sentence, p is 1.
     """
     generator = np.random.default_rng(SEED)
     means = []
@@ -109,38 +106,38 @@ def compare(cell: Scores, baseline: Scores) -> Difference:
 
 @dataclass(frozen=True)
 class Summary:
-    """A cell: its results by seed, BLEU by length, and what tells it from the baseline."""
+    """A cell: its results by seed, BLEU by length, and its difference from the baseline."""
 
     cell: Cell
-    runs: dict[int, Run]  # by seed, as all that follow
-    results: dict[int, Result]
-    by_length: tuple[Spread, ...]  # a spread over seeds for each class of lengths
-    baseline: str | None  # the cell it is compared with; itself, or None without results
-    difference: Difference | None  # from another baseline than itself
+    results: dict[int, Result]  # by seed, like the values of all spreads
+    by_length: tuple[Spread, ...]  # one for each class of lengths
+    baseline: str | None  # the cell it is compared with; maybe itself; None without results
+    difference: Difference | None  # None for the baseline itself
 
     def spread(self, measure: Measure) -> Spread | None:
-        """Return a measure's values over seeds; None where it does not apply."""
+        """Return the values of a measure over seeds; None where it does not apply."""
         values = [getattr(result, measure) for result in self.results.values()]
         known = tuple(float(value) for value in values if value is not None)
         return Spread(known) if known else None
 
-    def curve(self, key: str) -> list[tuple[int, Spread]]:
-        """Return a metric of the validations while training: steps, and values over seeds."""
+    def curve(self, metric: str) -> list[tuple[int, Spread]]:
+        """Return a metric of the validations during training: step, and values over seeds."""
         by_step: dict[int, list[float]] = {}
         for result in self.results.values():
             for point in result.curve:
-                if (value := _value(point, key)) is not None:
+                value = getattr(point, metric)
+                if value is not None and math.isfinite(value):
                     by_step.setdefault(point.step, []).append(value)
         return [(step, Spread(tuple(by_step[step]))) for step in sorted(by_step)]
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """A study's summaries, in the order of the grid, of the cells with a finished run."""
+    """The summaries of the cells that have a finished run, in the order of the grid."""
 
     plan: Plan
     sentences: int  # of the test set
-    finished: int
+    finished: int  # runs
     classes: tuple[LengthBucket, ...]
     summaries: tuple[Summary, ...]
 
@@ -157,75 +154,46 @@ class Gathered:
 def gather(plan: Plan, pairs: Sequence[Pair]) -> Gathered:
     """Read the results of all finished runs and compare the cells.
 
-    Raises DataError where no run is finished.
+    Raises DataError if no run is finished.
     """
-    test_sha256 = digest(pairs)
-    found: dict[str, dict[int, tuple[Run, Result]]] = {}
-    for run in plan.runs:
-        status = status_of(run, plan.study.measure, test_sha256)
+    results: dict[str, dict[int, Result]] = {}
+    for run, status in zip(plan.runs, statuses(plan, pairs).values(), strict=True):
         if status.state == "finished" and status.result:
-            found.setdefault(run.cell, {})[run.seed] = (run, status.result)
-    if not found:
-        raise DataError(f"{plan.out}: no run is finished yet; there is nothing to gather")
+            results.setdefault(run.cell, {})[run.seed] = status.result
+    if not results:
+        raise DataError(f"{plan.study.directory}: no run is finished yet; run the study first")
     references = references_of(pairs)
     statistics = {
-        name: {
-            s: sentence_statistics(result.hypotheses, references)
-            for s, (_, result) in by_seed.items()
-        }
-        for name, by_seed in found.items()
+        name: [sentence_statistics(found.hypotheses, references) for found in by_seed.values()]
+        for name, by_seed in results.items()
     }
-    baselines = _baselines(plan, found)
-    differences = _differences(statistics, baselines)
-    classes = tuple(fixed_buckets([pair.source for pair in pairs], plan.study.lengths))
-    summaries = [
-        Summary(
-            cell,
-            {seed: run for seed, (run, _) in found[cell.name].items()},
-            {seed: result for seed, (_, result) in found[cell.name].items()},
-            _by_length(list(statistics[cell.name].values()), classes),
-            baselines.get(cell.name),
-            differences.get(cell.name),
-        )
-        for cell in plan.cells
-        if cell.name in found
-    ]
-    finished = sum(map(len, found.values()))
-    return Gathered(plan, len(pairs), finished, classes, tuple(summaries))
+    scores = {name: score_cell(by_seed) for name, by_seed in statistics.items()}
+    baselines = _baselines(plan, results)
+    classes = fixed_buckets([pair.source for pair in pairs], plan.study.lengths)
+    summaries = []
+    for cell in plan.cells:
+        name = cell.name
+        if name not in results:
+            continue
+        baseline = baselines.get(name)
+        bleu = [[b.bleu for b in bleu_by_length(classes, rows)] for rows in statistics[name]]
+        by_length = tuple(Spread(values) for values in zip(*bleu, strict=True))
+        difference = None
+        if baseline is not None and baseline != name:
+            difference = compare(scores[name], scores[baseline])
+        summaries.append(Summary(cell, results[name], by_length, baseline, difference))
+    finished = sum(map(len, results.values()))
+    return Gathered(plan, len(pairs), finished, tuple(classes), tuple(summaries))
 
 
-def _baselines(plan: Plan, found: Mapping[str, Mapping[int, tuple[Run, Result]]]) -> dict[str, str]:
-    """Return what each cell with results is compared with, where that has results too."""
+def _baselines(plan: Plan, results: Mapping[str, Mapping[int, Result]]) -> dict[str, str]:
+    """Return which cell each cell with results is compared with, if that has results too."""
     if plan.study.baseline is None:
-
-        def mean_bleu(name: str) -> float:
-            return Spread(tuple(result.bleu for _, result in found[name].values())).mean
-
-        return dict.fromkeys(found, max(found, key=mean_bleu))
-    pairs = [(cell, baseline_of(plan.study, cell, plan.cells)) for cell in plan.cells]
+        means = {name: fmean(r.bleu for r in found.values()) for name, found in results.items()}
+        return dict.fromkeys(results, max(means, key=lambda name: means[name]))
+    found = {cell.name: baseline_of(plan.study, cell, plan.cells) for cell in plan.cells}
     return {
-        cell.name: baseline.name
-        for cell, baseline in pairs
-        if cell.name in found and baseline is not None and baseline.name in found
+        name: baseline.name
+        for name, baseline in found.items()
+        if baseline is not None and {name, baseline.name} <= results.keys()
     }
-
-
-def _differences(
-    statistics: Mapping[str, Mapping[int, Ints]], baselines: Mapping[str, str]
-) -> dict[str, Difference]:
-    scores = {name: score_cell(list(by_seed.values())) for name, by_seed in statistics.items()}
-    return {
-        name: compare(scores[name], scores[baseline])
-        for name, baseline in baselines.items()
-        if name != baseline
-    }
-
-
-def _by_length(by_seed: list[Ints], classes: Sequence[LengthBucket]) -> tuple[Spread, ...]:
-    scores = [[found.bleu for found in bleu_by_length(classes, rows)] for rows in by_seed]
-    return tuple(Spread(values) for values in zip(*scores, strict=True))
-
-
-def _value(point: Point, key: str) -> float | None:
-    value: float | None = getattr(point, key)
-    return value if value is not None and math.isfinite(value) else None

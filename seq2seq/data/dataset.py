@@ -1,0 +1,445 @@
+"""From the corpora of a recipe to clean pairs, tokenizers and ids, kept in a cache.
+
+The Hugging Face library `datasets` writes the Arrow files, maps over their rows and shuffles them;
+pyarrow alone reads them, so that a start from the cache need not import the library. The files are
+mapped into memory: processes share their pages, and the system reclaims them when memory is short.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import sentencepiece
+from tqdm import tqdm
+
+from seq2seq.config import CleaningConfig, Config, DataConfig
+from seq2seq.data.batching import Ints, Ragged
+from seq2seq.data.cache import Cache, Entry, code_of, digest, open_cache
+from seq2seq.data.cleaning import (
+    Assessed,
+    CleaningReport,
+    HeldOut,
+    assess_pairs,
+    filter_pairs,
+    normalize_pair,
+)
+from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.sources import describe, quick_hash, refuse_same_files
+from seq2seq.data.stream import Segmenter, StreamPosition, Tokenizers, Window
+from seq2seq.data.streaming import StreamedPairs
+from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.errors import DataError
+from seq2seq.parallel import cores, ordered_map
+
+log = logging.getLogger(__name__)
+
+_SIDES = ["source", "target"]
+_SHUFFLE_SEED = 1
+_SHARD_ROWS = 1 << 18  # of a file: the library's `select` takes 40 bytes of memory a row
+_ROWS_PER_PROCESS = 10_000  # at least, for a process to be worth starting
+_WINDOW_STRETCHES = 64  # at least: with fewer, the same pairs meet again in every epoch
+_MODEL = "tokenizer.model"
+_NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}
+_PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("cleaning", "corpus", "dataset"))
+_TOKENIZER_CODE = ("seq2seq.data.cleaning", "seq2seq.data.tokenizer")
+_IDS_CODE = ("seq2seq.data.cleaning", "seq2seq.data.dataset", "seq2seq.data.tokenizer")
+
+
+class PreparedPairs:
+    """The clean pairs of a corpus, in a random order that depends on the pairs alone.
+
+    As the order is random, any stretch of rows is a fair sample of the corpus: epochs shuffle
+    stretches, and tokenizers are trained on the first rows.
+    """
+
+    def __init__(self, entry: Entry, cache: Cache) -> None:
+        """Map the files of a cache entry; they can be deleted while the object lives."""
+        self.cache = cache
+        self.fingerprint: str = entry.about["fingerprint"]  # of the pairs and their order
+        self._path = entry.path
+        self._rows = _open_rows(entry.path)
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def texts(self) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield the sources and the targets of all pairs, some at a time."""
+        for batch in self._rows.to_batches():
+            yield batch.column(0).to_pylist(), batch.column(1).to_pylist()
+
+    def read(self, starts: Sequence[int], rows: int) -> tuple[list[str], list[str]]:
+        """Return the sources and targets of the stretches of `rows` rows that begin at `starts`."""
+        table = _stretches(self._rows, starts, rows)
+        return table.column(0).to_pylist(), table.column(1).to_pylist()
+
+    def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> pa.Table:
+        """Return the pairs as ids, row by row; they are encoded once and then cached."""
+        made_of = {
+            "pairs": self.fingerprint,
+            "tokenizers": [each.fingerprint() for each in tokenizers],
+            "code": code_of(*_IDS_CODE),
+            "sentencepiece": sentencepiece.__version__,
+        }
+
+        def make(folder: Path) -> dict[str, Any]:
+            datasets = _library()
+            small = max(each.vocab_size for each in tokenizers) <= 1 << 16
+            ids = datasets.List(datasets.Value("uint16" if small else "int32"))
+            _map(
+                datasets.concatenate_datasets(
+                    [datasets.Dataset.from_file(str(file)) for file in _files(self._path)]
+                ),
+                _encode,
+                {"tokenizers": tokenizers},
+                datasets.Features(dict.fromkeys(_SIDES, ids)),
+                folder,
+                processes=processes,
+            )
+            return {}
+
+        return _open_rows(self.cache.entry("ids", made_of, make).path)
+
+    def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> PreparedWindows:
+        """Return the pairs, encoded, as windows; raises DataError if none of them fits."""
+        return PreparedWindows(self, tokenizers, config, seed=seed)
+
+
+Pairs = PreparedPairs | StreamedPairs
+
+
+class PreparedWindows:
+    """Windows of random stretches of a corpus; each pair is in one of them every epoch."""
+
+    def __init__(
+        self, pairs: PreparedPairs, tokenizers: Tokenizers, config: DataConfig, *, seed: int
+    ) -> None:
+        """Encode the pairs, or find them in the cache; raises DataError if none of them fits."""
+        batching = config.batching
+        self.fingerprint = pairs.fingerprint
+        self._pairs, self._seed = pairs, seed
+        self._ids = pairs.encode(tokenizers, processes=config.processes)
+        log.info("%s", pairs.cache.summary())
+        self._segmenter = Segmenter(tokenizers, config)
+        self.num_pairs = sum(
+            int((np.maximum(*map(_lengths, batch.columns)) <= batching.max_length).sum())
+            for batch in self._ids.to_batches()
+        )
+        self.num_skipped = len(pairs) - self.num_pairs
+        if not self.num_pairs:
+            raise DataError(
+                f"data.train: none of {len(pairs)} pairs is left to train on; "
+                f"data.batching.max_length is {batching.max_length} pieces"
+            )
+        if self.num_skipped:
+            log.warning(
+                "%d of %d training pairs are skipped: over data.batching.max_length=%d pieces",
+                self.num_skipped, len(pairs), batching.max_length,
+            )  # fmt: skip
+        # Windows of equal size: a small last one would be cut into batches with much padding.
+        self._number = -(-self.num_pairs // batching.window)
+        self._rows = 1 << (max(1, batching.window // _WINDOW_STRETCHES).bit_length() - 1)
+        self._order: tuple[int, Ints] = (-1, np.zeros(0, np.int64))
+
+    def read(self, position: StreamPosition, generator: np.random.Generator) -> Window:
+        """Return the window at a position; only subword sampling draws from the generator."""
+        if self._order[0] != position.epoch:
+            order = np.random.default_rng((self._seed, position.epoch, 0))
+            starts = np.arange(0, len(self._pairs), self._rows)
+            self._order = position.epoch, order.permutation(starts)
+        starts = np.array_split(self._order[1], self._number)[position.window]
+        indices = (starts[:, None] + np.arange(self._rows)).ravel()
+        indices = indices[indices < len(self._pairs)]
+        table = _stretches(self._ids, starts.tolist(), self._rows)
+        source, target = _ragged(table.column(0)), _ragged(table.column(1))
+        fitting = self._segmenter.fitting(source, target)
+        if self._segmenter.samples:
+            texts = self._pairs.read(starts.tolist(), self._rows)
+            source, target = self._segmenter.sample(texts, fitting, generator)
+            indices, fitting = indices[fitting], np.arange(len(fitting))
+        last = position.window + 1 == self._number
+        following = (
+            StreamPosition(position.epoch + 1)
+            if last
+            else StreamPosition(position.epoch, position.window + 1)
+        )
+        return Window(indices, source, target, fitting, following)
+
+
+def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
+    """Return the clean training pairs of a recipe and its validation pairs; log what was dropped.
+
+    Streamed corpora are only opened. Raises DataError for a corpus that cannot be read or has no
+    pairs, WorkerError where a process was killed.
+    """
+    data = config.data
+    refuse_same_files(data)
+    read = map(normalize_pair, read_corpus(data.valid))
+    valid = [pair for pair in read if pair.source and pair.target]
+    if not valid:
+        raise DataError("data.valid: no pairs with text on both sides; validation needs some")
+    if data.train[0].streaming:
+        seen = [describe(corpus, quick_hash) for corpus in data.train]
+        return StreamedPairs(data.train, hold_out(data, valid), digest(seen)), valid
+    began = time.monotonic()
+    cache = open_cache(data.cache)
+    corpora = [corpus for corpus in (*data.train, data.valid, data.test) if corpus is not None]
+
+    def described() -> list[dict[str, Any]]:
+        return [describe(corpus, cache.checksum) for corpus in corpora]
+
+    def make(folder: Path) -> dict[str, Any]:
+        raw = itertools.chain.from_iterable(map(read_corpus, data.train))
+        about = _write_clean(folder, raw, data, hold_out(data, valid))
+        if described() != made_of["corpora"]:
+            raise DataError("data: a corpus changed while it was read; run the command again")
+        return about
+
+    made_of = {
+        "corpora": described(),
+        "num_train": len(data.train),
+        "cleaning": data.cleaning.model_dump(),
+        "code": code_of(*_PAIRS_CODE),
+    }
+    entry = cache.entry("pairs", made_of, make)
+    log.info("training data, %.1f s:", time.monotonic() - began)
+    for line in entry.about["report"]:
+        log.info("    %s", line)
+    return PreparedPairs(entry, cache), valid
+
+
+def hold_out(data: DataConfig, valid: Iterable[Pair]) -> HeldOut:
+    """Return what must not be trained on: the validation pairs and the recipe's test set."""
+    held_out = HeldOut()
+    held_out.add("valid", valid)
+    if data.test is not None:
+        held_out.add("test", read_corpus(data.test))
+    return held_out
+
+
+def train_tokenizers(pairs: Pairs, config: Config) -> tuple[Tokenizer, Tokenizer]:
+    """Return the tokenizers of source and target, trained on the train side once and then cached.
+
+    For a streamed corpus they are trained on its first data.tokenizer.max_sentences pairs.
+    """
+    settings = config.data.tokenizer
+    began = time.monotonic()
+    prepared = pairs if isinstance(pairs, PreparedPairs) else _prepare_head(pairs, config.data)
+    cache = pairs.cache if isinstance(pairs, PreparedPairs) else open_cache(config.data.cache)
+
+    def trained(texts: Iterable[str], size: int, name: str) -> Tokenizer:
+        made_of = {
+            "pairs": prepared.fingerprint,
+            "name": name,
+            "size": size,
+            "settings": settings.model_dump(exclude=_NOT_OF_ONE_TOKENIZER),
+            "code": code_of(*_TOKENIZER_CODE),
+            "sentencepiece": sentencepiece.__version__,
+        }
+
+        def make(folder: Path) -> dict[str, Any]:
+            tokenizer = train_tokenizer(texts, config=settings, vocab_size=size, name=name)
+            tokenizer.save(folder / _MODEL)
+            return {}
+
+        return Tokenizer.load(cache.entry("tokenizer", made_of, make).path / _MODEL)
+
+    if settings.joint:
+        both = (
+            text for sides in prepared.texts() for pair in zip(*sides, strict=True) for text in pair
+        )
+        source = target = trained(both, settings.source_vocab_size, "joint")
+    else:
+        sources = (text for sides in prepared.texts() for text in sides[0])
+        targets = (text for sides in prepared.texts() for text in sides[1])
+        source = trained(sources, settings.source_vocab_size, "source")
+        target = trained(targets, settings.target_vocab_size, "target")
+    log.info(
+        "tokenizers, %.1f s: %d source pieces, %d target pieces",
+        time.monotonic() - began, source.vocab_size, target.vocab_size,
+    )  # fmt: skip
+    return source, target
+
+
+def _prepare_head(pairs: StreamedPairs, data: DataConfig) -> PreparedPairs:
+    """Return the first pairs of a streamed corpus, cleaned, in a temporary cache."""
+    cache = open_cache(None)
+    head = pairs.head(data.tokenizer.max_sentences)
+    entry = cache.entry(
+        "pairs", {}, lambda folder: _write_clean(folder, head, data, pairs.held_out)
+    )
+    return PreparedPairs(entry, cache)
+
+
+def _write_clean(
+    folder: Path, raw: Iterable[Pair], data: DataConfig, held_out: HeldOut
+) -> dict[str, Any]:
+    """Clean and shuffle pairs into a folder; return what the cache records about them.
+
+    Meanwhile two more copies of the corpus are on disk, and digests and the random order take some
+    25 bytes of memory a pair.
+    """
+    datasets = _library()
+    text = dict.fromkeys(_SIDES, datasets.Value("large_string"))
+    byte, word = datasets.Value("uint8"), datasets.Value("uint64")
+    codes = {"fault": byte, "overlap": byte, "digest": word}
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        rows = _map(
+            _write_raw(raw, datasets.Features(text), aside),
+            _assess,
+            {"config": data.cleaning, "held_out": held_out},
+            datasets.Features(text | codes),
+            Path(aside),
+            processes=data.processes,
+        )
+        columns = (rows.data.column(name).to_numpy() for name in codes)
+        assessed, report = Assessed(_PairRows(rows), *columns), CleaningReport()
+        kept = filter_pairs(assessed, data.cleaning, held_out, report)
+        if not report.kept:
+            raise DataError(
+                f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or check "
+                "the data"
+            )
+        order, fingerprint = np.flatnonzero(kept).astype(np.uint32), hashlib.sha256()
+        np.random.default_rng(_SHUFFLE_SEED).shuffle(order)
+        rows = rows.select_columns(_SIDES)
+        for number, part in enumerate(np.array_split(order, -(-len(order) // _SHARD_ROWS))):
+            fingerprint.update(assessed.digest[part].tobytes())
+            rows.select(part).flatten_indices(
+                cache_file_name=str(folder / f"pairs-{number:05}.arrow"), new_fingerprint="pairs"
+            )
+    return {"fingerprint": fingerprint.hexdigest()[:16], "report": report.lines()}
+
+
+def _write_raw(raw: Iterable[Pair], features: Any, folder: str) -> Any:
+    """Return pairs as a dataset in a folder; raises what reading them raises."""
+    datasets = _library()
+    pairs = iter(raw)
+    first = next(pairs, None)
+    if first is None:
+        raise DataError("data.train: no pairs; check the data")
+    raw = itertools.chain([first], pairs)
+    shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
+    try:
+        return datasets.Dataset.from_generator(
+            lambda: ({"source": pair.source, "target": pair.target} for pair in shown),
+            features=features,
+            cache_dir=folder,
+            fingerprint="raw",
+        )
+    except datasets.exceptions.DatasetGenerationError as error:
+        raise error.__cause__ or error from None
+
+
+class _PairRows(Sequence[Pair]):
+    """The rows of a dataset as pairs."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, row: Any) -> Any:
+        return Pair(self._rows[row]["source"], self._rows[row]["target"])
+
+
+def _assess(
+    rows: dict[str, list[str]], config: CleaningConfig, held_out: HeldOut
+) -> dict[str, Any]:
+    pairs, fault, overlap, digests = assess_pairs(
+        map(Pair, rows["source"], rows["target"]), config, held_out
+    )
+    texts = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
+    return {**texts, "fault": fault, "overlap": overlap, "digest": digests}
+
+
+def _encode(rows: dict[str, list[str]], tokenizers: Tokenizers) -> dict[str, list[list[int]]]:
+    return {
+        side: tokenizer.encode_batch(rows[side])
+        for side, tokenizer in zip(_SIDES, tokenizers, strict=True)
+    }
+
+
+def _map(
+    rows: Any,
+    function: Callable[..., dict[str, Any]],
+    keys: dict[str, Any],
+    features: Any,
+    path: Path,
+    *,
+    processes: int | None,
+) -> Any:
+    """Return `Dataset.map` of a function over batches of rows, written to files in a folder.
+
+    Processes share the shards of the dataset. `Dataset.map(num_proc=...)` does not do: when this
+    process is killed, the library's manager process lives on and holds the lock of the cache.
+    Raises WorkerError where a process was killed.
+    """
+    datasets = _library()
+    number = processes or cores()
+    size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
+    starts = range(0, len(rows), size)
+
+    def map_shard(start: int) -> str:
+        file = str(path / f"{start // size:05}.arrow")
+        rows.select(range(start, min(start + size, len(rows)))).map(
+            function,
+            fn_kwargs=keys,
+            batched=True,
+            remove_columns=rows.column_names,
+            features=features,
+            cache_file_name=file,
+            load_from_cache_file=False,
+            new_fingerprint="rows",
+        )
+        return file
+
+    files = ordered_map(
+        map_shard, starts, processes=min(number, len(starts)), option="data.processes"
+    )
+    shown = tqdm(files, function.__name__.strip("_"), len(starts), disable=None, leave=False)
+    return datasets.concatenate_datasets(list(map(datasets.Dataset.from_file, shown)))
+
+
+def _library() -> Any:
+    """Return the module datasets, without its log messages and progress bars."""
+    import datasets  # takes a second
+
+    datasets.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
+    return datasets
+
+
+def _open_rows(folder: Path) -> pa.Table:
+    """Return the rows of all Arrow files of a folder, mapped into memory."""
+    maps = (pa.memory_map(str(file)) for file in _files(folder))
+    return pa.concat_tables(pa.ipc.open_stream(each).read_all() for each in maps)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.arrow"))
+
+
+def _stretches(rows: pa.Table, starts: Iterable[int], length: int) -> pa.Table:
+    return pa.concat_tables(rows.slice(start, length) for start in starts).combine_chunks()
+
+
+def _ragged(column: pa.ChunkedArray) -> Ragged:
+    rows = pa.concat_arrays(column.chunks)
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(_lengths(rows), out=offsets[1:])
+    return Ragged(np.from_dlpack(rows.flatten()).astype(np.int32), offsets)
+
+
+def _lengths(rows: pa.ListArray) -> npt.NDArray[Any]:
+    return np.from_dlpack(rows.value_lengths())  # Array.to_numpy would import pandas
