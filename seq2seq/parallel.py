@@ -302,19 +302,17 @@ def ordered_map(
     function: Callable[[Item], T],
     items: Iterable[Item],
     *,
-    processes: int | None,
+    processes: int,
     option: str,
     threads: int | None = None,
 ) -> Iterator[T]:
     """Yield the results of all items in order, computed by forked workers.
 
-    `processes` defaults to the number of cores; a single one is this process itself. Forked
-    workers share the memory of what the function holds, such as a model's weights; only items and
-    results are copied. A process that has computed with several OpenMP threads must not be forked.
-    Errors of the function are raised here, in turn. Raises WorkerError when a worker was killed;
-    the message says which `option` to lower.
+    With one process, that is this one. Workers share the memory of what the function holds, such as
+    a model's weights; only items and results are copied. A process that has computed with several
+    OpenMP threads must not be forked. Errors of the function are raised here, in turn. Raises
+    WorkerError when a worker was killed; the message says which `option` to lower.
     """
-    processes = processes or cores()
     if processes == 1:
         yield from map(function, items)
         return
