@@ -44,20 +44,17 @@ class PrefixModel:
     dtype: torch.dtype = torch.float64
     log: list[tuple[int, int]] = field(default_factory=list)  # sentences and rows of each step
 
-    @property
-    def num_sentences(self) -> int:
-        return len(self.sentences_B)
-
     def start(self) -> PrefixState:
-        return PrefixState(self.sentences_B, torch.empty((self.num_sentences, 0), dtype=torch.long))
+        empty_R0 = torch.empty((len(self.sentences_B), 0), dtype=torch.long)
+        return PrefixState(self.sentences_B, empty_R0)
 
     def step(
         self, tokens_R: Tensor, state: PrefixState
     ) -> tuple[Tensor, Tensor | None, PrefixState]:
-        copies, rest = divmod(len(tokens_R), self.num_sentences)
+        copies, rest = divmod(len(tokens_R), len(self.sentences_B))
         assert rest == 0
         assert torch.equal(state.sentences_R, self.sentences_B.repeat_interleave(copies))
-        self.log.append((self.num_sentences, len(tokens_R)))
+        self.log.append((len(self.sentences_B), len(tokens_R)))
         state = PrefixState(
             state.sentences_R, torch.cat((state.prefixes_RT, tokens_R[:, None]), dim=1)
         )

@@ -71,8 +71,8 @@ def test_word_by_word_translations_are_linked(trained: Path, pairs: list[Pair]) 
     for threshold in (None, 0.4):
         found = align(translator, pairs, threshold=threshold)
         error = alignment_error(found, gold)
-        assert error.rate is not None
-        assert error.rate < 0.2
+        assert error.aer is not None
+        assert error.aer < 0.2
     # The links are those of the given translation, not of the model's own.
     turned = [Pair(p.source, " ".join(reversed(p.target.split()))) for p in pairs]
     assert {t for links in align(translator, turned) for _, t in links} == set(range(6))
@@ -101,7 +101,7 @@ def test_symmetrisation_of_two_models(trained: Path, reverse: Path, pairs: list[
     recall = {name: error.recall or 0.0 for name, error in errors.items()}
     assert precision["intersection"] >= max(precision["forward"], precision["reverse"])
     assert recall["union"] >= max(recall["forward"], recall["reverse"])
-    assert errors["grow-diag-final-and"].rate == pytest.approx(0, abs=0.2)
+    assert errors["grow-diag-final-and"].aer == pytest.approx(0, abs=0.2)
     # The links of the reverse model are its own, with sides swapped.
     turned = align(backward, [Pair(pair.target, pair.source) for pair in pairs])
     assert found["reverse"] == [frozenset((s, t) for t, s in links) for links in turned]

@@ -222,13 +222,13 @@ def test_alignment_error_by_hand() -> None:
     error = alignment_error([found], [parse_gold("0-0 1-1 2-2 2?1", "gold")])
     assert error.precision == pytest.approx(3 / 4)
     assert error.recall == pytest.approx(2 / 3)
-    assert error.rate == pytest.approx(1 - 5 / 7)
-    assert error.as_dict()["links"] == 4
+    assert error.aer == pytest.approx(1 - 5 / 7)
+    assert error.links == 4
     # With a second pair, without links found, the counts are sums over both.
     gold = [parse_gold("0-0 1-1 2-2 2?1", "gold"), parse_gold("0-0 1-0 2-0", "gold")]
     both = alignment_error([found, frozenset()], gold)
     assert (both.precision, both.recall) == (pytest.approx(3 / 4), pytest.approx(2 / 6))
-    assert both.rate == pytest.approx(1 - 5 / 10)
+    assert both.aer == pytest.approx(1 - 5 / 10)
 
 
 def matrix(links: Links) -> np.ndarray:
@@ -255,13 +255,13 @@ def test_alignment_error_equals_matrix_version(
     )
     size = found.sum() + sure.sum()
     hits = (found * sure).sum() + (found * possible).sum()
-    assert error.rate == (pytest.approx(1 - hits / size) if size else None)
+    assert error.aer == (pytest.approx(1 - hits / size) if size else None)
 
 
 @given(LINKS)
 def test_all_sure_links_have_no_error(links: Links) -> None:
     error = alignment_error([links], [Gold(links, links | {(0, 0)})])
-    assert error.rate in (0, None)
+    assert error.aer in (0, None)
 
 
 def test_read_gold(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_minutes_and_tokens_of_validations(tmp_path: Path) -> None:
 
 def test_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
     curves = read_curves(write(tmp_path / "run", *records(), end='{"kind": "tra'))
-    assert len(curves.train) == 2
+    assert len(curves.records["train"]) == 2
 
 
 def test_curves_of_a_trained_run(trained: Path) -> None:

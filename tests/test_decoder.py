@@ -30,8 +30,8 @@ def random_targets(count: int) -> Tensor:
 
 def by_steps(decoding: TranslationDecoding, targets_RT: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return logits [R, T, V] and weights [R, T, S], one step at a time."""
-    hypotheses = len(targets_RT) // decoding.num_sentences
-    rows_R = torch.arange(decoding.num_sentences).repeat_interleave(hypotheses)
+    hypotheses = len(targets_RT) // len(decoding.source_lengths_B)
+    rows_R = torch.arange(len(decoding.source_lengths_B)).repeat_interleave(hypotheses)
     state = decoding.start().select(rows_R)
     steps = []
     for tokens_R in targets_RT.unbind(1):
@@ -117,7 +117,7 @@ def test_selected_sentences_match_whole_batch(config: ModelConfig) -> None:
     targets = random_targets(len(LENGTHS))
     _, _, state = decoding.step(targets[:, 0], decoding.start())
     fewer = decoding.select(chosen)
-    assert fewer.num_sentences == 2
+    assert len(fewer.source_lengths_B) == 2
     assert fewer.source_lengths_B.tolist() == [5, 4]
     all_close(fewer.start(), decoding.start().select(chosen))
     logits, weights, after = decoding.step(targets[:, 1], state)

@@ -9,6 +9,7 @@ from conftest import ToyCorpus, toy_pairs
 from seq2seq.config import DataConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
+from seq2seq.evaluation import evaluate as evaluation
 from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
 from seq2seq.inference.translator import Translator
 
@@ -23,9 +24,12 @@ def data(toy: ToyCorpus) -> DataConfig:
     return toy.config(Path("run")).data
 
 
-def test_scores_cover_all_sentences_in_order(translator: Translator) -> None:
+def test_scores_cover_all_sentences_in_order(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "WINDOW", 5)
     pairs = [Pair(*pair) for pair in toy_pairs(12, 9)]
-    result = evaluate(translator, pairs, translator.options(beam_size=1), window=5)
+    result = evaluate(translator, pairs, translator.options(beam_size=1))
     assert result.hypotheses == [pair.target for pair in pairs]
     assert result.metrics["bleu"].score == pytest.approx(100)
     assert result.metrics["ter"].score == 0

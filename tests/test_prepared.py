@@ -25,7 +25,7 @@ needs_int8 = pytest.mark.skipif(not multiplies_int8(CPU), reason="a CPU without 
 def by_steps(decoding: Decoding, hypotheses: int) -> tuple[Tensor, Tensor | None]:
     """Return logits [T, R, V] and weights [T, R, S] of random targets, with reordered rows."""
     generator = torch.Generator().manual_seed(1)
-    rows_R = torch.arange(decoding.num_sentences).repeat_interleave(hypotheses)
+    rows_R = torch.arange(len(decoding.source_lengths_B)).repeat_interleave(hypotheses)
     state, steps = decoding.start().select(rows_R), []
     for _ in range(STEPS):
         tokens_R = torch.randint(4, TARGET_VOCAB, (len(rows_R),), generator=generator)

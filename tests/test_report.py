@@ -70,17 +70,17 @@ def report(measure: Callable[[list[Pair]], Report]) -> Report:
 
 def test_figures_cover_the_test_set(report: Report) -> None:
     assert report.sentences == 27
-    assert sum(len(scores.bucket.sentences) for scores in report.by_length) == 27
+    assert sum(len(scores.bucket.sentences) for scores in report.by_source_length) == 27
     assert set(report.metrics) == {"bleu", "chrf", "ter"}
     assert all(metric.interval is not None for metric in report.metrics.values())
     assert report.attention is not None
-    assert 0 < report.attention.relative_entropy < 1
+    assert 0 < report.attention["relative_entropy"] < 1
     assert report.alignment is not None
     assert report.alignment.sure == 26
-    assert report.unknown["sources"] == 0
-    assert report.unknown["references"] > 0  # what the toy's alphabet lacks
+    assert report.unknown_pieces["sources"] == 0
+    assert report.unknown_pieces["references"] > 0  # what the toy's alphabet lacks
     assert report.repetition["translations"] > 0
-    assert "script" in {error.word for error in report.missing}
+    assert "script" in {error.word for error in report.missing_words}
     scores = [sentence.chrf for sentence in report.worst]
     assert scores == sorted(scores)
     assert {sentence.number for sentence in report.worst[:2]} == {26, 27}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
+from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.evaluation.report import scores_by_length
 from seq2seq.evaluation.statistics import (
     WordError,
@@ -28,14 +29,14 @@ def test_entropy_and_coverage_by_hand() -> None:
         [part([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0]]), part(None)]
     )
     assert found is not None
-    assert found.entropy == pytest.approx(1)
-    assert found.relative_entropy == pytest.approx(0.5)
-    assert found.coverage == pytest.approx((1 + 0.75 + 0.25) / 3)
-    assert found.neglected == 0
+    assert found["entropy"] == pytest.approx(1)
+    assert found["relative_entropy"] == pytest.approx(0.5)
+    assert found["coverage"] == pytest.approx((1 + 0.75 + 0.25) / 3)
+    assert found["neglected"] == 0
     # A source of only its end has one possible row of weights.
     alone = attention_figures([part([[1.0], [1.0]])])
     assert alone is not None
-    assert (alone.entropy, alone.relative_entropy, alone.coverage) == (0, 0, 0)
+    assert (alone["entropy"], alone["relative_entropy"], alone["coverage"]) == (0, 0, 0)
     assert attention_figures([part(None)]) is None
     assert attention_figures([]) is None
 
@@ -48,11 +49,11 @@ def test_attention_figures_are_means_over_all_pieces() -> None:
     bits = [-sum(w * math.log2(w) for w in row if w > 0) for row in rows]
     sums = [total for matrix in matrices for total in matrix.sum(0)[:-1]]
     assert found is not None
-    assert found.entropy == pytest.approx(np.mean(bits), abs=1e-5)
+    assert found["entropy"] == pytest.approx(np.mean(bits), abs=1e-5)
     shares = [bit / math.log2(len(row)) for bit, row in zip(bits, rows, strict=True)]
-    assert found.relative_entropy == pytest.approx(np.mean(shares), abs=1e-5)
-    assert found.coverage == pytest.approx(np.mean([min(1, total) for total in sums]), abs=1e-5)
-    assert found.neglected == pytest.approx(np.mean([total < 0.1 for total in sums]))
+    assert found["relative_entropy"] == pytest.approx(np.mean(shares), abs=1e-5)
+    assert found["coverage"] == pytest.approx(np.mean([min(1, total) for total in sums]), abs=1e-5)
+    assert found["neglected"] == pytest.approx(np.mean([total < 0.1 for total in sums]))
 
 
 def test_repetition_by_hand() -> None:
@@ -75,7 +76,8 @@ def test_scores_by_length_equal_sacrebleu() -> None:
     sources = [" ".join("w" * size) for size in sizes]
     hypotheses = [f"a b c d e f {n}" for n in range(len(sizes))]
     references = [["a b c d e f 1", "a b c d"] for _ in sizes]
-    scores = scores_by_length(sources, hypotheses, references)
+    statistics = sentence_statistics(hypotheses, references)
+    scores = scores_by_length(sources, hypotheses, references, statistics)
     assert [(s.bucket.label, s.bucket.sentences) for s in scores] == [
         ("1-5", (0, 1, 4, 7)), ("6-10", (2, 3)), ("over 40", (5, 6)),
     ]  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,7 @@ def _align(arguments: argparse.Namespace) -> int:
         write_lines(Path(arguments.output), lines)
     if gold is not None:
         errors = {name: alignment_error(links, gold) for name, links in found.items()}
-        scores = {name: error.as_dict() for name, error in errors.items()}
+        scores = {name: asdict(error) for name, error in errors.items()}
         plain = json.dumps({"sentences": len(pairs), **scores}, indent=1)
         print(plain if arguments.json else _table(errors, len(pairs)))
     elif arguments.output is None:
@@ -108,8 +109,8 @@ def _table(errors: dict[str, AlignmentError], size: int) -> str:
     width = max(map(len, errors))
     lines = [f"{'':{width}}   AER  precision  recall   links"]
     for name, error in errors.items():
-        aer, precision, recall = map(_percent, (error.rate, error.precision, error.recall))
-        lines.append(f"{name:{width}} {aer:>5}  {precision:>9}  {recall:>6}  {error.found:>6}")
+        aer, precision, recall = map(_percent, (error.aer, error.precision, error.recall))
+        lines.append(f"{name:{width}} {aer:>5}  {precision:>9}  {recall:>6}  {error.links:>6}")
     sure = next(iter(errors.values())).sure
     return "\n".join([*lines, f"{size} sentence pairs, {sure} sure gold links"])
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from seq2seq.data.corpus import Pair
+from seq2seq.data.tokenizer import BOS
 from seq2seq.diagnosis.faults import FAULTS
 from seq2seq.diagnosis.model_checks import Finding, examine, loss_and_gradient
 from seq2seq.diagnosis.probe import Probe, step_through, widen
@@ -109,7 +110,7 @@ def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
     [found] = greedy(decoding, translator.options(beam_size=1))[0]
     # The search drops weights on padding; decoding the same pieces again keeps them.
     steps = min(_MOST_ROWS, len(found.tokens) + 1)
-    inputs_BT = torch.full((len(batch), steps), translator.options().bos, device=translator.device)
+    inputs_BT = torch.full((len(batch), steps), BOS, device=translator.device)
     inputs_BT[:, 1:] = torch.tensor(found.tokens[: steps - 1], device=translator.device)
     weights_BTS = step_through(probe, replace(batch, inputs_BT=inputs_BT)).weights_BTS
     pieces = [*translator.target.pieces(found.tokens), "</s>"]

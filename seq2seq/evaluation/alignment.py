@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -211,8 +212,9 @@ def grow_diag_final_and(forward: Links, backward: Links) -> Links:
         sources.add(link[0])
         targets.add(link[1])
 
+    by_target = itemgetter(1, 0)
     candidates = forward | backward
-    ordered = sorted(candidates, key=_by_target)
+    ordered = sorted(candidates, key=by_target)
     size = -1
     while size < len(links):
         size = len(links)
@@ -225,14 +227,10 @@ def grow_diag_final_and(forward: Links, backward: Links) -> Links:
                 if link in candidates and not aligned:
                     add(link)
     for direction in (forward, backward):
-        for link in sorted(direction, key=_by_target):
+        for link in sorted(direction, key=by_target):
             if link[0] not in sources and link[1] not in targets:
                 add(link)
     return frozenset(links)
-
-
-def _by_target(link: Link) -> Link:
-    return link[1], link[0]
 
 
 # Intersection and union: Och & Ney 2003, section 4; few precise links, and many with a high recall.
@@ -361,44 +359,28 @@ def gold_of(
 
 @dataclass(frozen=True)
 class AlignmentError:
-    """Counts over a corpus, and the rates that follow from them (Och & Ney 2003, section 5).
+    """Rates from 0 to 1 over a corpus (Och & Ney 2003, section 5); None where there is no link.
 
     A is the set of links found, S the sure and P the possible gold links (S within P).
     """
 
-    found: int  # |A|
+    aer: float | None  # 1 - (|A & S| + |A & P|) / (|A| + |S|)
+    precision: float | None  # |A & P| / |A|
+    recall: float | None  # |A & S| / |S|
+    links: int  # |A|
     sure: int  # |S|
-    found_sure: int  # |A & S|
-    found_possible: int  # |A & P|
-
-    @property
-    def precision(self) -> float | None:
-        """|A & P| / |A|: the share of the links found that are possible; None without any."""
-        return self.found_possible / self.found if self.found else None
-
-    @property
-    def recall(self) -> float | None:
-        """|A & S| / |S|: the share of the sure links that are found; None without any."""
-        return self.found_sure / self.sure if self.sure else None
-
-    @property
-    def rate(self) -> float | None:
-        """AER = 1 - (|A & S| + |A & P|) / (|A| + |S|); None if both sets are empty."""
-        size = self.found + self.sure
-        return 1 - (self.found_sure + self.found_possible) / size if size else None
-
-    def as_dict(self) -> dict[str, float | int | None]:
-        """Return rates (from 0 to 1) and counts as JSON can hold them."""
-        rates = {"aer": self.rate, "precision": self.precision, "recall": self.recall}
-        return {**rates, "links": self.found, "sure": self.sure}
 
 
 def alignment_error(links: Sequence[Links], gold: Sequence[Gold]) -> AlignmentError:
     """Compare the links of each sentence pair with its gold links; count over all pairs."""
     pairs = list(zip(links, gold, strict=True))
+    size, sure = sum(map(len, links)), sum(len(true.sure) for true in gold)
+    found_sure = sum(len(found & true.sure) for found, true in pairs)
+    found_possible = sum(len(found & true.possible) for found, true in pairs)
     return AlignmentError(
-        found=sum(len(found) for found, _ in pairs),
-        sure=sum(len(true.sure) for _, true in pairs),
-        found_sure=sum(len(found & true.sure) for found, true in pairs),
-        found_possible=sum(len(found & true.possible) for found, true in pairs),
+        aer=1 - (found_sure + found_possible) / (size + sure) if size + sure else None,
+        precision=found_possible / size if size else None,
+        recall=found_sure / sure if sure else None,
+        links=size,
+        sure=sure,
     )

@@ -29,6 +29,8 @@ class LengthBucket:
         """The lengths as text."""
         if self.longest is None:
             return f"over {self.shortest - 1}"
+        if self.longest == self.shortest:
+            return str(self.shortest)
         return f"{self.shortest}-{self.longest}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import LABELS, Comparison, Test, paired_test, sentence_chrf
+from seq2seq.evaluation.metrics import LABELS, Metric, Test, paired_test, sentence_chrf
 from seq2seq.evaluation.pages import render
 
 RESAMPLES: dict[Test, int] = {"bootstrap": 1000, "randomization": 10_000}
@@ -37,35 +37,25 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Balance:
-    """Numbers of sentences in which a system's chrF is better than the first system's, or worse."""
-
-    better: int
-    equal: int
-    worse: int
-    same_text: int
-
-
-@dataclass(frozen=True)
 class SystemComparison:
     """Systems compared with the first of them."""
 
-    systems: tuple[str, ...]
+    systems: list[str]
     test: Test
     resamples: int
     sentences: int
-    metrics: dict[str, dict[str, Comparison]]  # by system, then by metric
-    balances: dict[str, Balance]  # by system but the first
+    metrics: dict[str, dict[str, Metric]]  # by system, then by metric
+    against_the_first: dict[str, dict[str, int]]  # by system but the first
     differences: list[Difference]
 
     @property
     def balance_lines(self) -> list[str]:
         """A line for each system but the first: in how many sentences it is better or worse."""
         return [
-            f"{system} against {self.systems[0]}, by sentence chrF: {found.better} better, "
-            f"{found.equal} equal, {found.worse} worse; {found.same_text} of {self.sentences} "
-            "translations are identical"
-            for system, found in self.balances.items()
+            f"{system} against {self.systems[0]}, by sentence chrF: {found['better']} better, "
+            f"{found['equal']} equal, {found['worse']} worse; {found['same_text']} of "
+            f"{self.sentences} translations are identical"
+            for system, found in self.against_the_first.items()
         ]
 
     @property
@@ -77,23 +67,19 @@ class SystemComparison:
     def signature_lines(self) -> list[str]:
         """A line for each metric: sacreBLEU's signature."""
         first = self.metrics[self.systems[0]]
-        return [f"{LABELS[name]}: {found.metric.signature}" for name, found in first.items()]
+        return [f"{LABELS[name]}: {found.signature}" for name, found in first.items()]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON can hold it."""
         return {
-            "systems": list(self.systems),
-            "test": self.test,
-            "resamples": self.resamples,
-            "sentences": self.sentences,
+            **vars(self),
             "metrics": {
                 system: {
-                    name: {**found.metric.as_dict(), "p_value": found.p_value}
+                    name: found.as_dict() | {"p_value": found.p_value}
                     for name, found in by_metric.items()
                 }
                 for system, by_metric in self.metrics.items()
             },
-            "against_the_first": {name: vars(found) for name, found in self.balances.items()},
             "differences": [
                 {
                     "number": each.number,
@@ -136,18 +122,19 @@ def compare(
     differing = sorted((d for d in differences if d.spread > _EQUAL), key=lambda d: -d.spread)
     balances = {name: _balance(differences, first, name) for name in others}
     return SystemComparison(
-        tuple(systems), test, count, len(pairs), metrics, balances, differing[:MOST]
+        list(systems), test, count, len(pairs), metrics, balances, differing[:MOST]
     )
 
 
-def _balance(differences: Sequence[Difference], first: str, other: str) -> Balance:
+def _balance(differences: Sequence[Difference], first: str, other: str) -> dict[str, int]:
+    """Return in how many sentences the other system's chrF is better, equal or worse."""
     gains = [each.chrf[other] - each.chrf[first] for each in differences]
-    return Balance(
-        better=sum(gain > _EQUAL for gain in gains),
-        equal=sum(abs(gain) <= _EQUAL for gain in gains),
-        worse=sum(gain < -_EQUAL for gain in gains),
-        same_text=sum(each.texts[other] == each.texts[first] for each in differences),
-    )
+    return {
+        "better": sum(gain > _EQUAL for gain in gains),
+        "equal": sum(abs(gain) <= _EQUAL for gain in gains),
+        "worse": sum(gain < -_EQUAL for gain in gains),
+        "same_text": sum(each.texts[other] == each.texts[first] for each in differences),
+    }
 
 
 def comparison_text(comparison: SystemComparison) -> str:

@@ -21,6 +21,8 @@ from seq2seq.inference.translator import Translator
 from seq2seq.parallel import SERIAL, Parallelism
 from seq2seq.runs.directory import RunDirectory, run_of
 
+WINDOW = 500  # sentences that are sorted by length and translated together
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -57,7 +59,6 @@ def evaluate(
     options: SearchOptions | None = None,
     *,
     resamples: int = 0,
-    window: int = 500,
     parallelism: Parallelism = SERIAL,
 ) -> Evaluation:
     """Translate the sources of a test set and score them against all references.
@@ -66,7 +67,7 @@ def evaluate(
     empty test set.
     """
     options = options or translator.options()
-    translations = translate_all(translator, pairs, options, window=window, parallelism=parallelism)
+    translations = translate_all(translator, pairs, options, parallelism=parallelism)
     hypotheses = [translation.text for translation in translations]
     metrics = score(hypotheses, references_of(pairs), resamples=resamples)
     return Evaluation(translations, metrics, options.beam_size)
@@ -77,7 +78,6 @@ def translate_all(
     pairs: Sequence[Pair],
     options: SearchOptions,
     *,
-    window: int = 500,
     parallelism: Parallelism = SERIAL,
 ) -> list[Translation]:
     """Return the best translation of each source; show a progress bar on a terminal.
@@ -87,7 +87,7 @@ def translate_all(
     if not pairs:
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
-    windows = [sources[start : start + window] for start in range(0, len(sources), window)]
+    windows = [sources[start : start + WINDOW] for start in range(0, len(sources), WINDOW)]
     _ = translator.prepared  # before workers are forked, so that they share it
     results = parallelism.map(partial(_best, translator, options), windows, translator.device)
     found: list[Translation] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from seq2seq.inference.translator import Translator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def piece_label(piece: str) -> str:
@@ -62,52 +63,33 @@ class _Map:
         return left, 0.87 * max(map(_text_width, self.source))
 
 
-class _Grid:
-    """The positions of maps in inches: row by row, like words on a page.
+def _boxes(maps: Sequence[_Map]) -> tuple[list[tuple[float, float, float, float]], float, float]:
+    """Return left, top, width and height of each map, and the right and bottom end of all.
 
+    The maps are row by row, like words on a page, such that the figure is somewhat wider than high.
     Cells have the same size in all maps, which matplotlib's own layouts cannot give.
     """
-
-    def __init__(self, maps: Sequence[_Map]) -> None:
-        self.rows = _rows(maps)
-        self.tops = [max(m.labels[1] for m in row) + _GAP for row in self.rows]
-        self.heights = [max(m.size[1] for m in row) for row in self.rows]
-        self.inner = max(_CAPTION, *(sum(map(_row_width, row)) for row in self.rows))
-        self.width = _EDGE + self.inner + _BAR_WIDTH
-        self.height = sum(self.tops) + sum(self.heights) + _EDGE
-
-    def boxes(self) -> Iterator[tuple[float, float, float, float]]:
-        """Yield left, bottom, width and height of each map, row by row from the top."""
-        top = self.height
-        for row, above, height in zip(self.rows, self.tops, self.heights, strict=True):
-            left, top = _EDGE, top - above
-            for heat_map in row:
-                width, own_height = heat_map.size
-                left += _row_width(heat_map)
-                yield left - width, top - own_height, width, own_height
-            top -= height
-
-    def fractions(
-        self, left: float, bottom: float, width: float, height: float
-    ) -> tuple[float, float, float, float]:
-        """Return a box as fractions of the figure, as matplotlib wants it."""
-        return left / self.width, bottom / self.height, width / self.width, height / self.height
-
-
-def _rows(maps: Sequence[_Map]) -> list[list[_Map]]:
-    """Return the maps in rows such that the figure is somewhat wider than high."""
-    area = sum(_row_width(m) * (m.size[1] + m.labels[1] + _GAP) for m in maps)
-    room = max(1.3 * math.sqrt(area), *map(_row_width, maps))
+    widths = [m.labels[0] + _GAP + m.size[0] for m in maps]
+    heights = [m.labels[1] + _GAP + m.size[1] for m in maps]
+    room = max(1.3 * math.sqrt(np.dot(widths, heights)), *widths)
     rows: list[list[_Map]] = [[]]
-    for heat_map in maps:
-        if sum(map(_row_width, [*rows[-1], heat_map])) > room:
+    used = 0.0
+    for heat_map, width in zip(maps, widths, strict=True):
+        if used + width > room:
             rows.append([])
+            used = 0.0
         rows[-1].append(heat_map)
-    return rows
-
-
-def _row_width(heat_map: _Map) -> float:
-    return heat_map.labels[0] + _GAP + heat_map.size[0]
+        used += width
+    boxes, right, bottom = [], _EDGE + _CAPTION, 0.0
+    for row in rows:
+        left, top = _EDGE, bottom + max(m.labels[1] for m in row) + _GAP
+        for heat_map in row:
+            left += heat_map.labels[0] + _GAP
+            boxes.append((left, top, *heat_map.size))
+            left += heat_map.size[0]
+        right = max(right, left)
+        bottom = top + max(m.size[1] for m in row)
+    return boxes, right, bottom
 
 
 def plot_sentences(
@@ -150,23 +132,28 @@ def plot_attention(
     PDF. Raises DataError for another suffix, a path that cannot be written, a model without
     attention, no translations, and more than 30.
     """
-    check_picture(path)
     _check_count(len(parts))
     maps = [_word_map(part) if words else _piece_map(part) for part in parts]
-    grid = _Grid(maps)
-    figure = new_figure(grid.width, grid.height, constrained=False)
-    for heat_map, box in zip(maps, grid.boxes(), strict=True):
-        image = _draw(figure.add_axes(grid.fractions(*box)), heat_map)
-    height = min(_BAR_HEIGHT, grid.height - _EDGE)
-    bar = grid.fractions(grid.width - 0.75, (grid.height - height) / 2, 0.16, height)
-    figure.colorbar(image, cax=figure.add_axes(bar), label="attention weight")
+    boxes, right, bottom = _boxes(maps)
+    width, height = right + _BAR_WIDTH, bottom + _EDGE
+
+    def add_axes(figure: Figure, left: float, top: float, wide: float, high: float) -> Axes:
+        box = (left / width, 1 - (top + high) / height, wide / width, high / height)
+        return figure.add_axes(box)
+
+    figure = new_figure(width, height, constrained=False)
+    for heat_map, box in zip(maps, boxes, strict=True):
+        image = _draw(add_axes(figure, *box), heat_map)
+    bar = min(_BAR_HEIGHT, bottom)
+    scale = add_axes(figure, width - 0.75, (height - bar) / 2, 0.16, bar)
+    figure.colorbar(image, cax=scale, label="attention weight")
     unit = "words" if words else "pieces"
     rule = "" if words else " (each row sums to 1)"
     below = f"{languages[0]} source {unit}{rule}".strip()
-    middle = (_EDGE + grid.inner / 2) / grid.width
-    figure.text(middle, 0.1 / grid.height, below, ha="center", va="bottom")
+    middle = (_EDGE + right) / 2 / width
+    figure.text(middle, 0.1 / height, below, ha="center", va="bottom")
     beside = f"{languages[1]} target {unit}".strip()
-    figure.text(0.1 / grid.width, 0.5, beside, rotation=90, ha="left", va="center")
+    figure.text(0.1 / width, 0.5, beside, rotation=90, ha="left", va="center")
     save(figure, path)
 
 

@@ -32,47 +32,30 @@ class Metric:
 
     With bootstrap resamples, `mean` is their mean and `interval` half the width of their central
     95 percent.
+
+    `p_value` is that of the difference from a baseline, which itself has none. It is 1 if the two
+    scores are equal, and at least 2 ** (1 - k) if k sentences differ: with that probability, k
+    random swaps give the observed difference again. (sacreBLEU counts larger differences only, and
+    would find two systems that differ in one sentence significantly different.)
     """
 
-    name: str
     score: float
     signature: str
     mean: float | None = None
     interval: float | None = None
+    p_value: float | None = None
 
     @property
     def shown(self) -> str:
-        """The score, with its interval if there is one."""
-        return f"{self.score:.1f}" + ("" if self.interval is None else f" ± {self.interval:.1f}")
+        """The score, with its interval and its p-value if there are any."""
+        text = f"{self.score:.1f}" + ("" if self.interval is None else f" ± {self.interval:.1f}")
+        if self.p_value is None:
+            return text
+        return f"{text} (p {'< 0.001' if self.p_value < 0.0005 else f'= {self.p_value:.3f}'})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the name as JSON can hold it."""
-        found: dict[str, Any] = {"score": self.score, "signature": self.signature}
-        return found if self.interval is None else found | {
-            "mean": self.mean, "interval": self.interval
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A system's metric, and the p-value of its difference from the baseline.
-
-    The baseline itself has no p-value. It is 1 if the two scores are equal, and at least
-    2 ** (1 - k) if k sentences differ: with that probability, k random swaps give the observed
-    difference again. (sacreBLEU counts larger differences only, and would find two systems that
-    differ in one sentence significantly different.)
-    """
-
-    metric: Metric
-    p_value: float | None
-
-    @property
-    def shown(self) -> str:
-        """The score, with its p-value if there is one."""
-        if self.p_value is None:
-            return self.metric.shown
-        p = "< 0.001" if self.p_value < 0.0005 else f"= {self.p_value:.3f}"
-        return f"{self.metric.shown} (p {p})"
+        """Return what is known as JSON can hold it."""
+        return {key: value for key, value in vars(self).items() if value is not None}
 
 
 def score(
@@ -101,25 +84,6 @@ def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[flo
     return [float(scorer.sentence_score(text, refs).score) for text, refs in by_sentence]
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """Numbers of words in the hypotheses, and in the references closest in length."""
-
-    hypotheses: int
-    references: int
-
-    @property
-    def ratio(self) -> float:
-        """Hypothesis words over reference words; below 1, BLEU has a brevity penalty."""
-        return self.hypotheses / max(1, self.references)
-
-
-def lengths(hypotheses: Sequence[str], references: References) -> Lengths:
-    """Count words as BLEU does (Papineni et al. 2002, section 2.2.2)."""
-    result = _scorer("bleu").corpus_score(hypotheses, _streams(hypotheses, references))
-    return Lengths(int(result.sys_len), int(result.ref_len))
-
-
 def sentence_statistics(hypotheses: Sequence[str], references: References) -> Ints:
     """Return what BLEU needs of each sentence [N, C]; the sums of rows give a corpus's BLEU.
 
@@ -131,6 +95,16 @@ def sentence_statistics(hypotheses: Sequence[str], references: References) -> In
         one = scorer.corpus_score([hypothesis], [[text] for text in refs])
         rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
     return np.array(rows, dtype=np.int64)
+
+
+def lengths(statistics_NC: Ints) -> dict[str, float]:
+    """Return the words of the hypotheses, of the references closest in length, and their ratio.
+
+    Below 1, BLEU has a brevity penalty (Papineni et al. 2002, section 2.2.2).
+    """
+    hypotheses, references = statistics_NC[:, -2:].sum(0).tolist()
+    ratio = hypotheses / max(1, references)
+    return {"hypotheses": hypotheses, "references": references, "ratio": ratio}
 
 
 def corpus_bleu(sums_C: Ints) -> float:
@@ -151,14 +125,14 @@ def paired_test(
     metrics: Sequence[Name] = NAMES,
     test: Test = "bootstrap",
     resamples: int = 1000,
-) -> dict[str, dict[str, Comparison]]:
+) -> dict[str, dict[str, Metric]]:
     """Test the difference of each system from the first for significance.
 
     bootstrap: paired bootstrap resampling (Koehn 2004). randomization: approximate randomization,
     which swaps outputs of two systems at random (Riezler & Maxwell 2005); it has no intervals, and
     10,000 resamples are usual.
 
-    Returns comparisons by system, then by metric. Raises DataError as `score` does, and for fewer
+    Returns metrics by system, then by name. Raises DataError as `score` does, and for fewer
     than two systems.
     """
     from sacrebleu.significance import PairedTest
@@ -176,21 +150,19 @@ def paired_test(
 
     texts = list(systems.values())
 
-    def comparison(name: Name, row: int) -> Comparison:
+    def metric(name: Name, row: int) -> Metric:
         result = results[keys[name]][row]
-        signature = str(signatures[keys[name]])
         mean, interval = (None if v is None else float(v) for v in (result.mean, result.ci))
-        metric = Metric(name, float(result.score), signature, mean, interval)
-        if row == 0:
-            return Comparison(metric, None)
-        differing = sum(one != other for one, other in zip(texts[0], texts[row], strict=True))
-        equal = result.score == results[keys[name]][0].score
-        least = 1.0 if equal else 2.0 ** (1 - differing)
-        return Comparison(metric, max(float(result.p_value), least))
+        p_value = None
+        if row > 0:
+            differing = sum(one != other for one, other in zip(texts[0], texts[row], strict=True))
+            equal = result.score == results[keys[name]][0].score
+            p_value = max(float(result.p_value), 1.0 if equal else 2.0 ** (1 - differing))
+        signature = str(signatures[keys[name]])
+        return Metric(float(result.score), signature, mean, interval, p_value)
 
     return {
-        system: {name: comparison(name, row) for name in metrics}
-        for row, system in enumerate(systems)
+        system: {name: metric(name, row) for name in metrics} for row, system in enumerate(systems)
     }
 
 
@@ -205,11 +177,11 @@ def _score(name: Name, hypotheses: Sequence[str], streams: Any, resamples: int) 
         ) from None
     signature = str(scorer.get_signature())
     if resamples < 2:
-        return Metric(name, float(result.score), signature)
+        return Metric(float(result.score), signature)
     # sacreBLEU's only public form of mean and interval.
     fields = json.loads(result.format(width=6, signature=signature, is_json=True))
     mean, interval = fields.get("confidence_mean", 0.0), fields.get("confidence_var", 0.0)
-    return Metric(name, float(result.score), signature, mean, interval)
+    return Metric(float(result.score), signature, mean, interval)
 
 
 def _scorer(name: Name) -> Any:

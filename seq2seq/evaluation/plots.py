@@ -13,7 +13,7 @@ import numpy as np
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, quantile_buckets
+from seq2seq.evaluation.by_length import bleu_by_length, quantile_buckets
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.files import check_writable
@@ -69,11 +69,17 @@ def plain(text: str) -> str:
 def run_names(runs: list[str]) -> list[str]:
     """Return the directory names of runs, or their paths if those are not unique."""
     names = [Path(run).resolve().name for run in runs]
-    return names if len(set(names)) == len(names) else list(runs)
+    return names if len(set(names)) == len(names) else runs
 
 
 Unit = Literal["steps", "minutes", "tokens"]
-UNITS: tuple[Unit, ...] = ("steps", "minutes", "tokens")
+# The key of a unit in the records, and the label of its axis.
+_UNITS: dict[Unit, tuple[str, str]] = {
+    "steps": ("step", "updates"),
+    "minutes": ("minutes", "minutes"),
+    "tokens": ("tokens", "million target pieces"),
+}
+MOST_CURVES = 10  # as many as matplotlib has distinct colours
 
 
 @dataclass(frozen=True)
@@ -86,11 +92,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """The records of a run: training, validations, and the averaged checkpoint."""
+    """The records of a run by kind: train, validation, and average for the averaged checkpoint."""
 
-    train: list[Record]
-    validation: list[Record]
-    average: list[Record]
+    records: dict[str, list[Record]]
 
     def loss(self, unit: Unit) -> Curve:
         """Return the training cross-entropy in nats per target piece, without label smoothing."""
@@ -99,7 +103,7 @@ class Curves:
 
     def of(self, kind: Literal["train", "validation", "average"], key: str, unit: Unit) -> Curve:
         """Return the values of one key, from the records that have it."""
-        records = [record for record in getattr(self, kind) if key in record]
+        records = [record for record in self.records[kind] if key in record]
         values = [math.nan if record[key] is None else float(record[key]) for record in records]
         return Curve([self._place(record, unit) for record in records], values)
 
@@ -108,9 +112,9 @@ class Curves:
 
         A validation has no number of tokens; it is interpolated between training records.
         """
-        key = {"steps": "step", "minutes": "minutes", "tokens": "tokens"}[unit]
-        steps = [0, *(train["step"] for train in self.train)]
-        spent = [0, *(train[key] for train in self.train)]
+        key = _UNITS[unit][0]
+        steps = [0, *(train["step"] for train in self.records["train"])]
+        spent = [0, *(train[key] for train in self.records["train"])]
         place = record[key] if key in record else np.interp(record["step"], steps, spent)
         return float(place) / (1e6 if unit == "tokens" else 1)
 
@@ -126,15 +130,7 @@ def read_curves(run: Path) -> Curves:
         kinds[record["kind"]].append(record)
     if not kinds["train"] and not kinds["validation"]:
         raise DataError(f"{path}: no records yet; train the run further")
-    return Curves(**kinds)
-
-
-MOST_RUNS = 10  # as many as matplotlib has distinct colours
-_LABELS: dict[Unit, str] = {
-    "steps": "updates",
-    "minutes": "minutes",
-    "tokens": "million target pieces",
-}
+    return Curves(kinds)
 
 
 def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> None:
@@ -144,9 +140,8 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
     is comparable with the validation loss. The suffix selects PNG, SVG or PDF. Raises DataError for
     another suffix, runs without records, and more than 10 runs.
     """
-    check_picture(path)
-    if len(runs) > MOST_RUNS:
-        raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_RUNS}")
+    if len(runs) > MOST_CURVES:
+        raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_CURVES}")
     curves = [read_curves(Path(run)) for run in runs]
     figure = new_figure(7.5, 7.5)
     losses, metrics, rates = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 1.4])
@@ -195,7 +190,7 @@ def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
     rates.set_ylabel("learning rate")
     rates.set_ylim(bottom=0)
     rates.ticklabel_format(axis="y", scilimits=(0, 0))
-    rates.set_xlabel(_LABELS[unit])
+    rates.set_xlabel(_UNITS[unit][1])
     rates.set_xlim(left=0)
     for axes in (losses, metrics, rates):
         axes.grid(color="0.9")
@@ -204,7 +199,6 @@ def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
             axes.legend(frameon=False, fontsize="small")
 
 
-MOST_SYSTEMS = 10
 RESAMPLES = 1000
 
 
@@ -217,9 +211,8 @@ def plot_length(
     sentences each. The suffix selects PNG, SVG or PDF. Raises DataError for another suffix, a
     different number of translations, an empty test set, and more than 10 systems.
     """
-    check_picture(path)
-    if len(systems) > MOST_SYSTEMS:
-        raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_SYSTEMS}")
+    if len(systems) > MOST_CURVES:
+        raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_CURVES}")
     references = references_of(pairs)
     inside = quantile_buckets([pair.source for pair in pairs], buckets)
     x = range(len(inside))
@@ -232,7 +225,7 @@ def plot_length(
         axes.plot(x, [b.bleu for b in found], "o-", color=color, label=plain(name))
         low, high = [b.low for b in found], [b.high for b in found]
         axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
-    axes.set_xticks(x, [f"{_span(bucket)}\n{len(bucket.sentences)}" for bucket in inside])
+    axes.set_xticks(x, [f"{bucket.label}\n{len(bucket.sentences)}" for bucket in inside])
     axes.set_xlabel("source words (below: sentences)")
     axes.set_ylabel("BLEU, with 95 % bootstrap bands")
     axes.set_ylim(0, 100)
@@ -240,7 +233,3 @@ def plot_length(
     axes.set_axisbelow(True)
     axes.legend(frameon=False)
     save(figure, path)
-
-
-def _span(bucket: LengthBucket) -> str:
-    return bucket.label if bucket.longest != bucket.shortest else str(bucket.shortest)

@@ -16,7 +16,7 @@ from seq2seq.evaluation.alignment import WORDS, AlignmentError, align, alignment
 from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, fixed_buckets
 from seq2seq.evaluation.evaluate import Evaluation, references_of
 from seq2seq.evaluation.metrics import (
-    Lengths,
+    Ints,
     Metric,
     References,
     lengths,
@@ -26,14 +26,13 @@ from seq2seq.evaluation.metrics import (
 )
 from seq2seq.evaluation.pages import render
 from seq2seq.evaluation.statistics import (
-    AttentionFigures,
     WordError,
     attention_figures,
     repetition,
     unknown_share,
     word_errors,
 )
-from seq2seq.files import write_atomic
+from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 
@@ -93,36 +92,31 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Report:
-    """All measurements; shares are from 0 to 1, scores in percent."""
+    """All measurements; shares are from 0 to 1, scores in percent. The fields are keys of JSON."""
 
-    metrics: dict[str, Metric]
-    beam: int
     sentences: int
-    lengths: Lengths
-    by_length: list[LengthScores]
+    beam: int
+    metrics: dict[str, Metric]
+    lengths: dict[str, float]
+    by_source_length: list[LengthScores]
     repetition: dict[str, float]  # of translations and of first references
-    unknown: dict[str, float]  # of sources, references and translations
-    attention: AttentionFigures | None
+    unknown_pieces: dict[str, float]  # of sources, references and translations
+    attention: dict[str, float] | None
     alignment: AlignmentError | None
-    missing: list[WordError]
-    added: list[WordError]
+    missing_words: list[WordError]
+    added_words: list[WordError]
     best: list[Sentence]
     worst: list[Sentence]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the attention weights as JSON can hold it."""
         return {
-            "sentences": self.sentences,
-            "beam": self.beam,
+            **vars(self),
             "metrics": {name: metric.as_dict() for name, metric in self.metrics.items()},
-            "lengths": {**asdict(self.lengths), "ratio": self.lengths.ratio},
-            "by_source_length": [scores.as_dict() for scores in self.by_length],
-            "repetition": self.repetition,
-            "unknown_pieces": self.unknown,
-            "attention": None if self.attention is None else asdict(self.attention),
-            "alignment": None if self.alignment is None else self.alignment.as_dict(),
-            "missing_words": [asdict(error) for error in self.missing],
-            "added_words": [asdict(error) for error in self.added],
+            "by_source_length": [scores.as_dict() for scores in self.by_source_length],
+            "alignment": None if self.alignment is None else asdict(self.alignment),
+            "missing_words": [asdict(error) for error in self.missing_words],
+            "added_words": [asdict(error) for error in self.added_words],
             "best": [sentence.as_dict() for sentence in self.best],
             "worst": [sentence.as_dict() for sentence in self.worst],
         }
@@ -144,44 +138,48 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
     worst = sorted(sentences, key=lambda s: (s.chrf, -len(s.pair.source)))
     missing, added = word_errors(hypotheses, references)
     target_ids = translator.target.encode_batch([pair.target for pair in pairs])
+    statistics_NC = sentence_statistics(hypotheses, references)
     return Report(
-        metrics=evaluation.metrics,
-        beam=evaluation.beam,
         sentences=len(pairs),
-        lengths=lengths(hypotheses, references),
-        by_length=scores_by_length(
-            [normalize_line(pair.source) for pair in pairs], hypotheses, references
+        beam=evaluation.beam,
+        metrics=evaluation.metrics,
+        lengths=lengths(statistics_NC),
+        by_source_length=scores_by_length(
+            [normalize_line(pair.source) for pair in pairs], hypotheses, references, statistics_NC
         ),
         repetition={
             "translations": repetition(hypotheses),
             "references": repetition(pair.target for pair in pairs),
         },
-        unknown={
+        unknown_pieces={
             "sources": unknown_share(part.source_pieces for part in parts),
             "references": unknown_share(map(translator.target.pieces, target_ids)),
             "translations": unknown_share(part.target_pieces for part in parts),
         },
         attention=attention_figures(parts),
         alignment=_alignment(translator, pairs, attends=any(p.weights is not None for p in parts)),
-        missing=missing,
-        added=added,
+        missing_words=missing,
+        added_words=added,
         best=best[:EXTREMES],
         worst=worst[:EXTREMES],
     )
 
 
 def scores_by_length(
-    sources: Sequence[str], hypotheses: Sequence[str], references: References
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: References,
+    statistics_NC: Ints,
 ) -> list[LengthScores]:
-    """Return corpus scores by source length."""
+    """Return corpus scores by source length; the statistics are metrics.sentence_statistics."""
     buckets = fixed_buckets(sources, BOUNDS)
-    bleu = bleu_by_length(buckets, sentence_statistics(hypotheses, references))
     found = []
-    for bucket, scores in zip(buckets, bleu, strict=True):
-        texts = [hypotheses[n] for n in bucket.sentences]
-        refs = [references[n] for n in bucket.sentences]
+    for bucket, scores in zip(buckets, bleu_by_length(buckets, statistics_NC), strict=True):
+        inside = list(bucket.sentences)
+        texts, refs = [hypotheses[n] for n in inside], [references[n] for n in inside]
         chrf = score(texts, refs, metrics=("chrf",))["chrf"].score
-        found.append(LengthScores(bucket, scores.bleu, chrf, lengths(texts, refs).ratio))
+        ratio = lengths(statistics_NC[inside])["ratio"]
+        found.append(LengthScores(bucket, scores.bleu, chrf, ratio))
     return found
 
 
@@ -204,13 +202,10 @@ def write_report(folder: Path, report: Report, *, run: str, test: str) -> Path:
     """
     about = {"run": run, "test": test}
     numbers = json.dumps({**about, **report.as_dict()}, indent=1, ensure_ascii=False)
+    make_folder(folder)
     path = folder / "report.html"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, report_page(report, run=run, test=test))
-        write_atomic(folder / "report.json", numbers + "\n")
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
+    write_atomic(path, report_page(report, run=run, test=test))
+    write_atomic(folder / "report.json", numbers + "\n")
     return path
 
 

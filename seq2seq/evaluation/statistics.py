@@ -49,20 +49,10 @@ def unknown_share(pieces: Iterable[Sequence[str]]) -> float:
     return counts[True] / max(1, counts.total())
 
 
-@dataclass(frozen=True)
-class AttentionFigures:
-    """How attention is distributed; shares are from 0 to 1."""
-
-    entropy: float  # bits
-    relative_entropy: float
-    coverage: float
-    neglected: float
-
-
-def attention_figures(parts: Iterable[Part]) -> AttentionFigures | None:
+def attention_figures(parts: Iterable[Part]) -> dict[str, float] | None:
     """Return figures of all attention weights, or None for a model without attention.
 
-    entropy: -sum_s w log2 w of a row of weights, mean over target pieces, the end included.
+    entropy: -sum_s w log2 w of a row of weights in bits, mean over target pieces, the end included.
     relative_entropy: the same divided by log2 S, the entropy of uniform weights (S > 1 only).
     coverage: min(1, sum_t w) of a source piece, as in the coverage penalty of Wu et al. (2016,
     eq. 14), mean over source pieces without the end. neglected: the share of them whose sum is
@@ -82,12 +72,12 @@ def attention_figures(parts: Iterable[Part]) -> AttentionFigures | None:
     if not entropies:
         return None
     sum_N = np.concatenate(sums)
-    return AttentionFigures(
-        entropy=_mean(np.concatenate(entropies)),
-        relative_entropy=_mean(np.concatenate(relative)) if relative else 0.0,
-        coverage=_mean(np.minimum(sum_N, 1)),
-        neglected=_mean(sum_N < NEGLECTED),
-    )
+    return {
+        "entropy": _mean(np.concatenate(entropies)),
+        "relative_entropy": _mean(np.concatenate(relative)) if relative else 0.0,
+        "coverage": _mean(np.minimum(sum_N, 1)),
+        "neglected": _mean(sum_N < NEGLECTED),
+    }
 
 
 def _mean(values: npt.NDArray[Any]) -> float:
@@ -115,41 +105,35 @@ def word_errors(
     more often is added. `of` counts all occurrences in the references for a missing word, and in
     the translations for an added one. Sorted by count, then alphabetically.
     """
-    missing, added = _Errors(), _Errors()
-    for number, (hypothesis, texts) in enumerate(zip(hypotheses, references, strict=True), 1):
+    missing, added = [], []
+    for hypothesis, texts in zip(hypotheses, references, strict=True):
         given = Counter(words(hypothesis))
         wanted = min(
             (Counter(words(text)) for text in texts), key=lambda ref: _distance(given, ref)
         )
-        missing.add(number, wanted, given)
-        added.add(number, given, wanted)
-    return missing.most_frequent(most), added.most_frequent(most)
+        missing.append((wanted, given))
+        added.append((given, wanted))
+    return _most_frequent(missing, most), _most_frequent(added, most)
 
 
 def _distance(one: Counter[str], other: Counter[str]) -> int:
     return (one - other).total() + (other - one).total()
 
 
-class _Errors:
-    """Counts the words that one side has more often than the other."""
-
-    def __init__(self) -> None:
-        self.totals, self.wrong = Counter[str](), Counter[str]()
-        self.lines: dict[str, list[int]] = defaultdict(list)
-
-    def add(self, number: int, side: Counter[str], other: Counter[str]) -> None:
+def _most_frequent(
+    sides: Iterable[tuple[Counter[str], Counter[str]]], most: int
+) -> list[WordError]:
+    """Return the words that one side of the sentences has more often than the other."""
+    totals, wrong = Counter[str](), Counter[str]()
+    lines: dict[str, list[int]] = defaultdict(list)
+    for number, (side, other) in enumerate(sides, start=1):
         surplus = side - other
-        self.totals.update(side)
-        self.wrong.update(surplus)
+        totals.update(side)
+        wrong.update(surplus)
         for word in surplus:
-            self.lines[word].append(number)
-
-    def most_frequent(self, most: int) -> list[WordError]:
-        ordered = sorted(self.wrong.items(), key=lambda item: (-item[1], item[0]))[:most]
-        return [
-            WordError(
-                word, count, self.totals[word], len(self.lines[word]),
-                tuple(self.lines[word][:_LINES]),
-            )
-            for word, count in ordered
-        ]  # fmt: skip
+            lines[word].append(number)
+    ordered = sorted(wrong.items(), key=lambda item: (-item[1], item[0]))[:most]
+    return [
+        WordError(word, count, totals[word], len(lines[word]), tuple(lines[word][:_LINES]))
+        for word, count in ordered
+    ]

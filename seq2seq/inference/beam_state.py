@@ -6,45 +6,43 @@ V vocabulary, T pieces so far, N or C candidates, Z blocks of pieces, X places i
 
 from __future__ import annotations
 
-from typing import Generic
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from seq2seq.data.tokenizer import BOS, EOS
 from seq2seq.errors import ConfigError
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
+from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating]
 
 
-class BeamState(Generic[StateT]):
+class BeamState:
     """Rows of unfinished hypotheses, and everything that is reordered with them.
 
     Sentences whose search has ended leave the batch. The bookkeeping is NumPy on the host: each
     step of a search transfers its few candidates there at once.
     """
 
-    def __init__(
-        self, decoding: Decoding[StateT], options: SearchOptions, *, copies: int = 1
-    ) -> None:
+    def __init__(self, decoding: Decoding, options: SearchOptions, *, copies: int = 1) -> None:
         """Start with this many copies of the empty hypothesis for each sentence."""
         self.options = options
         self.decoding = decoding
         self.state = decoding.start()
         self.device = decoding.source_lengths_B.device
-        num_rows = decoding.num_sentences * copies
-        if copies > 1:
-            sentences_B = torch.arange(decoding.num_sentences, device=self.device)
-            self.state = self.state.select(sentences_B.repeat_interleave(copies))
         self.source_lengths: list[int] = decoding.source_lengths_B.tolist()
+        num_sentences = len(self.source_lengths)
+        num_rows = num_sentences * copies
+        if copies > 1:
+            sentences_B = torch.arange(num_sentences, device=self.device)
+            self.state = self.state.select(sentences_B.repeat_interleave(copies))
         limits = [options.max_length(length) for length in self.source_lengths]
         self.limits: Ints = np.array(limits, dtype=np.int64)
         # The sentences that are left, by their index in the batch that was given to search.
-        self.sentences: Ints = np.arange(decoding.num_sentences)
-        self.tokens_R = torch.full((num_rows,), options.bos, device=self.device)
+        self.sentences: Ints = np.arange(num_sentences)
+        self.tokens_R = torch.full((num_rows,), BOS, device=self.device)
         self.log_probs_R = torch.zeros(num_rows, device=self.device)
         self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
         self._origins_RT: Ints = self.tokens_RT  # the row of the weights of each step
@@ -60,14 +58,9 @@ class BeamState(Generic[StateT]):
         return int(self.tokens_RT.shape[1])
 
     @property
-    def num_rows(self) -> int:
-        """Return R."""
-        return int(self.tokens_RT.shape[0])
-
-    @property
     def width(self) -> int:
         """Return K."""
-        return self.num_rows // len(self.sentences)
+        return len(self.tokens_RT) // len(self.sentences)
 
     def step(self) -> Tensor:
         """Return log_probs_RV after the last pieces, -inf for illegal ones.
@@ -121,7 +114,7 @@ class BeamState(Generic[StateT]):
             if len(kept_B) == 0:
                 return chosen
             self.decoding = self.decoding.select(torch.from_numpy(kept_B).to(self.device))
-        if not np.array_equal(rows, np.arange(self.num_rows)):
+        if not np.array_equal(rows, np.arange(len(self.tokens_RT))):
             rows_R = torch.from_numpy(rows).to(self.device)
             self.state = self.state.select(rows_R)
             if self._coverage_RS is not None:
@@ -152,7 +145,6 @@ class BeamState(Generic[StateT]):
 
     def _forbid(self, log_probs_RV: Tensor) -> None:
         """Write -inf for illegal pieces; at the length limit only EOS is legal."""
-        eos = self.options.eos
         log_probs_RV.index_fill_(1, self._forbidden, -torch.inf)
         if self.options.no_repeat_ngram > 0:
             rows, pieces = repeated(self.tokens_RT, self.options.no_repeat_ngram)
@@ -162,11 +154,11 @@ class BeamState(Generic[StateT]):
         self._cut_R = None
         if at_limit_B.any():
             at_limit_R = at_limit_B.repeat(self.width)
-            ends_R = log_probs_RV[:, eos].clone()
+            ends_R = log_probs_RV[:, EOS].clone()
             cut_R = (log_probs_RV.amax(1) > ends_R).cpu().numpy()
             self._cut_R = at_limit_R & cut_R
             log_probs_RV[torch.from_numpy(at_limit_R).to(self.device)] = -torch.inf
-            log_probs_RV[:, eos] = ends_R
+            log_probs_RV[:, EOS] = ends_R
 
     def _weights_of(self, row: int, source_length: int) -> Tensor | None:
         if not self._weights or self._weights[-1] is None:

@@ -7,12 +7,13 @@ V vocabulary
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
 from seq2seq.config import InferenceConfig
 from seq2seq.config.section import explain
+from seq2seq.data.tokenizer import BOS, PAD, UNK
 from seq2seq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,34 +31,26 @@ class State(Protocol):
         ...
 
 
-StateT = TypeVar("StateT", bound=State)
-
-
-class Decoding(Protocol[StateT]):
+class Decoding(Protocol):
     """A model bound to a batch of encoded sentences."""
-
-    @property
-    def num_sentences(self) -> int:
-        """Return B."""
-        ...
 
     @property
     def source_lengths_B(self) -> Tensor:
         """Return the number of source pieces of each sentence, EOS included."""
         ...
 
-    def start(self) -> StateT:
+    def start(self) -> State:
         """Return the state before the first piece, one row a sentence."""
         ...
 
-    def step(self, tokens_R: Tensor, state: StateT) -> tuple[Tensor, Tensor | None, StateT]:
+    def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Tensor | None, State]:
         """Return logits_RV, attention weights_RS or None, and the state after one piece a row.
 
-        R is any multiple of `num_sentences`. Weights are zero at padding.
+        R is any multiple of B. Weights are zero at padding.
         """
         ...
 
-    def select(self, sentences_B: Tensor) -> Decoding[StateT]:
+    def select(self, sentences_B: Tensor) -> Decoding:
         """Return the decoding of these sentences only, in this order; S may become smaller."""
         ...
 
@@ -110,10 +103,6 @@ class SearchOptions:
     no_repeat_ngram: int = _DEFAULTS.no_repeat_ngram
     keep_weights: bool = False
     allow_unk: bool = False
-    pad: int = 0
-    unk: int = 1
-    bos: int = 2
-    eos: int = 3
 
     def __post_init__(self) -> None:
         values = {name: getattr(self, name) for name in SEARCH_KEYS}
@@ -133,7 +122,7 @@ class SearchOptions:
     @property
     def forbidden(self) -> list[int]:
         """Return the pieces that are never produced."""
-        return [self.pad, self.bos] if self.allow_unk else [self.pad, self.bos, self.unk]
+        return [PAD, BOS] if self.allow_unk else [PAD, BOS, UNK]
 
     def max_length(self, source_length: int) -> int:
         """Return the largest number of pieces before EOS."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2seq.errors import ConfigError
 from seq2seq.inference.beam_state import Ints, top
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
+from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 from seq2seq.inference.search import decode
 
 _FEW = 128  # pieces that usually hold the probability mass of nucleus sampling
@@ -48,7 +48,7 @@ class Sampling:
 
 @torch.inference_mode()
 def sample(
-    decoding: Decoding[StateT],
+    decoding: Decoding,
     options: SearchOptions,
     sampling: Sampling,
     *,

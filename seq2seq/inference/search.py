@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.beam_state import BeamState, Floats, Ints, argmax, top_extensions
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions, StateT
+from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
 
 # From log_probs_RV (-inf for illegal pieces), the sentence and the copy of each row, and the number
 # of pieces so far, a choice makes tokens_R.
 Choose = Callable[[Tensor, Ints, Ints, int], Tensor]
 
 
-def search(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
+def search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
     A beam of 1 is searched greedily, which finds the same with less work. Raises ConfigError for a
@@ -33,7 +34,7 @@ def search(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypo
 
 
 @torch.inference_mode()
-def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
+def greedy(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return for each sentence the hypothesis that takes the likeliest piece at each step.
 
     Of equally likely pieces the one with the smallest id wins. At the length limit EOS is the only
@@ -43,7 +44,7 @@ def greedy(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypo
 
 
 @torch.inference_mode()
-def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list[Hypothesis]]:
+def beam_search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
     Each step ranks all extensions of a sentence's hypotheses by log probability and takes the
@@ -71,13 +72,14 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
         log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
         places_B1 = options.beam_size - finished[ids_B, None]
         taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
-        ended_BN = taken_BN & (tokens_BN == options.eos)
+        ended_BN = taken_BN & (tokens_BN == EOS)
         finished[ids_B] += ended_BN.sum(1)
         scores_BN = beams.scores(log_probs_BN, parents_BN)
         for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[ids_B, None])).tolist():
             hypothesis = beams.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
             sentence = ids_B[b]
-            found[sentence] = sorted([*found[sentence], hypothesis], key=_rank)[: options.nbest]
+            ranked = sorted([*found[sentence], hypothesis], key=lambda found: -found.score)
+            found[sentence] = ranked[: options.nbest]
             if len(found[sentence]) == options.nbest:
                 worst_kept[sentence] = found[sentence][-1].score
         log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
@@ -88,7 +90,7 @@ def beam_search(decoding: Decoding[StateT], options: SearchOptions) -> list[list
 
 
 def decode(
-    decoding: Decoding[StateT], options: SearchOptions, choose: Choose, *, copies: int = 1
+    decoding: Decoding, options: SearchOptions, choose: Choose, *, copies: int = 1
 ) -> list[list[Hypothesis]]:
     """Return `copies` hypotheses a sentence, each extended by the piece that `choose` returns."""
     beams = BeamState(decoding, options, copies=copies)
@@ -105,7 +107,7 @@ def decode(
         tokens_BK = integers_R.reshape(copies_BK.shape)
         parents_BK = np.broadcast_to(np.arange(copies_BK.shape[1]), copies_BK.shape)
         finite_BK = np.isfinite(log_probs_BK)
-        ended_BK = finite_BK & (tokens_BK == options.eos)
+        ended_BK = finite_BK & (tokens_BK == EOS)
         scores_BK = beams.scores(log_probs_BK, parents_BK)
         for b, k in np.argwhere(ended_BK).tolist():
             hypothesis = beams.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
@@ -116,11 +118,11 @@ def decode(
     return [_check([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
-def _candidates(beams: BeamState[Any]) -> tuple[Floats, Ints, Ints]:
+def _candidates(beams: BeamState) -> tuple[Floats, Ints, Ints]:
     """Return log probabilities, parents and pieces of the best extensions after a step, sorted."""
-    log_probs_RV, beam_size = beams.step(), beams.options.beam_size
+    log_probs_RV = beams.step()
     totals_BN, places_BN = top_extensions(
-        log_probs_RV, beams.log_probs_R, len(beams.sentences), beam_size
+        log_probs_RV, beams.log_probs_R, len(beams.sentences), beams.options.beam_size
     )
     parents_BN = places_BN.div(log_probs_RV.size(1), rounding_mode="floor")
     tokens_BN = places_BN - parents_BN * log_probs_RV.size(1)
@@ -134,10 +136,6 @@ def _to_host(floats: Tensor, *integers: Tensor) -> Any:
     return [packed[0], *packed[1:].astype(np.int64)]
 
 
-def _rank(hypothesis: Hypothesis) -> float:
-    return -hypothesis.score
-
-
 def _check(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     if not hypotheses:
         raise FloatingPointError("the model's logits are not finite; no hypothesis has a score")
@@ -146,7 +144,7 @@ def _check(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
 
 @torch.inference_mode()
 def force(
-    decoding: Decoding[StateT], targets: Sequence[Sequence[int]], options: SearchOptions
+    decoding: Decoding, targets: Sequence[Sequence[int]], options: SearchOptions
 ) -> list[Hypothesis]:
     """Return for each sentence the hypothesis that has exactly the pieces of its target.
 
@@ -156,7 +154,7 @@ def force(
     target longer than a search may produce.
     """
     steps = max(map(len, targets), default=0) + 1
-    forced_BT: Ints = np.full((len(targets), steps), options.eos)
+    forced_BT: Ints = np.full((len(targets), steps), EOS)
     for row, tokens in zip(forced_BT, targets, strict=True):
         row[: len(tokens)] = tokens
     free = replace(

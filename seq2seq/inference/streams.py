@@ -6,17 +6,20 @@ import contextlib
 import json
 import logging
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
 from tqdm import tqdm
 
 from seq2seq.data.corpus import MAX_LINE_BYTES
 from seq2seq.errors import DataError
+from seq2seq.files import check_writable
 from seq2seq.inference.mbr import Metric
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Sampling
@@ -149,22 +152,20 @@ def _refuse_same(source: str | None, *outputs: str | None) -> None:
     """Raise DataError if two of the files are one: opening it for writing would empty it."""
     seen: dict[tuple[int, int] | str, str] = {}
     for path, name in [(source, source or "standard input"), *((o, o) for o in outputs)]:
-        if name is None or (path is None and sys.stdin.isatty()):
+        if name is None:
             continue
         key: tuple[int, int] | str
         try:
-            found = os.stat(path) if path is not None else os.fstat(sys.stdin.fileno())
-            key = (found.st_dev, found.st_ino)
+            found = os.stat(sys.stdin.fileno() if path is None else path)
         except (OSError, ValueError):
             key = os.path.realpath(path or "")
-        if key in seen and not _is_device(path):
+        else:
+            if not stat.S_ISREG(found.st_mode):  # such as /dev/null, which two streams may share
+                continue
+            key = (found.st_dev, found.st_ino)
+        if key in seen:
             raise DataError(f"{name}: is also {seen[key]}; choose another file to write to")
         seen[key] = name
-
-
-def _is_device(path: str | None) -> bool:
-    """Return whether a path is something like /dev/null, which two streams may share."""
-    return path is not None and os.path.exists(path) and not os.path.isfile(path)
 
 
 def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:
@@ -177,12 +178,8 @@ def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:
 
 
 def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
-    try:
-        return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror}); choose another path"
-        ) from None
+    check_writable(Path(path))
+    return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:

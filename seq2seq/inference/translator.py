@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import Config
-from seq2seq.data.batching import Batch, source_batches
+from seq2seq.data.batching import source_batches
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import CheckpointError, ConfigError, DataError
@@ -34,6 +33,8 @@ from seq2seq.runs.untrusted import check_files, check_shapes, shapes_of
 
 log = logging.getLogger(__name__)
 
+# From the decoding of a batch and the indices of its sentences to the hypotheses of each.
+Find = Callable[[Decoding, Sequence[int]], list[list[Hypothesis]]]
 _MOST_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
 
 
@@ -141,13 +142,22 @@ class Translator:
             for (number, _), line in zip(numbered, split, strict=True)
             for place in range(len(line))
         ]
-        found = self._search(sentences, keys, options or self.options(), sampling)
+        chosen = options or self.options()
+
+        def find(decoding: Decoding, indices: Sequence[int]) -> list[list[Hypothesis]]:
+            if sampling:
+                return sample(decoding, chosen, sampling, keys=[keys[index] for index in indices])
+            return search(decoding, chosen)
+
+        rows = sampling.num_samples if sampling else chosen.beam_size
+        found = self._search(sentences, find, rows=rows)
         if mbr:
-            found = [self._agreed_first(hypotheses, mbr) for hypotheses in found]
+            for hypotheses in found:
+                texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
+                hypotheses.insert(0, hypotheses.pop(minimum_bayes_risk(texts, mbr)))
         parts = map(self._parts, sentences, found)
         return [join_parts(list(islice(parts, len(line)))) for line in split]
 
-    @torch.inference_mode()
     def force(
         self, sources: Sequence[str], targets: Sequence[str], options: SearchOptions | None = None
     ) -> list[Part]:
@@ -171,20 +181,17 @@ class Translator:
                     f"target {number} of {len(forced)}: {len(tokens)} pieces are too many to force "
                     f"at once; give sentences of at most {_MOST_FORCED} pieces"
                 )
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
-        for batch in self._batches(sentences, rows=1):
-            decoding = self.decoding(batch.source_BS, batch.source_mask_BS)
-            with _named_fault():
-                results = force(decoding, [forced[index] for index in batch.indices], options)
-            for index, hypothesis in zip(batch.indices, results, strict=True):
-                found[index] = [hypothesis]
+
+        def find(decoding: Decoding, indices: Sequence[int]) -> list[list[Hypothesis]]:
+            targets = [forced[index] for index in indices]
+            return [[hypothesis] for hypothesis in force(decoding, targets, options)]
+
+        found = self._search(sentences, find)
         return [self._parts(*pair)[0] for pair in zip(sentences, found, strict=True)]
 
-    def decoding(
-        self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False
-    ) -> Decoding[Any]:
+    def decoding(self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False) -> Decoding:
         """Return the models bound to a batch of sources; see PreparedModel.decoding."""
-        members: list[Decoding[Any]]
+        members: list[Decoding]
         if self.plain:
             members = [model.decoding(source_BS, mask_BS) for model in self.models]
         else:
@@ -193,36 +200,25 @@ class Translator:
 
     @torch.inference_mode()
     def _search(
-        self,
-        sentences: Sequence[Sentence],
-        keys: Sequence[int],
-        options: SearchOptions,
-        sampling: Sampling | None,
+        self, sentences: Sequence[Sentence], find: Find, *, rows: int = 1
     ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, found in batches of similar length.
+
+        A batch is within the token budget of so many rows a sentence. Raises CheckpointError for
+        logits that are not finite.
+        """
         found: list[list[Hypothesis]] = [[] for _ in sentences]
-        rows = sampling.num_samples if sampling else options.beam_size
-        for batch in self._batches(sentences, rows=rows):
+        budget = max(1, self.config.inference.batch_tokens // rows)
+        for batch in source_batches([sentence.ids for sentence in sentences], budget):
+            batch = batch.to(self.device)
             decoding = self.decoding(batch.source_BS, batch.source_mask_BS, is_beam=rows > 1)
-            with _named_fault():
-                if sampling:
-                    drawn_by = [keys[index] for index in batch.indices]
-                    results = sample(decoding, options, sampling, keys=drawn_by)
-                else:
-                    results = search(decoding, options)
+            try:
+                results = find(decoding, batch.indices)
+            except FloatingPointError as error:
+                raise CheckpointError(f"{error}; use another checkpoint") from None
             for index, hypotheses in zip(batch.indices, results, strict=True):
                 found[index] = hypotheses
         return found
-
-    def _batches(self, sentences: Sequence[Sentence], *, rows: int) -> Iterator[Batch]:
-        """Yield batches of similar length within the token budget of so many rows a sentence."""
-        budget = max(1, self.config.inference.batch_tokens // rows)
-        for batch in source_batches([sentence.ids for sentence in sentences], budget):
-            yield batch.to(self.device)
-
-    def _agreed_first(self, hypotheses: list[Hypothesis], metric: Metric) -> list[Hypothesis]:
-        texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
-        chosen = minimum_bayes_risk(texts, utility=metric)
-        return [hypotheses[chosen], *hypotheses[:chosen], *hypotheses[chosen + 1 :]]
 
     def _parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
         """Return the hypotheses of a sentence as text."""
@@ -241,15 +237,6 @@ class Translator:
             )
             for hypothesis in hypotheses
         ]
-
-
-@contextmanager
-def _named_fault() -> Iterator[None]:
-    """Raise CheckpointError for logits that are not finite."""
-    try:
-        yield
-    except FloatingPointError as error:
-        raise CheckpointError(f"{error}; use another checkpoint") from None
 
 
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:

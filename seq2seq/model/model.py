@@ -149,11 +149,6 @@ class TranslationDecoding:
     memory: Memory
 
     @property
-    def num_sentences(self) -> int:
-        """Return B."""
-        return len(self.memory.mask_BS)
-
-    @property
     def source_lengths_B(self) -> Tensor:
         """Return the number of source pieces of each sentence, EOS included."""
         return self.memory.mask_BS.sum(1)

@@ -94,7 +94,7 @@ def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, en
         split = WORDS["marks"]
         gold = gold_of(pairs, split=split)
         if gold is not None:
-            error = alignment_error(align(translator, pairs, split=split), gold).rate
+            error = alignment_error(align(translator, pairs, split=split), gold).aer
     [model] = translator.models
     return Result(
         config=run.config,

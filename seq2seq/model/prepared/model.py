@@ -88,11 +88,6 @@ class PreparedDecoding:
     memory: PreparedMemory
 
     @property
-    def num_sentences(self) -> int:
-        """Sentences still in the batch."""
-        return len(self.memory.lengths_B)
-
-    @property
     def source_lengths_B(self) -> Tensor:
         """Source pieces of each sentence, EOS included."""
         return self.memory.lengths_B
