@@ -10,10 +10,10 @@ processes=$(($(nproc 2>/dev/null || echo 1) > 1 ? 2 : 1))
 if [ -f "$run/finished" ]; then
     echo "== $run is already trained (delete it to train again) =="
 elif compgen -G "$run/checkpoints/step-*" >/dev/null; then
-    echo "== Resuming $run =="
+    echo "== Resuming $run, processes: $processes =="
     seq2seq train "$recipe" --processes "$processes" --resume
 else
-    echo "== Training $recipe on the sample corpus =="
+    echo "== Training $recipe on the sample corpus, processes: $processes =="
     seq2seq train "$recipe" --processes "$processes" --overwrite
 fi
 touch "$run/finished"
