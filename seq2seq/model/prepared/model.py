@@ -77,7 +77,7 @@ class PreparedModel:
         `is_beam` makes it fast for several hypotheses a sentence, at the cost of a single one.
         """
         encoded = self.encoder(source_BS, mask_BS)
-        return PreparedDecoding(self, self.decoder.project_keys(encoded, is_beam=is_beam))
+        return PreparedDecoding(self, self.decoder.make_memory(encoded, is_beam=is_beam))
 
 
 @dataclass(frozen=True)
