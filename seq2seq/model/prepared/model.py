@@ -60,7 +60,7 @@ class PreparedModel:
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
         self.encoder = PreparedEncoder(model.encoder, model.source_embedding.weight, dtype)
         self.decoder = prepare_decoder(model.decoder, model.target_embedding.weight, dtype)
-        # Search widens the logits itself, while it normalises them.
+        # Search widens the logits itself, while it normalizes them.
         self.output = product(
             model.output_weight,
             model.output_bias,
