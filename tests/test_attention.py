@@ -95,7 +95,7 @@ def test_output_and_weights_match_formulas(variant: str, residual: bool) -> None
     attention, queries = build(variant, residual=residual), random_queries(variant)
     states = random_states()
     score, choice, _ = VARIANTS[variant]
-    output, weights = attend(attention, queries, attention.project_keys(states))
+    output, weights = attend(attention, queries, attention.make_memory(states))
     arrays = {name: p.numpy() for name, p in attention.named_parameters()}
     for row, length in enumerate(LENGTHS):
         vectors = list(states.states_BSH[row, :length].numpy())
@@ -119,9 +119,9 @@ def test_output_and_weights_match_formulas(variant: str, residual: bool) -> None
 def test_source_order_does_not_matter(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states((5, 5, 5))
     order = torch.tensor([3, 0, 4, 2, 1])
-    output, weights = attend(attention, queries, attention.project_keys(states))
+    output, weights = attend(attention, queries, attention.make_memory(states))
     moved = encoded(states.states_BSH[:, order], states.mask_BS)
-    moved_output, moved_weights = attend(attention, queries, attention.project_keys(moved))
+    moved_output, moved_weights = attend(attention, queries, attention.make_memory(moved))
     torch.testing.assert_close(moved_weights, weights[:, :, order])
     torch.testing.assert_close(moved_output, output)
 
@@ -131,8 +131,8 @@ def test_source_order_does_not_matter(variant: str) -> None:
 def test_values_at_padding_do_not_matter(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states()
     rubbish = torch.where(states.mask_BS.unsqueeze(-1), states.states_BSH, 1e6)
-    output, weights = attend(attention, queries, attention.project_keys(states))
-    memory = attention.project_keys(encoded(rubbish, states.mask_BS))
+    output, weights = attend(attention, queries, attention.make_memory(states))
+    memory = attention.make_memory(encoded(rubbish, states.mask_BS))
     other_output, other_weights = attend(attention, queries, memory)
     torch.testing.assert_close(other_weights, weights)
     torch.testing.assert_close(other_output, output)
@@ -143,7 +143,7 @@ def test_values_at_padding_do_not_matter(variant: str) -> None:
 def test_equal_scores_give_uniform_weights(variant: str) -> None:
     attention, queries, states = build(variant), random_queries(variant), random_states()
     same = states.states_BSH[:, :1].expand_as(states.states_BSH)
-    _, weights = attend(attention, queries, attention.project_keys(encoded(same, states.mask_BS)))
+    _, weights = attend(attention, queries, attention.make_memory(encoded(same, states.mask_BS)))
     for row, length in enumerate(LENGTHS):
         expected = torch.full((QUERIES, length), 1 / length, dtype=torch.float64)
         torch.testing.assert_close(weights[row, :, :length], expected)
@@ -159,7 +159,7 @@ def test_huge_scores_stay_finite(variant: str, dtype: torch.dtype) -> None:
             if name.endswith("energy"):  # there the tanh keeps queries from making scores huge
                 parameter.mul_(1e5)
     queries = (random_queries(variant) * 1e5).to(dtype).requires_grad_()
-    memory = attention.project_keys(encoded(states.states_BSH.to(dtype), states.mask_BS))
+    memory = attention.make_memory(encoded(states.states_BSH.to(dtype), states.mask_BS))
     assert attention.scores(queries, memory).abs().max() > 1e4
     output, weights = attend(attention, queries, memory)
     assert weights.isfinite().all()
@@ -176,7 +176,7 @@ def test_huge_scores_stay_finite(variant: str, dtype: torch.dtype) -> None:
 @torch.no_grad()
 def test_single_source_piece_gets_all_weight(variant: str) -> None:
     attention, queries = build(variant), random_queries(variant)
-    memory = attention.project_keys(random_states((1, 1, 1)))
+    memory = attention.make_memory(random_states((1, 1, 1)))
     _, weights = attend(attention, queries, memory)
     assert torch.equal(weights, torch.ones_like(weights))
 
@@ -186,7 +186,7 @@ def test_single_source_piece_gets_all_weight(variant: str) -> None:
 def test_weights_over_500_pieces_sum_to_one(variant: str) -> None:
     attention, queries = build(variant), random_queries(variant)
     output, weights = attend(
-        attention, queries, attention.project_keys(random_states((500, 499, 3)))
+        attention, queries, attention.make_memory(random_states((500, 499, 3)))
     )
     assert output.isfinite().all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(len(LENGTHS), QUERIES).double())
@@ -220,8 +220,8 @@ def test_softmax_of_bf16_is_fp32() -> None:
 def test_scaled_dot_divides_by_sqrt_of_key_size() -> None:
     queries, states = random_queries("dot"), random_states()
     dot, scaled = build("dot"), build("scaled dot")
-    plain = dot.scores(queries, dot.project_keys(states))
-    torch.testing.assert_close(scaled.scores(queries, scaled.project_keys(states)), plain / 6**0.5)
+    plain = dot.scores(queries, dot.make_memory(states))
+    torch.testing.assert_close(scaled.scores(queries, scaled.make_memory(states)), plain / 6**0.5)
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -231,7 +231,7 @@ def test_fixed_context_returns_summary_for_every_query(residual: bool) -> None:
     )
     assert isinstance(attention, FixedContext)
     states, queries = random_states(), random_queries("dot")
-    output, weights = attention(queries, attention.project_keys(states))
+    output, weights = attention(queries, attention.make_memory(states))
     assert weights is None
     expected = states.summary_BH.unsqueeze(1) + (queries if residual else torch.zeros_like(queries))
     torch.testing.assert_close(output, expected)
@@ -240,7 +240,7 @@ def test_fixed_context_returns_summary_for_every_query(residual: bool) -> None:
 @torch.no_grad()
 def test_heads_have_own_weights_and_mean_is_returned() -> None:
     attention, queries, states = build("two heads"), random_queries("two heads"), random_states()
-    memory = attention.project_keys(states)
+    memory = attention.make_memory(states)
     heads_BNKS = attention.weights(attention.scores(queries, memory), memory)
     assert heads_BNKS.shape == (len(LENGTHS), 2, QUERIES, max(LENGTHS))
     assert (heads_BNKS[0, 0] - heads_BNKS[0, 1]).abs().max() > 0.01

@@ -65,6 +65,7 @@ def project_keys(score: str, weights: dict[str, Array], keys: Array) -> Array:
         return keys @ weights["score.key.weight"].T + weights["score.key.bias"]
     if score == "concat":
         return keys @ weights["score.weight"][:, -keys.shape[1] :].T
+    assert score in ("dot", "scaled_dot", "multi_head")
     return keys
 
 
@@ -84,6 +85,7 @@ def scores_of(data: dict[str, Any], weights: dict[str, Array], query: Array, key
     if score == "additive":
         inside = weights["score.query.weight"] @ query + weights["score.key.bias"]
         return np.tanh(inside + keys @ weights["score.key.weight"].T) @ weights["score.energy"]
+    assert score == "concat"
     both = np.concatenate([np.broadcast_to(query, (len(keys), len(query))), keys], 1)
     return np.tanh(both @ weights["score.weight"].T) @ weights["score.energy"]
 

@@ -88,7 +88,7 @@ class SearchOptions:
 
     The longest output has max_length_factor * (source pieces) + max_length_offset pieces before
     EOS. Padding and BOS are never produced, the unknown piece only with `allow_unk`; log
-    probabilities are not renormalised for forbidden pieces.
+    probabilities are not renormalized for forbidden pieces.
 
     Raises ConfigError for values that a recipe's `inference` section could not have; only a
     max_length_factor of 0, for a limit that is the same for all sources, is legal here.

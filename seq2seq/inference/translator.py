@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -33,8 +34,6 @@ from seq2seq.runs.untrusted import check_files, check_shapes, shapes_of
 
 log = logging.getLogger(__name__)
 
-# From the decoding of a batch and the indices of its sentences to the hypotheses of each.
-Find = Callable[[Decoding, Sequence[int]], list[list[Hypothesis]]]
 _MOST_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
 
 
@@ -143,14 +142,16 @@ class Translator:
             for place in range(len(line))
         ]
         chosen = options or self.options()
-
-        def find(decoding: Decoding, indices: Sequence[int]) -> list[list[Hypothesis]]:
-            if sampling:
-                return sample(decoding, chosen, sampling, keys=[keys[index] for index in indices])
-            return search(decoding, chosen)
-
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
         rows = sampling.num_samples if sampling else chosen.beam_size
-        found = self._search(sentences, find, rows=rows)
+        with _checkpoint_errors():
+            for decoding, indices in self._batches(sentences, rows):
+                if sampling:
+                    results = sample(decoding, chosen, sampling, keys=[keys[i] for i in indices])
+                else:
+                    results = search(decoding, chosen)
+                for index, hypotheses in zip(indices, results, strict=True):
+                    found[index] = hypotheses
         if mbr:
             for hypotheses in found:
                 texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
@@ -163,7 +164,7 @@ class Translator:
     ) -> list[Part]:
         """Return each given translation with the model's probabilities and attention.
 
-        Each target piece is predicted from the true pieces before it. Lines are normalised and
+        Each target piece is predicted from the true pieces before it. Lines are normalized and
         never split; either may be empty. Of the options only the penalties matter. Raises DataError
         if there is not one target for each source, and for a target of 10,000 pieces or more.
         """
@@ -181,13 +182,12 @@ class Translator:
                     f"target {number} of {len(forced)}: {len(tokens)} pieces are too many to force "
                     f"at once; give sentences of at most {_MOST_FORCED} pieces"
                 )
-
-        def find(decoding: Decoding, indices: Sequence[int]) -> list[list[Hypothesis]]:
-            targets = [forced[index] for index in indices]
-            return [[hypothesis] for hypothesis in force(decoding, targets, options)]
-
-        found = self._search(sentences, find)
-        return [self.parts(*pair)[0] for pair in zip(sentences, found, strict=True)]
+        found: dict[int, Hypothesis] = {}
+        with _checkpoint_errors():
+            for decoding, indices in self._batches(sentences):
+                results = force(decoding, [forced[index] for index in indices], options)
+                found |= zip(indices, results, strict=True)
+        return [self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences)]
 
     def decoding(self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False) -> Decoding:
         """Return the models bound to a batch of sources; see PreparedModel.decoding."""
@@ -198,27 +198,19 @@ class Translator:
             members = [m.decoding(source_BS, mask_BS, is_beam=is_beam) for m in self.prepared]
         return members[0] if len(members) == 1 else Ensemble(members)
 
-    @torch.inference_mode()
-    def _search(
-        self, sentences: Sequence[Sentence], find: Find, *, rows: int = 1
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, found in batches of similar length.
+    def _batches(
+        self, sentences: Sequence[Sentence], rows: int = 1
+    ) -> Iterator[tuple[Decoding, Sequence[int]]]:
+        """Yield the models bound to sentences of similar length, with the sentences' indices.
 
-        A batch is within the token budget of so many rows a sentence. Raises CheckpointError for
-        logits that are not finite.
+        A batch is within the token budget when each sentence takes this many rows.
         """
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
         budget = max(1, self.config.inference.batch_tokens // rows)
         for batch in source_batches([sentence.ids for sentence in sentences], budget):
             batch = batch.to(self.device)
-            decoding = self.decoding(batch.source_BS, batch.source_mask_BS, is_beam=rows > 1)
-            try:
-                results = find(decoding, batch.indices)
-            except FloatingPointError as error:
-                raise CheckpointError(f"{error}; use another checkpoint") from None
-            for index, hypotheses in zip(batch.indices, results, strict=True):
-                found[index] = hypotheses
-        return found
+            with torch.inference_mode():
+                decoding = self.decoding(batch.source_BS, batch.source_mask_BS, is_beam=rows > 1)
+            yield decoding, batch.indices
 
     def parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
         """Return the hypotheses of a sentence as text."""
@@ -237,6 +229,15 @@ class Translator:
             )
             for hypothesis in hypotheses
         ]
+
+
+@contextmanager
+def _checkpoint_errors() -> Iterator[None]:
+    """Turn the error for logits that are not finite into a CheckpointError."""
+    try:
+        yield
+    except FloatingPointError as error:
+        raise CheckpointError(f"{error}; use another checkpoint") from None
 
 
 def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:

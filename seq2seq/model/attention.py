@@ -9,7 +9,7 @@ At each step a query of the decoder is compared with the keys of its sentence:
 
 The softmax runs over the keys, never over the batch or the queries. The weights are computed for
 each sentence, not learned, so their number follows its length. All that depends on the source
-alone is projected once a sentence (`project_keys`) and kept in a `Memory`.
+alone is computed once per sentence and kept in a `Memory` (`Attention.make_memory`).
 
 Legend: B batch, K queries a sentence (hypotheses, or target positions), S source length,
 Q query size, D key size, A attention size, M value size, H memory size (both directions of the
@@ -137,18 +137,21 @@ def _energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tensor:
     return hidden_BKSA @ energy_A.to(hidden_BKSA.dtype)
 
 
-def build_score(
-    config: AttentionConfig, query_size: int, key_size: int
-) -> Dot | General | Additive | Concat:
+ScoreFunction = Dot | General | Additive | Concat
+
+
+def build_score(config: AttentionConfig, query_size: int, key_size: int) -> ScoreFunction:
     """Return the score function that the config names."""
+    if config.score in ("dot", "scaled_dot"):
+        scaled = config.score == "scaled_dot"
+        return Dot(query_size, key_size, scaled=scaled, project=config.project_query)
     if config.score == "general":
         return General(query_size, key_size)
     if config.score == "additive":
         return Additive(query_size, key_size, config.size)
     if config.score == "concat":
         return Concat(query_size, key_size, config.size)
-    scaled = config.score == "scaled_dot"
-    return Dot(query_size, key_size, scaled=scaled, project=config.project_query)
+    raise AssertionError(f"no score function {config.score}")
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -186,7 +189,7 @@ class Attention(nn.Module):
         has_heads = weights.dim() == 4
         return output_BKM, weights.mean(1) if has_heads else weights
 
-    def project_keys(self, encoded: Encoded) -> Memory:
+    def make_memory(self, encoded: Encoded) -> Memory:
         """Return what every later query of these sentences needs."""
         raise NotImplementedError
 
@@ -220,7 +223,7 @@ class SingleHeadAttention(Attention):
         self.value = _projection(memory_size, config.value_size)
         self.score = build_score(config, query_size, config.key_size or memory_size)
 
-    def project_keys(self, encoded: Encoded) -> Memory:
+    def make_memory(self, encoded: Encoded) -> Memory:
         keys = encoded.states_BSH if self.key is None else self.key(encoded.states_BSH)
         values = encoded.states_BSH if self.value is None else self.value(encoded.states_BSH)
         return encoded.memory(self.score.project_keys(keys), values)
@@ -254,7 +257,7 @@ class MultiHeadAttention(Attention):
         self.value = nn.Linear(memory_size, value_size)
         self.output = nn.Linear(value_size, value_size)
 
-    def project_keys(self, encoded: Encoded) -> Memory:
+    def make_memory(self, encoded: Encoded) -> Memory:
         return encoded.memory(self.key(encoded.states_BSH), self.value(encoded.states_BSH))
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
@@ -277,7 +280,7 @@ class FixedContext(Attention):
     def __init__(self, *, query_size: int, memory_size: int, residual: bool) -> None:
         super().__init__(query_size=query_size, output_size=memory_size, residual=residual)
 
-    def project_keys(self, encoded: Encoded) -> Memory:
+    def make_memory(self, encoded: Encoded) -> Memory:
         nothing = encoded.states_BSH[:, :, :0]
         return encoded.memory(nothing, nothing)
 

@@ -118,7 +118,7 @@ class TranslationModel(nn.Module):
     def encode(self, source_BS: Tensor, mask_BS: Tensor) -> Memory:
         """Return the memory of these source pieces, which the decoder reads."""
         embedded_SBE = self.dropout(self.source_embedding(source_BS.t()), time_axis=0)
-        return self.decoder.attention.project_keys(self.encoder(embedded_SBE, mask_BS.t()))
+        return self.decoder.attention.make_memory(self.encoder(embedded_SBE, mask_BS.t()))
 
     def forward(
         self, source_BS: Tensor, source_mask_BS: Tensor, inputs_BT: Tensor

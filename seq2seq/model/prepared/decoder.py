@@ -1,22 +1,15 @@
-"""The decoders, one step at a time; see seq2seq.model.decoder, luong and pre_attention.
+"""The decoders laid out for translating, one step at a time; see seq2seq.model.decoder.
 
-Legend: R rows (B sentences x K hypotheses), D decoder size, G = 3D gates, X what is read of the
-attention output, W readout size before maxout, O features size.
+Products and weighted sums change places: W sum_s(a_s v_s) = sum_s(a_s W v_s). Every product that
+depends on the keys alone is therefore joined into one, and so is the product W by which a decoder
+reads the output of its attention with the projections before it. Where several hypotheses share a
+sentence, its product with the states is computed once per sentence instead of once per step and
+hypothesis.
 
-Score functions with every product that depends on the keys alone joined into one.
-
-Legend: B batch, K hypotheses a sentence, S source length, H memory size, Q query size,
-D key size, A attention size.
-
-Attention together with what reads it.
-
-Whatever reads an attention output does so by a product, and products and weighted sums change
-places: W sum_s(a_s v_s) = sum_s(a_s W v_s). So W is joined with the projections before it into
-one matrix, and where several hypotheses share a sentence its product with the states is taken
-once a sentence instead of once a step and hypothesis.
-
-Legend: B batch, K hypotheses a sentence, R = B * K rows, S source length, Q query size,
-M attention output size, X what is read, N heads, H memory size.
+Legend: B sentences, K hypotheses per sentence, R = B * K rows, S source length, H memory size,
+Q query size, A attention size, N heads, d size of one head, M attention output size, X what is
+read of the attention output, E embedding size, V vocabulary, D decoder size, G = 3D gates,
+W readout size before maxout, O features size.
 """
 
 from __future__ import annotations
@@ -37,6 +30,7 @@ from seq2seq.model.attention import (
     General,
     MultiHeadAttention,
     Residual,
+    ScoreFunction,
     SingleHeadAttention,
 )
 from seq2seq.model.decoder import (
@@ -102,13 +96,13 @@ class AdditiveScore:
         return hidden_BKSA @ self.energy_A
 
 
-def prepare_score(
-    score: Dot | General | Additive | Concat, key: nn.Linear | None, dtype: torch.dtype
-) -> PreparedScore:
+def prepare_score(score: ScoreFunction, key: nn.Linear | None, dtype: torch.dtype) -> PreparedScore:
     """Return a score function with the projection of its keys."""
     if isinstance(score, Dot | General):
         return DotScore(score, key, dtype)
-    return AdditiveScore(score, key, dtype)
+    if isinstance(score, Additive | Concat):
+        return AdditiveScore(score, key, dtype)
+    raise AssertionError(f"no prepared form of {type(score).__name__}")
 
 
 def _joined_scores(after: Tensor | None, before: nn.Linear | None) -> Tensor | None:
@@ -159,8 +153,8 @@ class FusedAttention:
             weight_XQ = _joined(weight_XM, attention.residual)
             self.residual = product(weight_XQ, None, dtype, bounded=True)
 
-    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
-        """Return keys and values."""
+    def keys_and_values(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
+        """Return what is computed of the source once per sentence."""
         raise NotImplementedError
 
     def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
@@ -196,7 +190,7 @@ class SingleHead(FusedAttention):
         weight_XH = weight_XM if value is None else weight_XM @ value.weight
         self.read = product(weight_XH, bias_X, dtype, bounded=True)
 
-    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
+    def keys_and_values(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
         states_BSH = encoded.states_BSH
         # The weights of a sentence sum to one, so that the bias comes through unchanged.
         values = self.read(states_BSH) if is_beam else states_BSH
@@ -231,7 +225,7 @@ class MultiHead(FusedAttention):
         bias = bias if bias_X is None else bias + bias_X
         self.read = product(weight_XM @ output.weight, bias, dtype)
 
-    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
+    def keys_and_values(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
         states_BSH = encoded.states_BSH
         return self._split(self.key(states_BSH)), self._split(self.value(states_BSH))
 
@@ -260,7 +254,7 @@ class Summary(FusedAttention):
         super().__init__(attention, weight_XM, dtype)
         self.read = product(weight_XM, bias_X, dtype, bounded=True)
 
-    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
+    def keys_and_values(self, encoded: Encoded, *, is_beam: bool) -> tuple[Tensor, Tensor]:
         return encoded.states_BSH[:, :, :0], self.read(encoded.summary_BH)
 
     def attend(self, query_BKQ: Tensor, memory: PreparedMemory) -> tuple[Tensor, Tensor | None]:
@@ -303,9 +297,9 @@ class PreparedDecoder:
             None if initial is None else product(initial.weight, initial.bias, dtype, bounded=True)
         )
 
-    def project_keys(self, encoded: Encoded, *, is_beam: bool) -> PreparedMemory:
+    def make_memory(self, encoded: Encoded, *, is_beam: bool) -> PreparedMemory:
         """Return what is fixed for these sentences."""
-        keys, values = self.attention.project_keys(encoded, is_beam=is_beam)
+        keys, values = self.attention.keys_and_values(encoded, is_beam=is_beam)
         return PreparedMemory(
             keys,
             values,
@@ -355,8 +349,7 @@ class PreparedBahdanau(PreparedDecoder):
     def __init__(self, decoder: BahdanauDecoder, embedding_VE: Tensor, dtype: torch.dtype) -> None:
         super().__init__(decoder, dtype)
         readout, layer = decoder.readout, decoder.layers[0]
-        self.maxout = self.bounded = decoder.maxout
-        self.bounded = not decoder.maxout
+        self.maxout, self.bounded = decoder.maxout, not decoder.maxout
         order = torch.arange(len(readout.weight), device=readout.weight.device)
         if decoder.maxout:  # pairs become halves, whose maximum is fast
             order = torch.cat([order[0::2], order[1::2]])

@@ -60,7 +60,7 @@ class PreparedModel:
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
         self.encoder = PreparedEncoder(model.encoder, model.source_embedding.weight, dtype)
         self.decoder = prepare_decoder(model.decoder, model.target_embedding.weight, dtype)
-        # Search widens the logits itself, while it normalises them.
+        # Search widens the logits itself, while it normalizes them.
         self.output = product(
             model.output_weight,
             model.output_bias,
@@ -77,7 +77,7 @@ class PreparedModel:
         `is_beam` makes it fast for several hypotheses a sentence, at the cost of a single one.
         """
         encoded = self.encoder(source_BS, mask_BS)
-        return PreparedDecoding(self, self.decoder.project_keys(encoded, is_beam=is_beam))
+        return PreparedDecoding(self, self.decoder.make_memory(encoded, is_beam=is_beam))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
-"""Products with trained weights, which are cast and laid out once.
+"""Products with trained weights, which are cast and laid out once, and tables of such products.
 
 oneDNN keeps a matrix in blocks of its own: that is faster, most of all for few rows, and gives a
-row the same bits whatever rows stand beside it. All that is not a product is computed in fp32.
+row the same bits whatever rows stand beside it. Everything but the products is computed in fp32. A
+piece enters a layer by way of the embedding: its product is looked up in a table.
 
-Legend: R rows, I inputs, O outputs.
-
-Embedded pieces on their way into a layer: a table of products instead of products.
-
-Legend: V vocabulary, E embedding size, O outputs.
+Legend: R rows, I inputs, O outputs, V vocabulary, E embedding size, S length, D size of a layer,
+G = 3D gates.
 """
 
 from __future__ import annotations
