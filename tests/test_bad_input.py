@@ -123,7 +123,7 @@ CORPORA: list[Case] = [
     ("a folder", lambda p: p.train(f"data.train.0.path={p.folder}"),
      "a directory; name a file in it"),
     ("empty", lambda p: p.corpus(""),
-     "bad.tsv: an empty file; one sentence pair a line is expected"),
+     "bad.tsv: an empty file; one sentence pair per line is expected"),
     ("blank", lambda p: p.corpus("\n\n"),
      "bad.tsv:2: blank lines only; rows of tab-separated columns are"),
     ("binary", lambda p: p.corpus(bytes(range(256))),

@@ -115,7 +115,7 @@ def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
         found = status_of(changed, measures, test)  # type: ignore[arg-type]
         return f"{found.state} {found.changes}".strip()
 
-    assert state() == "waiting"
+    assert state() == "not started"
     run.path.mkdir(parents=True)
     from seq2seq.config import dump_config
 

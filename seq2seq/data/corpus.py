@@ -85,7 +85,7 @@ def read_lines(path: str) -> Iterator[Line]:
             yield from decode_lines(stream, path)
     except FileNotFoundError:
         raise DataError(
-            f"{path}: no such file; check the path, or prepare it first (README)"
+            f"{path}: no such file; check the path (README.md tells how to prepare a corpus)"
         ) from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; name a file in it") from None
@@ -116,7 +116,7 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
         yield Line(where, _decode(body, where, offset + start))
         offset += len(raw)
     if not number:
-        raise DataError(f"{name}: an empty file; one sentence pair a line is expected")
+        raise DataError(f"{name}: an empty file; one sentence pair per line is expected")
 
 
 def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]:

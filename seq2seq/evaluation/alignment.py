@@ -260,10 +260,11 @@ def align_both(
     ]
     if directions[1] != directions[0][::-1]:
         log.warning(
-            "the reverse model translates %s to %s by its data.source_language and "
-            "data.target_language, the other model %s to %s",
+            "--reverse: this model %stranslates %s to %s, judging by its data.source_language and "
+            "data.target_language; expected %s to %s",
+            "also " * (directions[1] == directions[0]),
             *directions[1],
-            *directions[0],
+            *directions[0][::-1],
         )
     swapped = [Pair(pair.target, pair.source) for pair in pairs]
     forward = align(translator, pairs, split=split, threshold=threshold)
