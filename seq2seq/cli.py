@@ -23,7 +23,7 @@ from seq2seq.commands import (
     train,
     translate,
 )
-from seq2seq.commands.options import EXIT_INTERRUPTED, Parser
+from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return EXIT_CODES["interrupted"]
     except Exception as error:
         found = verdict(error)
         if found is None:

@@ -298,56 +298,47 @@ def _map_over_ranks(
             yield from results
 
 
-_worker_function: Callable[[Any], Any]  # what this worker was forked for
-
-
 def ordered_map(
     function: Callable[[Item], T],
     items: Iterable[Item],
     *,
-    processes: int | None,
+    processes: int,
     option: str,
     threads: int | None = None,
 ) -> Iterator[T]:
-    """Return an iterator over the results of all items in order, computed by forked workers.
+    """Yield the results of all items in order, computed by forked workers.
 
-    `processes` defaults to the number of cores; a single one is this process itself. Forked
-    workers share the memory of what the function holds, such as a model's weights; only items and
-    results are copied. A process that has computed with several OpenMP threads must not be forked.
-    Errors of the function are raised here, in turn. Raises WorkerError when a worker was killed;
-    the message says which `option` to lower.
+    With one process, that is this one. Workers share the memory of what the function holds, such as
+    a model's weights; only items and results are copied. A process that has computed with several
+    OpenMP threads must not be forked. Errors of the function are raised here, in turn. Raises
+    WorkerError when a worker was killed; the message says which `option` to lower.
     """
-    processes = processes or cores()
     if processes == 1:
-        return map(function, items)
+        yield from map(function, items)
+        return
     pool = ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("fork"),
         initializer=_start_worker,
         initargs=(function, threads),
     )
-    remaining = iter(items)
+    futures: deque[Future[T]] = deque()
     try:
-        futures = deque(pool.submit(_work, item) for item in islice(remaining, _QUEUED * processes))
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    return _results(pool, futures, remaining, option)
-
-
-def _results(
-    pool: ProcessPoolExecutor, futures: deque[Future[T]], remaining: Iterator[Any], option: str
-) -> Iterator[T]:
-    try:
+        for item in items:
+            futures.append(pool.submit(_work, item))
+            if len(futures) == _QUEUED * processes:
+                yield futures.popleft().result()
         while futures:
             yield futures.popleft().result()
-            futures.extend(pool.submit(_work, item) for item in islice(remaining, 1))
     except BrokenProcessPool:
         raise WorkerError(
             f"a worker process was killed, perhaps for lack of memory; lower {option}"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+_worker_function: Callable[[Any], Any]  # what this worker was forked for
 
 
 def _start_worker(function: Callable[[Any], Any], threads: int | None) -> None:

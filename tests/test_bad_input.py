@@ -85,7 +85,7 @@ RECIPES: list[Case] = [
     ("misspelt value", lambda p: p.train(old="kind: plateau", new="kind: plato"),
      "training.schedule.kind: expected one of .* did you mean plateau"),
     ("wrong type", lambda p: p.train(old="max_steps: 20", new="max_steps: many"),
-     'training.max_steps: expected integer, found "many"'),
+     'training.max_steps: expected an integer, found "many"'),
     ("not a number", lambda p: p.train(old="ema: 0.9", new="ema: .nan"),
      "training.ema: expected a finite number, found NaN"),
     ("infinite", lambda p: p.train(old="rate: 1e-2", new="rate: 1e999"),

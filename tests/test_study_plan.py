@@ -109,7 +109,7 @@ def test_overrides_apply_to_study_or_recipes(plan: Planner, tmp_path: Path) -> N
     ("change", "words"),
     [
         ("seds=[1]", "seds: unknown key; did you mean seeds?"),
-        ("seeds=[]", "seeds: expected list of integer with at least one entry, found []"),
+        ("seeds=[]", "seeds: expected a list of integers with at least one entry, found []"),
         ("seeds=[-1]", "seeds.0: expected 0 or more, found -1"),
         ("seeds=[1, 1]", "seeds: duplicate entry in [1, 1]; keep one of them"),
         ("lengths=[9, 5]", "lengths: expected increasing numbers, found [9, 5]"),

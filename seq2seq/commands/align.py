@@ -1,4 +1,10 @@
-"""`seq2seq align`: word alignments of a corpus, and their error rate."""
+"""Align the words of a corpus with the attention of forced decoding, and score the links.
+
+examples:
+  seq2seq align runs/quickstart data/sample/test.tsv
+  seq2seq align runs/es-en test.tsv --reverse runs/en-es -o test.links
+  seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based
+"""
 
 from __future__ import annotations
 
@@ -9,28 +15,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.options import Commands, add_command, add_device, set_threads
+from seq2seq.commands import options
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.alignment import AlignmentError
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "align",
-        "align the words of a corpus with the attention of forced decoding, and score the links",
-        "seq2seq align runs/quickstart data/sample/test.tsv\n"
-        "seq2seq align runs/es-en test.tsv --reverse runs/en-es -o test.links\n"
-        "seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based",
-        action=_align,
-    )
-    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
-    parser.add_argument(
-        "test", metavar="TEST", help="TSV in the layout of the run's test set; or the source side"
-    )
-    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "align", __doc__, action=_align)
+    options.add_run_and_test(parser, "TSV in the layout of the run's test set; or the source side")
     parser.add_argument(
         "--gold", metavar="FILE",
         help="gold alignments, one line for each pair: i-j sure, i?j or ipj possible; default: the "
@@ -61,8 +55,7 @@ def add(commands: Commands) -> None:
         help="write links (words from 0), one line for each pair; default: standard output, if "
         "there are no gold alignments",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    add_device(parser)
+    options.add_device(parser)
 
 
 def _align(arguments: argparse.Namespace) -> int:
@@ -77,15 +70,12 @@ def _align(arguments: argparse.Namespace) -> int:
     )
     from seq2seq.evaluation.evaluate import read_test, write_lines
     from seq2seq.files import check_writable
-    from seq2seq.inference.translator import Translator
 
     if arguments.threshold is not None and arguments.method != "threshold":
         raise UserError("--threshold requires --method threshold")
     if arguments.output is not None:
         check_writable(Path(arguments.output))
-    set_threads(arguments)
-    where = {"device": arguments.device, "precision": arguments.precision}
-    translator = Translator.load(arguments.run, **where)
+    translator = options.load_translator(arguments, arguments.run)
     pairs = read_test(arguments.test, translator.config.data, target=arguments.target)
     own = arguments.gold is None and pairs[0].alignment is not None
     split = WORDS[arguments.words or ("marks" if own else "spaces")]
@@ -99,7 +89,7 @@ def _align(arguments: argparse.Namespace) -> int:
         chosen = align(translator, pairs, split=split, threshold=threshold)
         found = {"forward": chosen}
     else:
-        reverse = Translator.load(arguments.reverse, **where)
+        reverse = options.load_translator(arguments, arguments.reverse)
         found = align_both(translator, reverse, pairs, split=split, threshold=threshold)
         chosen = found[arguments.symmetrize]
     lines = [format_links(links) for links in chosen]
@@ -107,7 +97,9 @@ def _align(arguments: argparse.Namespace) -> int:
         write_lines(Path(arguments.output), lines)
     if gold is not None:
         errors = {name: alignment_error(links, gold) for name, links in found.items()}
-        print(_json(errors, len(pairs)) if arguments.json else _table(errors, len(pairs)))
+        scores = {name: asdict(error) for name, error in errors.items()}
+        plain = json.dumps({"sentences": len(pairs), **scores}, indent=1)
+        print(plain if arguments.json else _table(errors, len(pairs)))
     elif arguments.output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
@@ -125,8 +117,3 @@ def _table(errors: dict[str, AlignmentError], size: int) -> str:
 
 def _percent(rate: float | None) -> str:
     return "-" if rate is None else f"{100 * rate:.1f}"
-
-
-def _json(errors: dict[str, AlignmentError], size: int) -> str:
-    found = {name: asdict(error) for name, error in errors.items()}
-    return json.dumps({"sentences": size, **found}, indent=1)

@@ -1,4 +1,10 @@
-"""`seq2seq compare`: compare runs on one test set."""
+"""Compare runs on a test set: is the difference significant, and where do they differ.
+
+examples:
+  seq2seq compare runs/a runs/b data/sample/test.tsv
+  seq2seq compare runs/a runs/b runs/c test.tsv --html compare.html
+  seq2seq compare runs/a runs/b test.es --target test.en --test randomization --json
+"""
 
 from __future__ import annotations
 
@@ -7,29 +13,14 @@ import json
 import logging
 from pathlib import Path
 
-from seq2seq.commands.options import (
-    Commands,
-    add_command,
-    add_search,
-    positive,
-    search_options,
-    set_threads,
-)
+from seq2seq.commands import options
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "compare",
-        "compare runs on a test set: is the difference significant, and where do they differ",
-        "seq2seq compare runs/a runs/b data/sample/test.tsv\n"
-        "seq2seq compare runs/a runs/b runs/c test.tsv --html compare.html\n"
-        "seq2seq compare runs/a runs/b test.es --target test.en --test randomization --json",
-        action=_compare,
-    )
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "compare", __doc__, action=_compare)
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="two or more runs; all are compared with the first"
     )
@@ -38,19 +29,19 @@ def add(commands: Commands) -> None:
         metavar="TEST",
         help="TSV in the layout of the first run's test set; or the source side",
     )
-    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+    options.add_target(parser)
     parser.add_argument(
         "--test", choices=("bootstrap", "randomization"), default="bootstrap",
         help="significance test: paired bootstrap (default), or approximate randomization, which "
         "has no intervals",
     )  # fmt: skip
     parser.add_argument(
-        "--resamples", type=positive, metavar="N",
+        "--resamples", type=options.positive, metavar="N",
         help="default: 1000; with --test randomization: 10000",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    options.add_json(parser)
     parser.add_argument("--html", metavar="FILE", help="also write the comparison as a page")
-    add_search(parser)
+    options.add_search(parser)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -61,23 +52,18 @@ def _compare(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.compare import compare, comparison_page, comparison_text
     from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
     from seq2seq.files import check_writable
-    from seq2seq.inference.translator import Translator
 
     if arguments.html is not None:
         check_writable(Path(arguments.html))
-    set_threads(arguments)
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
-    translators = {
-        run: Translator.load(run, device=arguments.device, precision=arguments.precision)
-        for run in arguments.runs
-    }
+    translators = {run: options.load_translator(arguments, run) for run in arguments.runs}
     data = translators[arguments.runs[0]].config.data
     pairs = read_test(arguments.test_set, data, target=arguments.target)
     systems = {}
     for run, translator in translators.items():
         log.info("translating with %s", run)
-        options = translator.options(**search_options(arguments))
-        systems[run] = [found.text for found in translate_all(translator, pairs, options)]
+        search = translator.options(**options.search_options(arguments))
+        systems[run] = [found.text for found in translate_all(translator, pairs, search)]
     comparison = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
     if arguments.html is not None:
         write_text(Path(arguments.html), comparison_page(comparison, test=arguments.test_set))

@@ -1,30 +1,23 @@
-"""`seq2seq doctor`: check a run."""
+"""Check a run: files, data, attention weights, search, loss; exit code 1 when a check fails.
+
+examples:
+  seq2seq doctor runs/quickstart
+  seq2seq doctor runs/tatoeba data/tatoeba/test.tsv
+  seq2seq doctor runs/tatoeba test.es --target test.en --json
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from seq2seq.commands.options import Commands, add_command
+from seq2seq.commands import options
 from seq2seq.errors import EXIT_FAULT
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "doctor",
-        "check a run: files, data, attention weights, search, loss; exit code 1 when a check fails",
-        "seq2seq doctor runs/quickstart\n"
-        "seq2seq doctor runs/tatoeba data/tatoeba/test.tsv\n"
-        "seq2seq doctor runs/tatoeba test.es --target test.en --json",
-        action=_doctor,
-    )
-    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
-    parser.add_argument(
-        "test", metavar="TEST", nargs="?", help="test set; default: that of the run's recipe"
-    )
-    parser.add_argument("--target", metavar="FILE", help="target side of TEST, line by line")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "doctor", __doc__, action=_doctor)
+    options.add_run_and_test(parser, "test set; default: that of the run's recipe", nargs="?")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
 
 

@@ -1,47 +1,29 @@
-"""`seq2seq evaluate`: score a run on a test set."""
+"""Score a run on a test set with sacreBLEU: BLEU, chrF and TER.
+
+examples:
+  seq2seq evaluate runs/quickstart data/sample/test.tsv
+  seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json
+  seq2seq evaluate runs/tatoeba test.es --target test.en
+  seq2seq evaluate runs/quickstart data/sample/test.tsv --report report   (report.html)
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from seq2seq.commands.options import (
-    Commands,
-    add_command,
-    add_search,
-    add_workers,
-    parallelism,
-    search_options,
-)
-
-if TYPE_CHECKING:
-    from seq2seq.parallel import Parallelism
+from seq2seq.commands import options
 
 log = logging.getLogger(__name__)
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "evaluate",
-        "score a run on a test set with sacreBLEU: BLEU, chrF and TER",
-        "seq2seq evaluate runs/quickstart data/sample/test.tsv\n"
-        "seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json\n"
-        "seq2seq evaluate runs/tatoeba test.es --target test.en\n"
-        "seq2seq evaluate runs/quickstart data/sample/test.tsv --report report   (report.html)",
-        action=_evaluate,
-    )
-    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
-    parser.add_argument(
-        "test", metavar="TEST", help="TSV: source, target, further references; or the source side"
-    )
-    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "evaluate", __doc__, action=_evaluate)
+    options.add_run_and_test(parser, "TSV: source, target, further references; or the source side")
     parser.add_argument(
         "--single-reference", action="store_true", help="use the first reference only"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--confidence", action="store_true",
         help="print 95 %% intervals of the scores, from 1000 bootstrap resamples",
@@ -57,45 +39,40 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="write translations; default: a file in the run directory",
     )
-    add_search(parser)
-    add_workers(parser)
+    options.add_search(parser)
+    options.add_workers(parser)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    with parallelism(arguments) as shared:
-        return _evaluate_shared(arguments, shared)
-
-
-def _evaluate_shared(arguments: argparse.Namespace, shared: Parallelism) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
     from seq2seq.evaluation.report import RESAMPLES, make_report, write_report
     from seq2seq.files import check_writable, make_folder
-    from seq2seq.inference.translator import Translator, run_of
+    from seq2seq.runs.directory import run_of
 
-    translator = Translator.load(
-        arguments.run, device=arguments.device, precision=arguments.precision
-    )
-    pairs = read_test(
-        arguments.test,
-        translator.config.data,
-        target=arguments.target,
-        single_reference=arguments.single_reference,
-    )
-    beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
-    path = Path(arguments.output) if arguments.output else beside
-    check_writable(path)
-    reports = arguments.report is not None
-    if reports:
-        make_folder(Path(arguments.report))
-    options = translator.options(**search_options(arguments), keep_weights=reports)
-    resamples = RESAMPLES if arguments.confidence or reports else 0
-    result = evaluate(translator, pairs, options, resamples=resamples, parallelism=shared)
-    if not shared.ranks.is_first:
-        return 0
-    write_lines(path, result.hypotheses)
-    print(result.as_json(path) if arguments.json else result.as_text(path))
-    if reports:
-        report = make_report(translator, pairs, result)
-        page = write_report(Path(arguments.report), report, run=arguments.run, test=arguments.test)
-        log.info("report: %s", page)
+    with options.parallelism(arguments) as shared:
+        translator = options.load_translator(arguments, arguments.run)
+        pairs = read_test(
+            arguments.test,
+            translator.config.data,
+            target=arguments.target,
+            single_reference=arguments.single_reference,
+        )
+        beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
+        path = Path(arguments.output) if arguments.output else beside
+        check_writable(path)
+        reports = arguments.report is not None
+        if reports:
+            make_folder(Path(arguments.report))
+        search = translator.options(**options.search_options(arguments), keep_weights=reports)
+        resamples = RESAMPLES if arguments.confidence or reports else 0
+        result = evaluate(translator, pairs, search, resamples=resamples, parallelism=shared)
+        if not shared.ranks.is_first:
+            return 0
+        write_lines(path, result.hypotheses)
+        print(result.as_json(path) if arguments.json else result.as_text(path))
+        if reports:
+            report = make_report(translator, pairs, result)
+            folder = Path(arguments.report)
+            page = write_report(folder, report, run=arguments.run, test=arguments.test)
+            log.info("report: %s", page)
     return 0

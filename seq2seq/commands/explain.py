@@ -1,4 +1,12 @@
-"""`seq2seq explain`: follow one sentence through a model."""
+"""Follow one sentence through a model: keys, queries, scores, mask, weights, context.
+
+examples:
+  seq2seq explain runs/quickstart '¿Dónde está el perro?'
+  seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3
+  seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words
+  seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png
+  seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
+"""
 
 from __future__ import annotations
 
@@ -7,42 +15,23 @@ import json
 import sys
 from pathlib import Path
 
-from seq2seq.commands.options import Commands, add_command, positive
+from seq2seq.commands import options
 from seq2seq.errors import UserError
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "explain",
-        "follow one sentence through a model: keys, queries, scores, mask, weights, context",
-        "seq2seq explain runs/quickstart '¿Dónde está el perro?'\n"
-        "seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3\n"
-        "seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words\n"
-        "seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png\n"
-        "seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json",
-        action=_explain,
-    )
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "explain", __doc__, action=_explain)
     parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
     parser.add_argument("sentence", metavar="SENTENCE")
     parser.add_argument(
-        "--step", type=positive, metavar="N",
+        "--step", type=options.positive, metavar="N",
         help="show this step in full (from 1); default: the first step, and a row for each one",
     )  # fmt: skip
-    parser.add_argument(
-        "--beam",
-        type=positive,
-        metavar="N",
-        help="beam size; 1 is greedy; default: that of the recipe",
-    )
+    options.add_beam(parser)
     parser.add_argument(
         "--force", metavar="TARGET", help="explain this translation instead of the model's own"
     )
-    parser.add_argument(
-        "--words", action="store_true",
-        help="show weights of words instead of pieces (sums over source pieces, means over target "
-        "pieces) in the rows, the page and the figure",
-    )  # fmt: skip
+    options.add_words(parser)
     parser.add_argument(
         "--json", action="store_true",
         help="print all tensors instead of tables, to recompute them with NumPy",

@@ -1,4 +1,11 @@
-"""`seq2seq faults`: famous faults in copies of a model, and which checks catch them."""
+"""Put famous faults into copies of a model and show heat maps, BLEU and which checks of `seq2seq
+doctor` catch each.
+
+examples:
+  seq2seq faults
+  seq2seq faults runs/quickstart --out faults
+  seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500
+"""
 
 from __future__ import annotations
 
@@ -6,33 +13,24 @@ import argparse
 import logging
 from pathlib import Path
 
-from seq2seq.commands.options import Commands, add_command, positive
+from seq2seq.commands import options
 from seq2seq.errors import EXIT_FAULT
 
 log = logging.getLogger(__name__)
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "faults",
-        "put famous faults into copies of a model and show heat maps, BLEU and which checks of "
-        "`seq2seq doctor` catch each",
-        "seq2seq faults\n"
-        "seq2seq faults runs/quickstart --out faults\n"
-        "seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500",
-        action=_faults,
-    )
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "faults", __doc__, action=_faults)
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
     )
     parser.add_argument(
         "--test", metavar="TEST", help="test set; default: that of the run's recipe"
     )
-    parser.add_argument("--target", metavar="FILE", help="target side of --test, line by line")
+    options.add_target(parser)
     parser.add_argument(
         "--sentences",
-        type=positive,
+        type=options.positive,
         default=300,
         metavar="N",
         help="sentences for BLEU; default: 300",

@@ -7,13 +7,15 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from seq2seq.errors import EXIT_USER, UserError, one_line
+from seq2seq.errors import EXIT_USER, one_line
 
 if TYPE_CHECKING:
+    from seq2seq.inference.translator import Translator
     from seq2seq.parallel import Parallelism
 
 
-EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+EXIT_CODES = {"finished": 0, "early": 0, "interrupted": 130, "terminated": 143}
+MAX_THREADS = 1024
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,27 +25,23 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USER, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
 
-if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction["Parser"]
-else:
-    Commands = argparse._SubParsersAction
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_command(
-    commands: Commands,
-    name: str,
-    summary: str,
-    examples: str,
-    *,
-    action: Callable[[argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    """Add a command; `action` takes its arguments and returns the exit code."""
-    lines = "\n".join(f"  {line}" for line in examples.splitlines())
+    commands: Commands, name: str, text: str | None, *, action: Callable[[argparse.Namespace], int]
+) -> Parser:
+    """Add a command; its text is a sentence and, below, examples.
+
+    `action` takes the arguments and returns the exit code.
+    """
+    description, _, examples = (text or name).partition("\n\n")  # python -OO: no docstrings
+    description = " ".join(description.split())
     parser = commands.add_parser(
         name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=f"examples:\n{lines}",
+        help=description[0].lower() + description[1:].rstrip("."),
+        description=description,
+        epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(action=action)
@@ -52,29 +50,60 @@ def add_command(
 
 def positive(text: str) -> int:
     """Parse 1, 2, 3, ..."""
-    return _whole(text, 1)
+    # Nine digits are more than any option needs, and fit into 32 bits.
+    if text.isdecimal() and len(text) <= 9 and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected 1, 2, 3, ..., found '{text}'")
 
 
 def from_zero(text: str) -> int:
     """Parse 0, 1, 2, ..."""
-    return _whole(text, 0)
+    if text.isdecimal() and len(text) <= 9:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected 0, 1, 2, ..., found '{text}'")
 
 
-def _whole(text: str, least: int) -> int:
-    # Nine digits are more than any option needs, and fit into 32 bits.
-    number = int(text) if text.isdecimal() and len(text) <= 9 else -1
-    if number < least:
-        numbers = ", ".join(str(least + step) for step in range(3))
-        raise argparse.ArgumentTypeError(f"expected {numbers}, ..., found '{text}'")
+def _threads(text: str) -> int:
+    number = positive(text)
+    if number > MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"expected {MAX_THREADS} or less, found {number}")
     return number
 
 
-MAX_THREADS = 1024
+def add_run_and_test(parser: argparse.ArgumentParser, test: str, **options: Any) -> None:
+    """Add RUN, TEST with its help text and options, --target, and --json."""
+    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
+    parser.add_argument("test", metavar="TEST", help=test, **options)
+    add_target(parser)
+    add_json(parser)
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_beam(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--beam", type=positive, metavar="N",
+        help="beam size; 1 is greedy search; default: that of the recipe",
+    )  # fmt: skip
+
+
+def add_words(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--words", action="store_true",
+        help="show weights of words instead of pieces (sums over source pieces, means over target "
+        "pieces)",
+    )  # fmt: skip
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("search (defaults: the run's inference section)")
-    group.add_argument("--beam", type=positive, metavar="N", help="beam size; 1 is greedy search")
+    add_beam(group)
     group.add_argument(
         "--length-penalty", type=float, metavar="ALPHA",
         help="divide scores by ((5 + length) / 6)**ALPHA; larger values prefer longer translations",
@@ -98,7 +127,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
         "supports them, and cost about a tenth of a BLEU point; auto: bf16 where it is native; "
         "default: %(default)s",
     )  # fmt: skip
-    group.add_argument("--threads", type=positive, metavar="N", help="CPU threads")
+    group.add_argument("--threads", type=_threads, metavar="N", help="CPU threads")
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +144,6 @@ def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
     """Yield how to share the work: among workers, or among the ranks of torchrun."""
     from seq2seq.parallel import Parallelism, init_process_group
 
-    set_threads(arguments)
     with init_process_group() as ranks:
         yield Parallelism(arguments.workers, arguments.threads or 1, ranks)
 
@@ -130,12 +158,14 @@ def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def set_threads(arguments: argparse.Namespace) -> None:
-    """Set the number of CPU threads; with workers, each of which sets its own, it is one."""
-    if arguments.threads or getattr(arguments, "workers", 1) > 1:
-        import torch
+def load_translator(arguments: argparse.Namespace, *runs: str) -> Translator:
+    """Return a translator of a run or an ensemble; set the device and the number of threads."""
+    import torch
 
-        threads = arguments.threads or 1
-        if threads > MAX_THREADS:
-            raise UserError(f"--threads: expected {MAX_THREADS} or less, found {threads}")
-        torch.set_num_threads(1 if getattr(arguments, "workers", 1) > 1 else threads)
+    from seq2seq.inference.translator import Translator
+
+    if getattr(arguments, "workers", 1) > 1:
+        torch.set_num_threads(1)  # each worker sets its own
+    elif arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    return Translator.load(*runs, device=arguments.device, precision=arguments.precision)

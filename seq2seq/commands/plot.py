@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from seq2seq.commands.options import Commands, add_command, positive
+from seq2seq.commands import options
 from seq2seq.errors import UserError
 
 
-def add(commands: Commands) -> None:
+def add(commands: options.Commands) -> None:
     parser = commands.add_parser(
         "plot",
         help="draw pictures",
@@ -23,35 +23,33 @@ def add(commands: Commands) -> None:
     _add_length(kinds)
 
 
-def _add_attention(kinds: Commands) -> None:
-    parser = add_command(
+def _add_attention(kinds: options.Commands) -> None:
+    parser = options.add_command(
         kinds,
         "attention",
-        "draw the attention weights of translations as heat maps",
-        "seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png\n"
-        "seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words\n"
-        "seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
+        "Draw the attention weights of translations as heat maps.\n\n"
+        "examples:\n"
+        "  seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png\n"
+        "  seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words\n"
+        "  seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
         action=_plot_attention,
     )
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE")
     parser.add_argument("-i", "--input", metavar="FILE", help="sentences, one a line")
     _add_output(parser, "attention.png")
-    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
-    parser.add_argument(
-        "--words", action="store_true",
-        help="merge the weights of pieces to words (sums over source pieces, means over target "
-        "pieces)",
-    )  # fmt: skip
+    options.add_beam(parser)
+    options.add_words(parser)
 
 
-def _add_training(kinds: Commands) -> None:
-    parser = add_command(
+def _add_training(kinds: options.Commands) -> None:
+    parser = options.add_command(
         kinds,
         "training",
-        "draw the learning curves of runs: losses, BLEU and chrF, learning rate",
-        "seq2seq plot training runs/quickstart -o training.png\n"
-        "seq2seq plot training runs/bahdanau runs/luong --x minutes -o both.svg",
+        "Draw the learning curves of runs: losses, BLEU and chrF, learning rate.\n\n"
+        "examples:\n"
+        "  seq2seq plot training runs/quickstart -o training.png\n"
+        "  seq2seq plot training runs/bahdanau runs/luong --x minutes -o both.svg",
         action=_plot_training,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN")
@@ -62,14 +60,15 @@ def _add_training(kinds: Commands) -> None:
     )  # fmt: skip
 
 
-def _add_length(kinds: Commands) -> None:
-    parser = add_command(
+def _add_length(kinds: options.Commands) -> None:
+    parser = options.add_command(
         kinds,
         "length",
-        "draw BLEU by source length, with bootstrap bands",
-        "seq2seq plot length runs/quickstart --test data/sample/test.tsv\n"
-        "seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg\n"
-        "seq2seq plot length runs/bahdanau/test.hypotheses.txt other.txt --test test.tsv",
+        "Draw BLEU by source length, with bootstrap bands.\n\n"
+        "examples:\n"
+        "  seq2seq plot length runs/quickstart --test data/sample/test.tsv\n"
+        "  seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg\n"
+        "  seq2seq plot length runs/bahdanau/test.hypotheses.txt other.txt --test test.tsv",
         action=_plot_length,
     )
     parser.add_argument(
@@ -81,15 +80,15 @@ def _add_length(kinds: Commands) -> None:
         "--test", required=True, metavar="TEST",
         help="TSV: source, target, further references; or the source side",
     )  # fmt: skip
-    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+    options.add_target(parser)
     parser.add_argument(
         "--buckets",
-        type=positive,
+        type=options.positive,
         default=6,
         metavar="N",
         help="number of length groups; default: 6",
     )
-    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    options.add_beam(parser)
     _add_output(parser, "length.png")
 
 

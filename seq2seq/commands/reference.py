@@ -1,20 +1,18 @@
-"""`seq2seq reference`: print the reference of all recipe keys."""
+"""Print every key of the configuration with its default, as Markdown.
+
+examples:
+  seq2seq reference > docs/configuration.md
+"""
 
 from __future__ import annotations
 
 import argparse
 
-from seq2seq.commands.options import Commands, add_command
+from seq2seq.commands import options
 
 
-def add(commands: Commands) -> None:
-    add_command(
-        commands,
-        "reference",
-        "print every key of the configuration with its default, as Markdown",
-        "seq2seq reference > docs/configuration.md",
-        action=_reference,
-    )
+def add(commands: options.Commands) -> None:
+    options.add_command(commands, "reference", __doc__, action=_reference)
 
 
 def _reference(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,13 @@
-"""`seq2seq study`: train, measure and compare a grid of recipes."""
+"""Train a grid of recipes with several seeds, and compare them in a table and figures.
+
+examples:
+  seq2seq study configs/studies/residual.yaml
+  seq2seq study configs/studies/residual.yaml --jobs 2
+  seq2seq study configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50
+  seq2seq study configs/studies/residual.yaml --list
+  seq2seq study configs/studies/residual.yaml --launcher > commands.txt
+  seq2seq study configs/studies/residual.yaml --gather
+"""
 
 from __future__ import annotations
 
@@ -8,13 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.options import (
-    EXIT_INTERRUPTED,
-    EXIT_TERMINATED,
-    Commands,
-    add_command,
-    positive,
-)
+from seq2seq.commands import options
 from seq2seq.errors import EXIT_FAULT
 
 if TYPE_CHECKING:
@@ -22,26 +25,15 @@ if TYPE_CHECKING:
     from seq2seq.study.plan import Plan
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "study",
-        "train a grid of recipes with several seeds, and compare them in a table and figures",
-        "seq2seq study configs/studies/residual.yaml\n"
-        "seq2seq study configs/studies/residual.yaml --jobs 2\n"
-        "seq2seq study configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50\n"
-        "seq2seq study configs/studies/residual.yaml --list\n"
-        "seq2seq study configs/studies/residual.yaml --launcher > commands.txt\n"
-        "seq2seq study configs/studies/residual.yaml --gather",
-        action=_study,
-    )
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "study", __doc__, action=_study)
     parser.add_argument("study", metavar="STUDY", help="YAML file of a study (docs/study.md)")
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value",
         help="change keys of the study, or with section.key=value the recipes of all cells",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", type=positive, default=1, metavar="N",
+        "--jobs", type=options.positive, default=1, metavar="N",
         help="runs at a time; with several, each has one CPU thread",
     )  # fmt: skip
     parser.add_argument(
@@ -125,9 +117,9 @@ def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
     return 0
 
 
-def _stopped(ended: str, arguments: argparse.Namespace, *options: str) -> int:
+def _stopped(ended: str, arguments: argparse.Namespace, *flags: str) -> int:
     if arguments.overwrite:
-        options = (*options, "--overwrite")
-    again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *options])
+        flags = (*flags, "--overwrite")
+    again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *flags])
     print(f"{ended}; saved. Continue with: {again}", file=sys.stderr)
-    return EXIT_INTERRUPTED if ended == "interrupted" else EXIT_TERMINATED
+    return options.EXIT_CODES[ended]

@@ -1,4 +1,13 @@
-"""`seq2seq train`: train a recipe into a run directory."""
+"""Train a translator from a recipe.
+
+examples:
+  seq2seq train configs/quickstart.yaml
+  seq2seq train configs/quickstart.yaml run_dir=runs/luong model.style=luong
+  seq2seq train configs/quickstart.yaml --resume
+  seq2seq train configs/tatoeba.yaml --processes 4
+  torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml
+  seq2seq reference                       (every key with its default)
+"""
 
 from __future__ import annotations
 
@@ -8,40 +17,22 @@ import shlex
 import sys
 from pathlib import Path
 
-from seq2seq.commands.options import (
-    EXIT_INTERRUPTED,
-    EXIT_TERMINATED,
-    Commands,
-    add_command,
-    from_zero,
-    positive,
-)
+from seq2seq.commands import options
 from seq2seq.errors import DiskError, RankLostError, system_error
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "train",
-        "train a translator from a recipe",
-        "seq2seq train configs/quickstart.yaml\n"
-        "seq2seq train configs/quickstart.yaml run_dir=runs/luong model.style=luong\n"
-        "seq2seq train configs/quickstart.yaml --resume\n"
-        "seq2seq train configs/tatoeba.yaml --processes 4\n"
-        "torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml\n"
-        "seq2seq reference                       (every key with its default)",
-        action=_train,
-    )
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "train", __doc__, action=_train)
     parser.add_argument("config", help="YAML file of a recipe")
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="keys that replace the recipe's"
     )
     parser.add_argument(
-        "--processes", type=positive, metavar="N",
+        "--processes", type=options.positive, metavar="N",
         help="train in N processes that split each batch; for several machines use torchrun",
     )  # fmt: skip
     parser.add_argument(
-        "--restarts", type=from_zero, default=0, metavar="N",
+        "--restarts", type=options.from_zero, default=0, metavar="N",
         help="with --processes: resume automatically up to N times after a process died",
     )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
@@ -84,7 +75,7 @@ def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
 
 def _report_end(ended: str, arguments: argparse.Namespace, run_dir: str) -> int:
     """Print why training ended and what to do next, on rank 0 only; return the exit code."""
-    code = {"interrupted": EXIT_INTERRUPTED, "terminated": EXIT_TERMINATED}.get(ended, 0)
+    code = options.EXIT_CODES[ended]
     if int(os.environ.get("RANK", "0")):
         return code
     if code:

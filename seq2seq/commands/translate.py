@@ -1,45 +1,34 @@
-"""`seq2seq translate`: translate lines of text."""
+"""Translate lines of text: one line in, one line out, in order.
+
+examples:
+  echo '¿Dónde está el perro?' | seq2seq translate runs/quickstart
+  seq2seq translate runs/quickstart -i spanish.txt -o english.txt --beam 8
+  seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt
+  seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4
+  torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt
+  seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)
+  seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)
+"""
 
 from __future__ import annotations
 
 import argparse
 
-from seq2seq.commands.options import (
-    Commands,
-    add_command,
-    add_search,
-    add_workers,
-    from_zero,
-    parallelism,
-    positive,
-    search_options,
-)
+from seq2seq.commands import options
 from seq2seq.errors import UserError
 
 
-def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "translate",
-        "translate lines of text: one line in, one line out, in order",
-        "echo '¿Dónde está el perro?' | seq2seq translate runs/quickstart\n"
-        "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --beam 8\n"
-        "seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt\n"
-        "seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4\n"
-        "torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt\n"
-        "seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)\n"
-        "seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)",
-        action=_translate,
-    )
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "translate", __doc__, action=_translate)
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="run directory or checkpoint; several: ensemble"
     )
     parser.add_argument("-i", "--input", metavar="FILE", help="default: standard input")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-    add_search(parser)
-    add_workers(parser)
+    options.add_search(parser)
+    options.add_workers(parser)
     parser.add_argument(
-        "--nbest", type=positive, default=1, metavar="N",
+        "--nbest", type=options.positive, default=1, metavar="N",
         help="write the N best translations of each line (as text, N lines); a smaller beam is "
         "raised to N",
     )  # fmt: skip
@@ -63,13 +52,13 @@ def add(commands: Commands) -> None:
         "or exit with an error",
     )  # fmt: skip
     parser.add_argument(
-        "--samples", type=positive, metavar="N", help="draw N samples instead of searching"
+        "--samples", type=options.positive, metavar="N", help="draw N samples instead of searching"
     )
     parser.add_argument(
         "--temperature", type=float, metavar="T", help="divide logits by T; requires --samples"
     )
     parser.add_argument(
-        "--top-k", type=from_zero, metavar="K",
+        "--top-k", type=options.from_zero, metavar="K",
         help="sample from the K likeliest pieces; requires --samples",
     )  # fmt: skip
     parser.add_argument(
@@ -77,7 +66,7 @@ def add(commands: Commands) -> None:
         help="sample from the likeliest pieces that hold probability P; requires --samples",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=from_zero, metavar="N", help="random seed; requires --samples"
+        "--seed", type=options.from_zero, metavar="N", help="random seed; requires --samples"
     )
     parser.add_argument(
         "--mbr", choices=("chrf", "bleu"),
@@ -98,18 +87,15 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError("--nbest does not go with --samples N, which gives N translations a line")
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention requires --format jsonl")
-    with parallelism(arguments) as shared:
+    with options.parallelism(arguments) as shared:
         from seq2seq.evaluation.alignment import pharaoh
         from seq2seq.inference.sampling import Sampling
         from seq2seq.inference.streams import Request, translate_files
-        from seq2seq.inference.translator import Translator
 
-        translator = Translator.load(
-            *arguments.runs, device=arguments.device, precision=arguments.precision
-        )
+        translator = options.load_translator(arguments, *arguments.runs)
         request = Request(
             translator.options(
-                **search_options(arguments),
+                **options.search_options(arguments),
                 nbest=arguments.nbest,
                 keep_weights=bool(arguments.alignments or arguments.attention),
             ),

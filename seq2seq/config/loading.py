@@ -115,7 +115,7 @@ def _frozen(value: Any) -> Any:
 # --- overrides
 
 
-def _override(raw: dict[str, Any], schema: type[Section], override: str) -> dict[str, Any]:
+def _override(raw: Any, schema: type[Section], override: str) -> Any:
     """Return the recipe with one `section.key=value` set."""
     key, equals, value = override.partition("=")
     names = key.split(".")
@@ -125,44 +125,38 @@ def _override(raw: dict[str, Any], schema: type[Section], override: str) -> dict
         parsed = _frozen(_parse_yaml(value))
     except ValueError as error:
         raise ConfigError(f"override '{override}': not valid YAML: {error}") from None
-    return _with_key(raw, schema, names, parsed, override)
+    return _updated(raw, schema, names, parsed, override)
 
 
-def _with_key(
-    old: dict[str, Any], annotation: Any, names: list[str], value: Any, override: str
-) -> dict[str, Any]:
-    """Return a section with a key in or below it set; missing lists start from their default."""
+def _updated(node: Any, annotation: Any, names: list[str], value: Any, override: str) -> Any:
+    """Return a section or list with a value set in or below it.
+
+    Missing lists start from their default; the number after the last entry adds one.
+    """
+    if not names:
+        return value
     name, *below = names
-    if not below:
-        return {**old, name: value}
+    if isinstance(node, tuple):
+        if not name.isdecimal() or int(name) > len(node):
+            raise ConfigError(
+                f"override '{override}': expected the number of a list entry from 0 to "
+                f"{len(node)}, found '{name}'"
+            )
+        number = int(name)
+        entry = node[number] if number < len(node) else None
+        item_type = next(iter(get_args(annotation)), None)
+        entry = _updated(entry, item_type, below, value, override)
+        return (*node[:number], entry, *node[number + 1 :])
+    if node is not None and not isinstance(node, dict):
+        raise ConfigError(f"override '{override}': {node!r} has no key '{name}'; set it as a whole")
+    node = node or {}
     section = section_of(annotation)
     field = section.model_fields.get(name) if section else None
     inner = field.annotation if field else None
-    child = old.get(name)
+    child = node.get(name)
     if child is None and field and get_origin(inner) is tuple:
         child = () if field.is_required() else field.default
-    if isinstance(child, tuple):
-        return {**old, name: _with_entry(child, inner, below, value, override)}
-    if child is not None and not isinstance(child, dict):
-        raise ConfigError(f"override '{override}': {name} is {child!r}, which has no keys below it")
-    return {**old, name: _with_key(child or {}, inner, below, value, override)}
-
-
-def _with_entry(
-    old: tuple[Any, ...], annotation: Any, names: list[str], value: Any, override: str
-) -> tuple[Any, ...]:
-    """Return a list with a value in or below an entry set; the number after the last adds one."""
-    name, *below = names
-    if not name.isdecimal() or int(name) > len(old):
-        raise ConfigError(
-            f"override '{override}': expected the number of a list entry from 0 to {len(old)}, "
-            f"found '{name}'"
-        )
-    number = int(name)
-    if below:
-        entry = old[number] if number < len(old) and isinstance(old[number], dict) else {}
-        value = _with_key(entry, next(iter(get_args(annotation)), None), below, value, override)
-    return (*old[:number], value, *old[number + 1 :])
+    return {**node, name: _updated(child, inner, below, value, override)}
 
 
 # --- YAML 1.2 scalars on PyYAML

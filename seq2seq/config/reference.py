@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import get_origin
 
@@ -55,7 +56,8 @@ def _section(section: type[Section], prefix: str) -> Iterator[str]:
 
 
 def _row(key: str, field: FieldInfo) -> str:
-    cells = (f"`{key}`", type_name(field.annotation), _default(field), field.description or "")
+    kind = re.sub(r"\ban? ", "", type_name(field.annotation))
+    cells = (f"`{key}`", kind, _default(field), field.description or "")
     return "| " + " | ".join(c.replace("|", "\\|").replace("<", "&lt;") for c in cells) + " |\n"
 
 

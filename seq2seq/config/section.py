@@ -44,6 +44,16 @@ def section_of(annotation: Any) -> type[Section] | None:
     return annotation if is_section else None
 
 
+_NAMES = {
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    type(None): "null",
+}
+_PLURALS = {"an integer": "integers", "a number": "numbers", "a section (key: value)": "sections"}
+
+
 def type_name(annotation: Any) -> str:
     """Return the type of a key in words, for the reference page and for error messages."""
     origin, parts = get_origin(annotation), get_args(annotation)
@@ -54,17 +64,12 @@ def type_name(annotation: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(type_name(part) for part in parts)
     if origin is tuple:
-        items = [part for part in parts if part is not Ellipsis]
-        number = "" if Ellipsis in parts else f"{len(items)} x "
-        return f"list of {number}{type_name(items[0])}"
-    names = {
-        int: "integer",
-        float: "number",
-        str: "text",
-        bool: "true or false",
-        type(None): "null",
-    }
-    return names.get(annotation, "sections" if section_of(annotation) else "keys and values")
+        number = "" if Ellipsis in parts else f"{len(parts)} "
+        item = type_name(parts[0])
+        return f"a list of {number}{_PLURALS.get(item, item)}"
+    if section_of(annotation):
+        return "a section (key: value)"
+    return _NAMES.get(annotation, "keys and values")
 
 
 def explain(error: ValidationError, overridden: Sequence[str], schema: type[Section]) -> str:
@@ -95,11 +100,15 @@ def _locate(location: Sequence[int | str], schema: type[Section]) -> tuple[str, 
     return ".".join(names), annotation
 
 
-_BOUNDS = {
-    "greater_than_equal": "{} or more",
-    "greater_than": "more than {}",
-    "less_than_equal": "{} or less",
-    "less_than": "less than {}",
+_EXPECTED = {  # by pydantic's type of problem; otherwise the key's type
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
+    "too_short": "{type} with at least one entry",
+    "literal_error": "one of {type}",
+    "finite_number": "a finite number",
+    "string_unicode": "text that can be encoded as UTF-8",
 }
 
 
@@ -108,41 +117,28 @@ def _sentence(
 ) -> str:
     # A union reports a problem for each of its types; the most specific one is not about the type.
     problem = next((p for p in problems if not p["type"].endswith("_type")), problems[0])
-    kind, found = problem["type"], _shown(problem["input"])
+    kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
     if kind == "value_error":
-        text = str(problem["ctx"]["error"])
-        return f"{key}: {text}" if key else text
+        return f"{key}: {context['error']}" if key else str(context["error"])
     if kind == "extra_forbidden":
-        text = f"unknown key{_suggestion(key, schema)}"
+        section = section_of(_locate(problem["loc"][:-1], schema)[1])
+        known = list(section.model_fields) if section else []
+        hint = _closest(str(problem["loc"][-1]), known) or f"; known keys: {', '.join(known)}"
+        text = f"unknown key{hint}"
     elif kind == "missing":
         text = "missing required key"
-    elif kind == "literal_error":
-        close = difflib.get_close_matches(str(problem["input"]), get_args(annotation), n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        text = f"expected one of {type_name(annotation)}, found {found}{hint}"
-    elif kind in _BOUNDS:
-        text = f"expected {_BOUNDS[kind].format(*problem['ctx'].values())}, found {found}"
-    elif kind in ("too_short", "too_long", "missing_argument"):
-        text = f"expected {type_name(annotation)} with at least one entry, found {found}"
-    elif kind == "finite_number":
-        text = f"expected a finite number, found {found}"
-    elif kind == "string_unicode":
-        text = f"expected text that can be encoded as UTF-8, found {found}"
-    elif section_of(annotation) and get_origin(annotation) is not tuple:
-        text = f"expected a section (key: value), found {found}"
     else:
-        text = f"expected {type_name(annotation)}, found {found}"
+        expected = _EXPECTED.get(kind, "{type}").format(type=type_name(annotation), **context)
+        text = f"expected {expected}, found {_shown(value)}"
+        if kind == "literal_error":
+            text += _closest(str(value), get_args(annotation))
     given = any(f"{key}.".startswith(f"{k}.") or k.startswith(f"{key}.") for k in overridden)
     return f"{key}: {text}{' (given as an override)' if given else ''}"
 
 
-def _suggestion(key: str, schema: type[Section]) -> str:
-    parent, _, name = key.rpartition(".")
-    location = [int(p) if p.isdigit() else p for p in parent.split(".")] if parent else []
-    section = section_of(_locate(location, schema)[1])
-    known = list(section.model_fields) if section else []
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known keys: {', '.join(known)}"
+def _closest(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _shown(value: Any) -> str:

@@ -29,7 +29,7 @@ PAIRS = pa.schema([(side, pa.large_string()) for side in SIDES])
 _SHUFFLE_SEED = 1
 _SHARD_ROWS = 1 << 18  # of a file, and in memory at once
 _BATCH_ROWS = 1000  # as in files of the library
-_BATCHES_MAPPED = 16
+_STRETCHES_MAPPED = 16  # of which each may touch 64 kB in each of four buffers
 _ROWS_PER_PROCESS = 10_000  # at least, for a process to be worth starting
 
 
@@ -66,10 +66,9 @@ class MappedRows(Sequence[Pair]):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, some at a time."""
-        for number, batch in enumerate(self.table.to_batches(), 1):
+        for batch in self.table.to_batches():
             yield batch
-            if number % _BATCHES_MAPPED == 0:
-                self.release()
+            self.release()
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a copy of a column of numbers."""
@@ -80,12 +79,15 @@ class MappedRows(Sequence[Pair]):
             start += len(batch)
         return values
 
-    def stretches(self, starts: Iterable[int], length: int) -> pa.Table:
+    def stretches(self, starts: Sequence[int], length: int) -> pa.Table:
         """Return the rows of stretches of equal length."""
-        found = pa.concat_tables(self.table.slice(start, length) for start in starts)
-        found = found.combine_chunks()
-        self.release()
-        return found
+        copies = []
+        for first in range(0, len(starts), _STRETCHES_MAPPED):
+            some = starts[first : first + _STRETCHES_MAPPED]
+            table = pa.concat_tables(self.table.slice(start, length) for start in some)
+            copies.append(table.combine_chunks())
+            self.release()
+        return pa.concat_tables(copies).combine_chunks()
 
 
 def write_pairs(pairs: Iterable[Pair], file: Path) -> int:
@@ -134,6 +136,7 @@ def map_rows(
             new_fingerprint="rows",
         )
         rows.release()
+        pa.default_memory_pool().release_unused()
 
     done = ordered_map(
         map_shard, starts, processes=min(number, len(starts)), option="data.processes"

@@ -16,9 +16,9 @@ from seq2seq.diagnosis.probe import make_probe
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.evaluate import read_test
 from seq2seq.evaluation.statistics import unknown_share
-from seq2seq.inference.translator import Translator, run_of
+from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import load_checkpoint
-from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.directory import RunDirectory, run_of
 
 MOST_UNKNOWN = 0.01
 

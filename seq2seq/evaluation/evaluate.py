@@ -17,9 +17,9 @@ from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
-from seq2seq.inference.translator import Translator, run_of
+from seq2seq.inference.translator import Translator
 from seq2seq.parallel import SERIAL, Parallelism
-from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.directory import RunDirectory, run_of
 
 WINDOW = 500  # sentences that are sorted by length and translated together
 

@@ -28,7 +28,7 @@ from seq2seq.model.model import TranslationModel
 from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.model.prepared.product import multiplies_int8
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
-from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.directory import RunDirectory, run_of
 from seq2seq.runs.untrusted import check_files, check_shapes, shapes_of
 
 log = logging.getLogger(__name__)
@@ -247,10 +247,3 @@ def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
         return run, load_checkpoint(path)
     check_files(run.path, run.checkpoints)
     return run, run.best(run.config().training.metric)
-
-
-def run_of(path: Path) -> RunDirectory:
-    """Return the run that a path to it or to one of its checkpoints belongs to."""
-    if (path / MODEL).is_file():
-        return RunDirectory(path.resolve().parent.parent)
-    return RunDirectory(path)

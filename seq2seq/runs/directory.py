@@ -20,6 +20,7 @@ from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import remove_directory, sync_directory, write_atomic
 from seq2seq.runs.checkpoint import (
+    MODEL,
     Checkpoint,
     best_first,
     intact,
@@ -222,3 +223,10 @@ class RunDirectory:
                     "another run_dir"
                 ) from None
             yield
+
+
+def run_of(path: Path) -> RunDirectory:
+    """Return the run that a path to it or to one of its checkpoints belongs to."""
+    if (path / MODEL).is_file():
+        return RunDirectory(path.resolve().parent.parent)
+    return RunDirectory(path)
