@@ -267,8 +267,8 @@ def test_list_shows_the_state_of_runs(
     finish(plan.runs[:1], pairs)
     assert cli.main(["study", plan.path, "training.max_steps=9", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (f"changed   {plan.runs[0].name}  training.max_steps was 20 and is 9")
-    assert lines[1] == f"waiting   {plan.runs[1].name}"
+    assert lines[0] == (f"changed      {plan.runs[0].name}  training.max_steps was 20 and is 9")
+    assert lines[1] == f"not started  {plan.runs[1].name}"
     for how in ([], ["--launcher"], ["--cell", plan.runs[0].name]):
         assert cli.main(["study", plan.path, "training.max_steps=9", *how]) == 2
         message = capsys.readouterr().err

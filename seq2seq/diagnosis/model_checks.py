@@ -163,7 +163,9 @@ def source_counts(probe: Probe) -> Finding:
     own_B = step_through(probe, batch).target_log_probs(batch)
     other_B = step_through(probe, others).target_log_probs(others)
     gain = float((own_B - other_B).sum()) / batch.num_target_tokens
-    return Finding(gain >= LEAST_GAIN, f"the right source is worth {gain:.3g} nats per target piece")
+    return Finding(
+        gain >= LEAST_GAIN, f"the right source is worth {gain:.3g} nats per target piece"
+    )
 
 
 def loss_ignores_padding(probe: Probe) -> Finding:

@@ -36,7 +36,7 @@ def piece_label(piece: str) -> str:
 MOST_MAPS = 30
 # All in inches.
 _CELL = (0.42, 0.34)
-_EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighbouring maps
+_EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighboring maps
 _CAPTION = 3.2
 _BAR_WIDTH, _BAR_HEIGHT = 1.15, 3.5
 _CHARACTER = 0.085

@@ -40,11 +40,11 @@ class Decoding(Protocol):
         ...
 
     def start(self) -> State:
-        """Return the state before the first piece, one row a sentence."""
+        """Return the state before the first piece, one row per sentence."""
         ...
 
     def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Tensor | None, State]:
-        """Return logits_RV, attention weights_RS or None, and the state after one piece a row.
+        """Return logits_RV, attention weights_RS or None, and the state after one piece per row.
 
         R is any multiple of B. Weights are zero at padding.
         """
@@ -88,7 +88,7 @@ class SearchOptions:
 
     The longest output has max_length_factor * (source pieces) + max_length_offset pieces before
     EOS. Padding and BOS are never produced, the unknown piece only with `allow_unk`; log
-    probabilities are not renormalised for forbidden pieces.
+    probabilities are not renormalized for forbidden pieces.
 
     Raises ConfigError for values that a recipe's `inference` section could not have; only a
     max_length_factor of 0, for a limit that is the same for all sources, is legal here.

@@ -26,7 +26,7 @@ class Sampling:
 
     Logits are divided by `temperature`; then only the `top_k` likeliest pieces are kept (0: all),
     and of these the fewest whose probabilities sum to `top_p` (Holtzman et al. 2020). The rest is
-    renormalised. Raises ConfigError for values out of range.
+    renormalized. Raises ConfigError for values out of range.
     """
 
     num_samples: int = 1

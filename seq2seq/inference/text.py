@@ -19,7 +19,7 @@ _PIECE_CHARS = 64  # no piece has more: a text that is far too long need not be 
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is translated at once: a normalised line, or a part of a long one."""
+    """What is translated at once: a normalized line, or a part of a long one."""
 
     text: str
     ids: list[int]

@@ -163,7 +163,7 @@ class Translator:
     ) -> list[Part]:
         """Return each given translation with the model's probabilities and attention.
 
-        Each target piece is predicted from the true pieces before it. Lines are normalised and
+        Each target piece is predicted from the true pieces before it. Lines are normalized and
         never split; either may be empty. Of the options only the penalties matter. Raises DataError
         if there is not one target for each source, and for a target of 10,000 pieces or more.
         """
@@ -204,7 +204,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, found in batches of similar length.
 
-        A batch is within the token budget of so many rows a sentence. Raises CheckpointError for
+        A batch is within the token budget of so many rows per sentence. Raises CheckpointError for
         logits that are not finite.
         """
         found: list[list[Hypothesis]] = [[] for _ in sentences]

@@ -9,7 +9,7 @@ At each step a query of the decoder is compared with the keys of its sentence:
 
 The softmax runs over the keys, never over the batch or the queries. The weights are computed for
 each sentence, not learned, so their number follows its length. All that depends on the source
-alone is projected once a sentence (`project_keys`) and kept in a `Memory`.
+alone is projected once per sentence (`project_keys`) and kept in a `Memory`.
 
 Legend: B batch, K queries a sentence (hypotheses, or target positions), S source length,
 Q query size, D key size, A attention size, M value size, H memory size (both directions of the
@@ -81,7 +81,7 @@ class Dot(nn.Module):
 
 
 class General(nn.Module):
-    """score = q'Wk (Luong et al. 2015, eq. 8); Wk is computed once a sentence."""
+    """score = q'Wk (Luong et al. 2015, eq. 8); Wk is computed once per sentence."""
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()

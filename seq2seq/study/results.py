@@ -87,8 +87,8 @@ def digest(pairs: Sequence[Pair]) -> str:
 class Status:
     """The state of a run.
 
-    not started: it has no recipe yet; begun: training continues from its checkpoint; trained: to be measured,
-    because the search, the test set or the measures are new; changed: trained with another recipe.
+    begun: training continues from its checkpoint; trained: to be measured, because the search, the
+    test set or the measures are new; changed: trained with another recipe.
     """
 
     state: Literal["not started", "begun", "trained", "finished", "changed"]

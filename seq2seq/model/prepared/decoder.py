@@ -13,7 +13,7 @@ Attention together with what reads it.
 Whatever reads an attention output does so by a product, and products and weighted sums change
 places: W sum_s(a_s v_s) = sum_s(a_s W v_s). So W is joined with the projections before it into
 one matrix, and where several hypotheses share a sentence its product with the states is taken
-once a sentence instead of once a step and hypothesis.
+once per sentence instead of once per step and hypothesis.
 
 Legend: B batch, K hypotheses a sentence, R = B * K rows, S source length, Q query size,
 M attention output size, X what is read, N heads, H memory size.
@@ -119,7 +119,7 @@ def _joined_scores(after: Tensor | None, before: nn.Linear | None) -> Tensor | N
 
 
 # With fewer queries a sentence MKL sums in other orders. How many hypotheses a sentence has at a
-# step depends on its neighbours, and its translation must not.
+# step depends on its neighbors, and its translation must not.
 _LEAST = 4
 
 
@@ -316,7 +316,7 @@ class PreparedDecoder:
         )
 
     def start(self, memory: PreparedMemory) -> DecoderState:
-        """Return the state before the first target piece, one row a sentence."""
+        """Return the state before the first target piece, one row per sentence."""
         return DecoderState(memory.initial_BD.chunk(len(self.cells), -1))
 
     def step(

@@ -60,7 +60,7 @@ class PreparedModel:
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
         self.encoder = PreparedEncoder(model.encoder, model.source_embedding.weight, dtype)
         self.decoder = prepare_decoder(model.decoder, model.target_embedding.weight, dtype)
-        # Search widens the logits itself, while it normalises them.
+        # Search widens the logits itself, while it normalizes them.
         self.output = product(
             model.output_weight,
             model.output_bias,
@@ -93,7 +93,7 @@ class PreparedDecoding:
         return self.memory.lengths_B
 
     def start(self) -> DecoderState:
-        """Return the state before the first target piece, one row a sentence."""
+        """Return the state before the first target piece, one row per sentence."""
         return self.model.decoder.start(self.memory)
 
     def step(
