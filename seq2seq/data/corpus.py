@@ -109,7 +109,7 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
         if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
             raise DataError(
                 f"{where}: more than {MAX_LINE_BYTES} bytes without a line feed; "
-                "one sentence a line is expected"
+                "one sentence per line is expected"
             )
         start = len(_BOM) if number == 1 and raw.startswith(_BOM) else 0
         body = raw[start:].removesuffix(b"\n").removesuffix(b"\r")

@@ -113,7 +113,7 @@ def read_test(
 ) -> list[Pair]:
     """Read a test set in the layout of a run's data.test, or of data.valid if it has none.
 
-    With `target` the sides are two files, one sentence a line. Gold alignments are read if both
+    With `target` the sides are two files, one sentence per line. Gold alignments are read if both
     the layout and the file have them. Raises DataError if the file cannot be read in this layout.
     """
     layout = data.test or data.valid

@@ -24,7 +24,7 @@ _DEFAULTS = InferenceConfig()
 
 
 class State(Protocol):
-    """What changes with each step, one row a hypothesis."""
+    """What changes with each step, one row per hypothesis."""
 
     def select(self, rows_R: Tensor) -> Self:
         """Return the state of these rows, in this order; rows may repeat."""
