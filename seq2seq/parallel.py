@@ -306,30 +306,38 @@ def ordered_map(
     option: str,
     threads: int | None = None,
 ) -> Iterator[T]:
-    """Yield the results of all items in order, computed by forked workers.
+    """Return an iterator over the results of all items in order, computed by forked workers.
 
-    With one process, that is this one. Workers share the memory of what the function holds, such as
-    a model's weights; only items and results are copied. A process that has computed with several
-    OpenMP threads must not be forked. Errors of the function are raised here, in turn. Raises
-    WorkerError when a worker was killed; the message says which `option` to lower.
+    With one process, that is this one. Workers are forked at once, before the caller starts
+    threads; they share the memory of what the function holds, such as a model's weights, and only
+    items and results are copied. A process that has computed with several OpenMP threads must not
+    be forked. Errors of the function are raised here, in turn. Raises WorkerError when a worker was
+    killed; the message says which `option` to lower.
     """
     if processes == 1:
-        yield from map(function, items)
-        return
+        return map(function, items)
     pool = ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("fork"),
         initializer=_start_worker,
         initargs=(function, threads),
     )
-    futures: deque[Future[T]] = deque()
+    remaining = iter(items)
     try:
-        for item in items:
-            futures.append(pool.submit(_work, item))
-            if len(futures) == _QUEUED * processes:
-                yield futures.popleft().result()
+        futures = deque(pool.submit(_work, item) for item in islice(remaining, _QUEUED * processes))
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    return _results(pool, futures, remaining, option)
+
+
+def _results(
+    pool: ProcessPoolExecutor, futures: deque[Future[T]], remaining: Iterator[Any], option: str
+) -> Iterator[T]:
+    try:
         while futures:
             yield futures.popleft().result()
+            futures.extend(pool.submit(_work, item) for item in islice(remaining, 1))
     except BrokenProcessPool:
         raise WorkerError(
             f"a worker process was killed, perhaps for lack of memory; lower {option}"
