@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import io
 import logging
 import os
@@ -85,5 +86,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parsed.overrides += [text for text in further if not text.startswith("-")]
         further = [text for text in further if text.startswith("-")]
     if further:
-        parser.error(f"unrecognized arguments: {' '.join(further)}")
+        known = parsed.parser._option_string_actions
+        close = difflib.get_close_matches(further[0].partition("=")[0], known, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        parsed.parser.error(f"unrecognized arguments: {' '.join(further)}{hint}")
     return parsed

@@ -81,7 +81,7 @@ class Ranks:
         finally:
             dist.broadcast_object_list(message)
             if not message[0]:
-                _barrier_before_exit()
+                _leave_process_group()
         if not message[0]:
             raise SystemExit(message[1])
         result: T = message[1]
@@ -169,18 +169,19 @@ def init_process_group() -> Iterator[Ranks]:
                 f"rank {rank}: another process died or is unresponsive; see its output above"
             ) from None
         raise
-    _barrier_before_exit()
-    dist.destroy_process_group()
+    _leave_process_group()
 
 
-def _barrier_before_exit() -> None:
-    """Let no rank exit before all ranks have received the last message.
+def _leave_process_group() -> None:
+    """Leave once all ranks have received the last message.
 
     gloo reports a closed connection even if the whole message arrived before. Errors of this
-    barrier do not matter: a rank that reached it has received everything.
+    barrier do not matter: a rank that reached it has received everything. A group that is still
+    there when the interpreter exits can abort the process from one of its threads.
     """
     with contextlib.suppress(RuntimeError):
         dist.barrier()
+    dist.destroy_process_group()
 
 
 def _is_connection_error(error: RuntimeError) -> bool:

@@ -109,10 +109,11 @@ def _build_trainer(
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
     model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
+    threads = torch.get_num_threads()
     log.info(
-        "model: %.1f million weights, %s, %s, %d threads in each of %d processes",
+        "model: %.1f million weights, %s, %s, %d process%s, %d thread%s each",
         sum(p.numel() for p in model.parameters()) / 1e6, device, dtype,
-        torch.get_num_threads(), ranks.size,
+        ranks.size, "es" * (ranks.size != 1), threads, "s" * (threads != 1),
     )  # fmt: skip
     validator = Validator(valid, *tokenizers, config, device=device, dtype=dtype, ranks=ranks)
     return Trainer(model, stream, training, run, validator, ranks)

@@ -92,12 +92,14 @@ class Server:
 
 def serve() -> None:
     """Answer requests until standard input ends."""
+    import datasets  # preparing imports it lazily
     import torch._dynamo  # torch.optim imports it lazily
 
     import seq2seq.pipeline
     from seq2seq import cli
 
     assert seq2seq.pipeline
+    assert datasets
     assert torch._dynamo
     for line in sys.stdin:
         request = json.loads(line)

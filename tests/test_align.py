@@ -114,7 +114,7 @@ def test_reverse_model_of_same_direction_logs_warning(
     translator = Translator.load(trained)
     with caplog.at_level(logging.WARNING):
         align_both(translator, translator, pairs[:2])
-    assert "the reverse model translates es to en" in caplog.text
+    assert "--reverse: this model also translates es to en" in caplog.text
 
 
 def test_punctuation_marks_can_be_words(trained: Path) -> None:

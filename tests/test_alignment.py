@@ -199,9 +199,9 @@ def test_symmetrisation_lies_between_intersection_and_union(
 @pytest.mark.parametrize(
     ("forward", "backward", "expected"),
     [
-        # 1-1 grows to its neighbour 2-1, whose source word 2 is free, and from there to 3-2.
+        # 1-1 grows to its neighbor 2-1, whose source word 2 is free, and from there to 3-2.
         ("0-0 1-1 2-1 3-2", "0-0 1-1", "0-0 1-1 2-1 3-2"),
-        # 0-1 is a neighbour of 0-0, but both 0 and 1 have a link already.
+        # 0-1 is a neighbor of 0-0, but both 0 and 1 have a link already.
         ("0-0 1-1 0-1", "0-0 1-1", "0-0 1-1"),
         # 3-3 is beside nothing and both its words are free: final-and takes it.
         ("0-0 3-3", "0-0", "0-0 3-3"),

@@ -78,11 +78,11 @@ def check(arguments: list[str], code: int, words: str, errors: pytest.CaptureFix
 Case = tuple[str, Callable[[Place], list[str]], str]
 
 RECIPES: list[Case] = [
-    ("unknown key", lambda p: p.train(new="colour: blue\nrun_dir"),
-     "colour: unknown key; known keys: run_dir, data"),
-    ("misspelt key", lambda p: p.train(old="ema:", new="emma:"),
+    ("unknown key", lambda p: p.train(new="color: blue\nrun_dir"),
+     "color: unknown key; known keys: run_dir, data"),
+    ("misspelled key", lambda p: p.train(old="ema:", new="emma:"),
      r"training\.emma: unknown key; did you mean ema\?"),
-    ("misspelt value", lambda p: p.train(old="kind: plateau", new="kind: plato"),
+    ("misspelled value", lambda p: p.train(old="kind: plateau", new="kind: plato"),
      "training.schedule.kind: expected one of .* did you mean plateau"),
     ("wrong type", lambda p: p.train(old="max_steps: 20", new="max_steps: many"),
      'training.max_steps: expected an integer, found "many"'),
@@ -123,7 +123,7 @@ CORPORA: list[Case] = [
     ("a folder", lambda p: p.train(f"data.train.0.path={p.folder}"),
      "a directory; name a file in it"),
     ("empty", lambda p: p.corpus(""),
-     "bad.tsv: an empty file; one sentence pair a line is expected"),
+     "bad.tsv: an empty file; one sentence pair per line is expected"),
     ("blank", lambda p: p.corpus("\n\n"),
      "bad.tsv:2: blank lines only; rows of tab-separated columns are"),
     ("binary", lambda p: p.corpus(bytes(range(256))),

@@ -1,4 +1,4 @@
-"""Normalisation, folding, every reason for a drop, and the overlap with held-out corpora."""
+"""Normalization, folding, every reason for a drop, and the overlap with held-out corpora."""
 
 from __future__ import annotations
 

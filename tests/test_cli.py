@@ -91,6 +91,11 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["train", "{toy}", "--resume"], "not a run directory"),
         (["train", "{toy}", "--resume", "--overwrite"], "not allowed with"),
         (["train", "{toy}", "--fast"], "unrecognized arguments: --fast"),
+        (
+            ["translate", "{run}", "--beem", "5"],
+            "seq2seq translate: unrecognized arguments: --beem 5; did you mean --beam? "
+            "(see seq2seq translate --help)",
+        ),
         (["train", "{toy}", "data.train.0.path=none.tsv"], "none.tsv: no such file"),
         (["train", "{toy}", "training.device=tpu"], "unknown device 'tpu'"),
         (["train", "{toy}", "run_dir=/dev/null/run"], "cannot be written"),
@@ -293,6 +298,19 @@ def test_overrides_may_follow_options(
         capsys.readouterr().err
     )
     assert (tmp_path / "run/checkpoints/step-000002").is_dir()
+
+
+def test_resume_of_a_finished_run_says_so(
+    toy: ToyCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    quick = ("training.max_steps=2", "training.validation_sentences=2")
+    assert run("train", recipe, *quick) == 0
+    assert "training ended: done. Translate with" in capsys.readouterr().err
+    assert run("train", recipe, *quick, "--resume") == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("the run was already finished at step 2; nothing was left to do. ")
 
 
 def test_explain_prints_and_writes(

@@ -222,7 +222,7 @@ def test_rows_are_shuffled_once_and_all_kept(tmp_path, monkeypatch):
     for part in (range(1000), range(4000, 5000)):
         mean = sum(place for place, row in enumerate(order) if row in part) / 1000
         assert abs(mean - 2500) < 4 * 46
-    # Neighbours do not stay together: of 4999, two are expected to follow each other.
+    # Neighbors do not stay together: of 4999, two are expected to follow each other.
     assert sum(b - a == 1 for a, b in itertools.pairwise(order)) < 10
 
 

@@ -21,7 +21,7 @@ from seq2seq.model.model import Encoder, TranslationModel
 LENGTHS = (4, 1, 5)
 
 some_layers = pytest.mark.parametrize("encoder_layers", [1, 2])
-either_norm = pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalised"])
+either_norm = pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalized"])
 
 
 def encode(model: TranslationModel, source_BS: Tensor, mask_BS: Tensor) -> Encoded:

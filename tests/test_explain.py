@@ -155,7 +155,7 @@ def close(found: Array, expected: Array) -> None:
 def test_teacher_forcing_gives_the_same_weights_and_probabilities(
     translator: Translator, config: ModelConfig
 ) -> None:
-    """Training computes all steps at once, and here without a neighbour in the batch."""
+    """Training computes all steps at once, and here without a neighbor in the batch."""
     translator = with_model(translator, config)
     found = explain(translator, SENTENCE, target=TARGET)
     model = translator.models[0]

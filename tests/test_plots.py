@@ -57,7 +57,7 @@ def test_labels_keep_accents(tmp_path: Path) -> None:
     with mpl.rc_context({"svg.fonttype": "none"}):
         plot_attention([part("▁niña", "s")], tmp_path / "a.svg", languages=("español", ""))
     found = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    for text in ("¿Dónde", "niño", "niña", "·s", "(end)", "español source pieces"):
+    for text in ("¿Dónde", "niño", "niña", "·s", "(end)", "source pieces (español)"):
         assert text in found
 
 

@@ -64,7 +64,7 @@ def states_and_gradients(
 
 
 @either_direction
-@pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalised"])
+@pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalized"])
 @torch.no_grad()
 def test_states_match_formulas(layer_norm: bool, reverse: bool) -> None:
     layer, (inputs, hidden) = random_gru(layer_norm=layer_norm), random_inputs()
@@ -144,7 +144,7 @@ def test_step_equals_sequence_of_length_one() -> None:
 
 
 @either_direction
-@pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalised"])
+@pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalized"])
 def test_masked_positions_are_zero_and_affect_no_others(layer_norm: bool, reverse: bool) -> None:
     layer, (inputs, _) = random_gru(layer_norm=layer_norm), random_inputs()
     mask, zeros = right_padded(True), torch.zeros(len(LENGTHS), HIDDEN).double()

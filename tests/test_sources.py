@@ -1,4 +1,4 @@
-"""The data of a run is recognised wherever it lies, and other data is refused."""
+"""The data of a run is recognized wherever it lies, and other data is refused."""
 
 from __future__ import annotations
 

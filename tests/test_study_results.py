@@ -115,7 +115,7 @@ def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
         found = status_of(changed, measures, test)  # type: ignore[arg-type]
         return f"{found.state} {found.changes}".strip()
 
-    assert state() == "waiting"
+    assert state() == "not started"
     run.path.mkdir(parents=True)
     from seq2seq.config import dump_config
 
@@ -267,8 +267,8 @@ def test_list_shows_the_state_of_runs(
     finish(plan.runs[:1], pairs)
     assert cli.main(["study", plan.path, "training.max_steps=9", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (f"changed   {plan.runs[0].name}  training.max_steps was 20 and is 9")
-    assert lines[1] == f"waiting   {plan.runs[1].name}"
+    assert lines[0] == (f"changed      {plan.runs[0].name}  training.max_steps was 20 and is 9")
+    assert lines[1] == f"not started  {plan.runs[1].name}"
     for how in ([], ["--launcher"], ["--cell", plan.runs[0].name]):
         assert cli.main(["study", plan.path, "training.max_steps=9", *how]) == 2
         message = capsys.readouterr().err

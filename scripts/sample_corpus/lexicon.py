@@ -63,7 +63,7 @@ class Adjective:
     only_prenominal: bool
     predicative: bool
     gradable: bool
-    relational: bool  # a colour or an origin: goes well with a second adjective
+    relational: bool  # a color or an origin: goes well with a second adjective
 
     def agree(self, feminine: bool, plural: bool) -> str:
         """Return the Spanish form that agrees with a noun."""

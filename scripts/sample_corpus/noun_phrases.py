@@ -185,7 +185,7 @@ ATTRIBUTIVE = {
 _PRENOMINAL = {
     letter: tuple(a for a in found if a.prenominal) for letter, found in ATTRIBUTIVE.items()
 }
-# Only a colour or an origin goes well with a second adjective.
+# Only a color or an origin goes well with a second adjective.
 _POSTNOMINAL = {
     letter: tuple(a for a in found if a.relational) for letter, found in ATTRIBUTIVE.items()
 }

@@ -37,7 +37,7 @@ def add(commands: options.Commands) -> None:
         "data/sample; default: marks for the test set's own gold alignments, else spaces",
     )  # fmt: skip
     parser.add_argument(
-        "--reverse", metavar="RUN", help="a model of the opposite direction, for symmetrisation"
+        "--reverse", metavar="RUN", help="a model for the opposite direction, for symmetrization"
     )
     parser.add_argument(
         "--symmetrize", choices=("grow-diag-final-and", "intersection", "union"),

@@ -34,11 +34,9 @@ def add(commands: options.Commands) -> None:
         "errors, best and worst sentences",
     )  # fmt: skip
     parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write translations; default: a file in the run directory",
-    )
+        "-o", "--output", metavar="FILE",
+        help="write translations; default: RUN/<test name>.hypotheses.txt, replaced each time",
+    )  # fmt: skip
     options.add_search(parser)
     options.add_workers(parser)
 

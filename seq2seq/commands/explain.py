@@ -22,7 +22,7 @@ from seq2seq.errors import UserError
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "explain", __doc__, action=_explain)
     parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
-    parser.add_argument("sentence", metavar="SENTENCE")
+    parser.add_argument("sentence", metavar="SENTENCE", help="a sentence of the source language")
     parser.add_argument(
         "--step", type=options.positive, metavar="N",
         help="show this step in full (from 1); default: the first step, and a row for each one",

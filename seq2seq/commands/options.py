@@ -44,7 +44,7 @@ def add_command(
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(action=action)
+    parser.set_defaults(action=action, parser=parser)
     return parser
 
 
@@ -79,7 +79,7 @@ def add_run_and_test(parser: argparse.ArgumentParser, test: str, **options: Any)
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence a line")
+    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence per line")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

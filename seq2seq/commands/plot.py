@@ -12,10 +12,13 @@ from seq2seq.errors import UserError
 def add(commands: options.Commands) -> None:
     parser = commands.add_parser(
         "plot",
-        help="draw pictures",
-        epilog="examples: seq2seq plot attention runs/quickstart '¿Dónde está el perro?'; "
-        "seq2seq plot training runs/quickstart; "
-        "seq2seq plot length runs/quickstart --test data/sample/test.tsv",
+        help="draw attention, learning curves, BLEU by length",
+        description="Draw attention, learning curves, BLEU by length.",
+        epilog="examples:\n"
+        "  seq2seq plot attention runs/quickstart '¿Dónde está el perro?'\n"
+        "  seq2seq plot training runs/quickstart\n"
+        "  seq2seq plot length runs/quickstart --test data/sample/test.tsv",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     kinds = parser.add_subparsers(required=True, metavar="KIND")
     _add_attention(kinds)
@@ -34,9 +37,11 @@ def _add_attention(kinds: options.Commands) -> None:
         "  seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
         action=_plot_attention,
     )
-    parser.add_argument("run", metavar="RUN")
-    parser.add_argument("sentences", nargs="*", metavar="SENTENCE")
-    parser.add_argument("-i", "--input", metavar="FILE", help="sentences, one a line")
+    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
+    parser.add_argument(
+        "sentences", nargs="*", metavar="SENTENCE", help="sentences of the source language"
+    )
+    parser.add_argument("-i", "--input", metavar="FILE", help="file of sentences, one per line")
     _add_output(parser, "attention.png")
     options.add_beam(parser)
     options.add_words(parser)
@@ -52,7 +57,7 @@ def _add_training(kinds: options.Commands) -> None:
         "  seq2seq plot training runs/bahdanau runs/luong --x minutes -o both.svg",
         action=_plot_training,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory")
     _add_output(parser, "training.png")
     parser.add_argument(
         "--x", choices=("steps", "minutes", "tokens"), default="steps",
@@ -110,7 +115,7 @@ def _plot_attention(arguments: argparse.Namespace) -> int:
             raise UserError("sentences both as arguments and with -i FILE; use only one of them")
         sentences = [line.text for line in read_lines(arguments.input) if line.text.strip()]
     if not sentences:
-        raise UserError("no sentence to draw; give sentences, or -i FILE with one a line")
+        raise UserError("no sentence to draw; give sentences, or -i FILE with one per line")
     path = Path(arguments.output)
     translator = Translator.load(arguments.run)
     plot_sentences(translator, sentences, path, beam=arguments.beam, words=arguments.words)

@@ -90,7 +90,7 @@ def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
         rest = status.changes
         if status.state == "finished" and status.result:
             rest = f"BLEU {status.result.bleu:.1f}, {status.result.minutes:.1f} min"
-        print(f"{status.state:<9} {name}  {rest}".rstrip())
+        print(f"{status.state:<12} {name}  {rest}".rstrip())
     done = sum(status.state == "finished" for status in found.values())
     print(f"{done} of {len(found)} runs are finished; {plan.study.directory}", file=sys.stderr)
     return 0

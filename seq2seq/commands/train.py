@@ -53,6 +53,7 @@ def _train(arguments: argparse.Namespace) -> int:
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
         command = ["train", arguments.config, *arguments.overrides, *how]
         return launch(arguments.processes, command, restarts=arguments.restarts)
+    before = _saved(config.run_dir) if arguments.resume else {}
     try:
         ended = train(config, resume=arguments.resume, overwrite=arguments.overwrite)
     except BrokenPipeError:
@@ -63,7 +64,17 @@ def _train(arguments: argparse.Namespace) -> int:
     except OSError as error:
         again = _command_to_continue(arguments, config.run_dir)
         raise DiskError(f"{system_error(error)}; fix that, then continue with: {again}") from None
-    return _report_end(ended, arguments, config.run_dir)
+    return _report_end(ended, arguments, config.run_dir, before)
+
+
+def _saved(run_dir: str) -> dict[Path, int]:
+    """Return when each checkpoint was saved, in ns."""
+    states = Path(run_dir, "checkpoints").glob("step-*/state.json")
+    return {
+        path.parent: path.stat().st_mtime_ns
+        for path in states
+        if path.parent.name.removeprefix("step-").isdecimal()
+    }
 
 
 def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
@@ -73,15 +84,25 @@ def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
     return shlex.join(command) + (" --resume" if exists else "")
 
 
-def _report_end(ended: str, arguments: argparse.Namespace, run_dir: str) -> int:
-    """Print why training ended and what to do next, on rank 0 only; return the exit code."""
+def _report_end(
+    ended: str, arguments: argparse.Namespace, run_dir: str, before: dict[Path, int]
+) -> int:
+    """Print why training ended and what to do next, on rank 0 only; return the exit code.
+
+    `before` is what was saved when a run was resumed: if nothing is new, it was finished already.
+    """
     code = options.EXIT_CODES[ended]
     if int(os.environ.get("RANK", "0")):
         return code
     if code:
         message = f"{ended}; saved. Continue with: {_command_to_continue(arguments, run_dir)}"
     else:
-        why = "no better metric for training.patience validations" if ended == "early" else "done"
-        message = f"training ended: {why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"
+        why = "training ended: done"
+        if before and _saved(run_dir) == before:
+            step = max(int(path.name.removeprefix("step-")) for path in before)
+            why = f"the run was already finished at step {step}; nothing was left to do"
+        elif ended == "early":
+            why = "training ended: no better metric for training.patience validations"
+        message = f"{why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"
     print(message, file=sys.stderr)
     return code

@@ -180,7 +180,7 @@ def source_batches(sources: Sequence[Sequence[int]], batch_tokens: int) -> list[
     """Return batches of sources alone (T = 0) with every source once.
 
     A source is padded to a length that depends on its own length only (see `padded_lengths`), and
-    batched with others of that padded length. So S does not depend on its neighbours, and neither
+    batched with others of that padded length. So S does not depend on its neighbors, and neither
     do sums over S, whose rounding changes with S. `batch_tokens` is the budget of padded tokens.
     """
     if not sources:

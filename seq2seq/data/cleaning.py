@@ -1,4 +1,4 @@
-"""Normalisation, cleaning rules and the overlap with held-out corpora; every drop is counted."""
+"""Normalization, cleaning rules and the overlap with held-out corpora; every drop is counted."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def normalize(text: str) -> str:
 
 
 def normalize_pair(pair: Pair) -> Pair:
-    """Return the pair with every side normalised; references that become empty are left out."""
+    """Return the pair with every side normalized; references that become empty are left out."""
     references = filter(None, map(normalize, pair.references))
     return Pair(normalize(pair.source), normalize(pair.target), tuple(references), pair.alignment)
 
 
 def fold(text: str) -> str:
-    """Return the normalised text without case and punctuation, for comparison.
+    """Return the normalized text without case and punctuation, for comparison.
 
     A text of punctuation only is kept, so that '?' and '!' stay different.
     """
@@ -170,7 +170,7 @@ class CleaningReport:
 
 
 class Assessed(NamedTuple):
-    """Normalised pairs and what their filtering depends on, one row a pair."""
+    """Normalized pairs and what their filtering depends on, one row per pair."""
 
     pairs: Sequence[Pair]
     fault: Codes  # 0, or 1 + the index in REASONS of EMPTY, TOO_LONG or RATIO
@@ -181,7 +181,7 @@ class Assessed(NamedTuple):
 def assess_pairs(
     raw: Iterable[Pair], config: CleaningConfig, held_out: HeldOut | None = None
 ) -> Assessed:
-    """Normalise pairs and assess each one alone, so that processes can share the work."""
+    """Normalize pairs and assess each one alone, so that processes can share the work."""
     pairs = list(map(normalize_pair, raw))
     fault = np.array([_fault(pair, config) for pair in pairs], np.uint8)
     overlap = np.zeros(len(pairs), np.uint8)
@@ -241,7 +241,7 @@ def clean(
     *,
     report: CleaningReport | None = None,
 ) -> list[Pair]:
-    """Return the normalised pairs that are kept, and count every pair in the report."""
+    """Return the normalized pairs that are kept, and count every pair in the report."""
     assessed = assess_pairs(pairs, config, held_out)
     kept = filter_pairs(assessed, config, held_out, CleaningReport() if report is None else report)
     return [assessed.pairs[row] for row in np.flatnonzero(kept).tolist()]

@@ -85,7 +85,7 @@ def read_lines(path: str) -> Iterator[Line]:
             yield from decode_lines(stream, path)
     except FileNotFoundError:
         raise DataError(
-            f"{path}: no such file; check the path, or prepare it first (README)"
+            f"{path}: no such file; check the path (README.md tells how to prepare a corpus)"
         ) from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; name a file in it") from None
@@ -109,14 +109,14 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
         if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
             raise DataError(
                 f"{where}: more than {MAX_LINE_BYTES} bytes without a line feed; "
-                "one sentence a line is expected"
+                "one sentence per line is expected"
             )
         start = len(_BOM) if number == 1 and raw.startswith(_BOM) else 0
         body = raw[start:].removesuffix(b"\n").removesuffix(b"\r")
         yield Line(where, _decode(body, where, offset + start))
         offset += len(raw)
     if not number:
-        raise DataError(f"{name}: an empty file; one sentence pair a line is expected")
+        raise DataError(f"{name}: an empty file; one sentence pair per line is expected")
 
 
 def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]:

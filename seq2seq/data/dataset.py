@@ -292,7 +292,7 @@ def _write_clean(
         rows, report = MappedRows(aside), CleaningReport()
         assessed = Assessed(rows, *(rows.column(name) for name in ("fault", "overlap", "digest")))
         kept = filter_pairs(assessed, data.cleaning, held_out, report)
-        del assessed  # 10 bytes a pair
+        del assessed  # 10 bytes per pair
         if not report.kept:
             raise DataError(
                 f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or check "

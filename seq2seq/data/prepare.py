@@ -63,7 +63,7 @@ def prepare_tatoeba(
         "sha256": sha256_of(path),
         "licence": LICENCE,
         "columns": "Spanish, English; in valid and test: further English references",
-        "split": f"groups of pairs that share a sentence; valid and test hold one row a group of "
+        "split": f"groups of pairs that share a sentence; valid and test hold one row per group of "
         f"at most {MAX_GROUP} pairs",
         "seed": seed,
         "pairs": {"read": report.read, "kept": report.kept, "dropped": report.dropped},
@@ -118,7 +118,7 @@ def _summary(split: Split, directory: Path) -> list[str]:
     return [
         f"{split.groups} groups of pairs that share a sentence; the largest has "
         f"{split.largest_group} pairs",
-        f"valid and test: one row a group of at most {MAX_GROUP} pairs, so that few pairs leave "
+        f"valid and test: one row per group of at most {MAX_GROUP} pairs, so that few pairs leave "
         f"the training data; {split.held_out_pairs} did, for {references} references",
         f"{directory}: train.tsv {len(split.train)} rows, valid.tsv {len(split.valid)}, "
         f"test.tsv {len(split.test)}, {METADATA}",

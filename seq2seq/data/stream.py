@@ -1,4 +1,4 @@
-"""Batches of a corpus for training: every pair once an epoch, resumable at any batch.
+"""Batches of a corpus for training: every pair once per epoch, resumable at any batch.
 
 A corpus, prepared or streamed, is read in windows; a window is shuffled and cut into batches.
 """
@@ -126,7 +126,7 @@ class _Prepared:
 
 
 class BatchStream:
-    """Batches of a corpus, epoch after epoch, each pair once an epoch.
+    """Batches of a corpus, epoch after epoch, each pair once per epoch.
 
     Everything random is drawn from the seed, the epoch and the window, so that a stream resumes
     from a saved position with exactly the batches that it would have given, in any process.

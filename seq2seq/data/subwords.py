@@ -87,7 +87,7 @@ class SubwordSampler(ABC):
         self._clear()
 
     def sample(self, texts: Sequence[str], generator: np.random.Generator) -> list[list[int]]:
-        """Return a random segmentation of each normalised text as ids."""
+        """Return a random segmentation of each normalized text as ids."""
         rows: list[list[int]] = []
         with self._lock:
             for start in range(0, len(texts), _CHUNK):

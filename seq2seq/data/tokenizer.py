@@ -40,7 +40,7 @@ def normalize_line(text: str) -> str:
 class Tokenizer:
     """A trained SentencePiece model.
 
-    Texts are normalised by `normalize_line` and no further: NFKC, SentencePiece's default, would
+    Texts are normalized by `normalize_line` and no further: NFKC, SentencePiece's default, would
     turn `1º` into `1o`, `…` into three dots and `½` into `1⁄2`, which BLEU, on detokenized text,
     counts as errors. So `decode(encode(x)) == normalize_line(x)`, except for characters that are
     <unk> without byte fallback.
@@ -159,7 +159,7 @@ def train_tokenizer(
 
 
 def _choose(texts: Iterable[str], number: int) -> list[str]:
-    """Return the first texts, normalised, as many as training may use."""
+    """Return the first texts, normalized, as many as training may use."""
     chosen, size = [], 0
     for text in itertools.islice(texts, number):
         normalized = normalize_line(text[:_MAX_TEXT])

@@ -37,7 +37,7 @@ BATCH = 50
 PADDINGS = (0, 5, 10, 20, 40)
 _MOST_ROWS = 14
 _WORDS = range(4, 8)  # of the sentence that is shown
-_EXTRA_PIECES = 20  # by which its neighbour is longer
+_EXTRA_PIECES = 20  # by which its neighbor is longer
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ _FAULTS = (
         "Output that depends on the batch",
         "The encoder reads padding as if it were words; its backward direction starts with the "
         "padding, and the decoder starts from its last state.",
-        "Almost the healthy picture; the fault shows when the neighbours in the batch change.",
+        "Almost the healthy picture; the fault shows when the neighbors in the batch change.",
         "github.com/pytorch/translate/issues/308 (2019)",
         _as(ReadsPadding),
     ),

@@ -48,7 +48,7 @@ def weights_sum_to_one(probe: Probe) -> Finding:
     if weights_BTS is None:
         return NO_WEIGHTS
     error = float((weights_BTS.sum(2) - 1).abs()[batch.label_mask_BT].max())
-    return Finding(error <= SUM_TOLERANCE, f"sums are off 1 by {error:.2g} at most")
+    return Finding(error <= SUM_TOLERANCE, f"sums differ from 1 by at most {error:.2g}")
 
 
 def no_weight_on_padding(probe: Probe) -> Finding:
@@ -59,11 +59,11 @@ def no_weight_on_padding(probe: Probe) -> Finding:
         return NO_WEIGHTS
     on_padding_BTS = weights_BTS.masked_fill(batch.source_mask_BS.unsqueeze(1), 0)
     most = float(on_padding_BTS.sum(2)[batch.label_mask_BT].max())
-    return Finding(most == 0, f"a step has {most:.3g} of its weight on padding at most")
+    return Finding(most == 0, f"at most {100 * most:.3g} % of a step's weight is on padding")
 
 
 def batch_invariance(probe: Probe) -> Finding:
-    """Check that longer neighbours change no probability and no translation of a sentence."""
+    """Check that longer neighbors change no probability and no translation of a sentence."""
     batch = widen(probe.batch(), EXTRA_PADDING)
     beside_B = step_through(probe, batch).target_log_probs(batch)
     found = _search(probe, batch)
@@ -77,7 +77,7 @@ def batch_invariance(probe: Probe) -> Finding:
     worst = float(torch.stack(errors).max())
     return Finding(
         worst <= LOG_PROB_TOLERANCE and not changed,
-        f"log probabilities differ by {worst:.2g} at most; {changed} of {len(probe.pairs)} "
+        f"log probabilities differ by at most {worst:.2g}; {changed} of {len(probe.pairs)} "
         "translations differ",
     )
 
@@ -114,7 +114,7 @@ def steps_equal_training(probe: Probe) -> Finding:
     trained = replace(steps, log_probs_BTV=log_probs_BTV, weights_BTS=weights_BTS)
     worst = float((trained.target_log_probs(batch) - steps.target_log_probs(batch)).abs().max())
     return Finding(
-        worst <= LOG_PROB_TOLERANCE, f"log probabilities of targets differ by {worst:.2g} at most"
+        worst <= LOG_PROB_TOLERANCE, f"log probabilities of targets differ by at most {worst:.2g}"
     )
 
 
@@ -133,7 +133,8 @@ def history_counts(probe: Probe) -> Finding:
     moved_B = _variation(step_through(probe, batch).log_probs_BTV[:, 2].exp(), other.exp())
     mean = float(moved_B[usable_B].mean())
     return Finding(
-        mean >= LEAST_EFFECT, f"another piece before it moves {mean:.3g} of the next piece's mass"
+        mean >= LEAST_EFFECT,
+        f"replacing the first piece moves {100 * mean:.3g} % of the third piece's probability",
     )
 
 
@@ -148,7 +149,9 @@ def attention_moves(probe: Probe) -> Finding:
     if not real_BT.any():
         return Finding(None, "no target has a piece")
     mean = float(moved_BT[real_BT].mean())
-    return Finding(mean >= LEAST_MOVE, f"{mean:.3g} of the weight moves at a step")
+    return Finding(
+        mean >= LEAST_MOVE, f"{100 * mean:.3g} % of the weight moves from one step to the next"
+    )
 
 
 def source_counts(probe: Probe) -> Finding:
@@ -160,7 +163,9 @@ def source_counts(probe: Probe) -> Finding:
     own_B = step_through(probe, batch).target_log_probs(batch)
     other_B = step_through(probe, others).target_log_probs(others)
     gain = float((own_B - other_B).sum()) / batch.num_target_tokens
-    return Finding(gain >= LEAST_GAIN, f"the own source is worth {gain:.3g} nats a target piece")
+    return Finding(
+        gain >= LEAST_GAIN, f"the right source is worth {gain:.3g} nats per target piece"
+    )
 
 
 def loss_ignores_padding(probe: Probe) -> Finding:

@@ -86,7 +86,7 @@ def make_probe(translator: Translator, pairs: Sequence[Pair], *, sentences: int 
         )
     by_length = sorted(usable, key=lambda number: len(pairs[number].source))
     chosen = np.linspace(0, len(by_length) - 1, min(sentences, len(by_length))).astype(int)
-    # In the order of the test set, neighbours in a batch differ in length.
+    # In the order of the test set, neighbors in a batch differ in length.
     return Probe(translator, tuple(pairs[n] for n in sorted(by_length[c] for c in chosen)))
 
 

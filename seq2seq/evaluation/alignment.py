@@ -89,7 +89,7 @@ def _bytes_of(piece: str) -> bytes:
 
 
 def _words_of_bytes(raw: bytes, split: Split) -> list[int]:
-    """Return the word of each byte of a text before normalisation, -1 between words."""
+    """Return the word of each byte of a text before normalization, -1 between words."""
     # A byte that is not UTF-8 becomes one visible character.
     chars = raw.decode("utf-8", "surrogateescape")
     shown = [_shown(char) for char in chars]
@@ -109,7 +109,7 @@ def _words_of_bytes(raw: bytes, split: Split) -> list[int]:
 
 @lru_cache(4096)
 def _shown(char: str) -> str:
-    """Return what normalisation makes of a character: itself, a space or nothing."""
+    """Return what normalization makes of a character: itself, a space or nothing."""
     if "\udc80" <= char <= "\udcff":
         return char
     return {"aa": "", "a a": " "}.get(normalize(f"a{char}a"), char)
@@ -160,7 +160,7 @@ def links_of(part: Part, *, split: Split = str.split, threshold: float | None = 
 def pharaoh(translation: Translation) -> str:
     """Return the links of a translated line in Pharaoh format.
 
-    Words are separated by white space in the normalised source line and in the translation.
+    Words are separated by white space in the normalized source line and in the translation.
     """
     found: set[Link] = set()
     target_start = 0
@@ -190,7 +190,7 @@ def align(
     return [links_of(part, split=split, threshold=threshold) for part in parts]
 
 
-# --- Symmetrisation: one alignment from those of two opposite directions
+# --- Symmetrization: one alignment from those of two opposite directions
 
 
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -260,10 +260,11 @@ def align_both(
     ]
     if directions[1] != directions[0][::-1]:
         log.warning(
-            "the reverse model translates %s to %s by its data.source_language and "
-            "data.target_language, the other model %s to %s",
+            "--reverse: this model %stranslates %s to %s, judging by its data.source_language and "
+            "data.target_language; expected %s to %s",
+            "also " * (directions[1] == directions[0]),
             *directions[1],
-            *directions[0],
+            *directions[0][::-1],
         )
     swapped = [Pair(pair.target, pair.source) for pair in pairs]
     forward = align(translator, pairs, split=split, threshold=threshold)

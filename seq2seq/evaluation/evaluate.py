@@ -113,7 +113,7 @@ def read_test(
 ) -> list[Pair]:
     """Read a test set in the layout of a run's data.test, or of data.valid if it has none.
 
-    With `target` the sides are two files, one sentence a line. Gold alignments are read if both
+    With `target` the sides are two files, one sentence per line. Gold alignments are read if both
     the layout and the file have them. Raises DataError if the file cannot be read in this layout.
     """
     layout = data.test or data.valid
@@ -143,7 +143,7 @@ def _is_readable(layout: CorpusConfig) -> bool:
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write sentences, one a line. Raises DataError if the file cannot be written."""
+    """Write sentences, one per line. Raises DataError if the file cannot be written."""
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
@@ -162,7 +162,7 @@ def read_systems(
     """Return the pairs of a test set, and the translations of each system.
 
     A system is a run or a checkpoint, which translates the test set with its own search options
-    and the given beam size, or a file of translations, one a line. The test set is read in the
+    and the given beam size, or a file of translations, one per line. The test set is read in the
     layout of the first run, or of the first run whose directory holds one of the files. Raises
     DataError if there is no such run (unless `target` is given, which needs no layout), and for a
     file with a different number of lines.

@@ -36,7 +36,7 @@ def piece_label(piece: str) -> str:
 MOST_MAPS = 30
 # All in inches.
 _CELL = (0.42, 0.34)
-_EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighbouring maps
+_EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighboring maps
 _CAPTION = 3.2
 _BAR_WIDTH, _BAR_HEIGHT = 1.15, 3.5
 _CHARACTER = 0.085
@@ -149,11 +149,11 @@ def plot_attention(
     figure.colorbar(image, cax=scale, label="attention weight")
     unit = "words" if words else "pieces"
     rule = "" if words else " (each row sums to 1)"
-    below = f"{languages[0]} source {unit}{rule}".strip()
+    source, target = (f" ({language})" * bool(language) for language in languages)
+    below = f"source {unit}{source}{rule}"
     middle = (_EDGE + right) / 2 / width
     figure.text(middle, 0.1 / height, below, ha="center", va="bottom")
-    beside = f"{languages[1]} target {unit}".strip()
-    figure.text(0.1 / width, 0.5, beside, rotation=90, ha="left", va="center")
+    figure.text(0.1 / width, 0.5, f"target {unit}{target}", rotation=90, ha="left", va="center")
     save(figure, path)
 
 

@@ -67,7 +67,7 @@ def score(
 ) -> dict[str, Metric]:
     """Score hypotheses against one or several references each, whose numbers may differ.
 
-    Hypotheses and references are detokenised text. With `resamples` (1000 is usual) each metric
+    Hypotheses and references are detokenized text. With `resamples` (1000 is usual) each metric
     has a bootstrap interval (Koehn 2004); the seed is sacreBLEU's and in the signature.
 
     Raises DataError for no hypotheses, unequal counts, a sentence without reference, and too few

@@ -79,7 +79,7 @@ _UNITS: dict[Unit, tuple[str, str]] = {
     "minutes": ("minutes", "minutes"),
     "tokens": ("tokens", "million target pieces"),
 }
-MOST_CURVES = 10  # as many as matplotlib has distinct colours
+MOST_CURVES = 10  # as many as matplotlib has distinct colors
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
 
-PADDING = 3  # positions by which the neighbour in the batch is longer than the sentence
+PADDING = 3  # positions by which the neighbor in the batch is longer than the sentence
 CANDIDATES = 5
 
 

@@ -74,7 +74,7 @@ class _Printer:
     def _memory(self) -> None:
         """Print what is computed once per sentence."""
         source, formula = self.source, self.found.formula
-        self._title("Once a sentence: pieces, encoder states, keys and values")
+        self._title("Once per sentence: pieces, encoder states, keys and values")
         listed = "  ".join(f"{p.piece} {p.id}" for p in source.pieces[: source.length])
         self._facts((f"{source.length} pieces", f"{listed}   (▁ begins a word)"))
         size = source.states_SH.shape[1]
@@ -85,7 +85,7 @@ class _Printer:
             ("", source.remembered_SA, f"what the score keeps of K: {formula.remembered}"),
             ("V", source.values_SM, f"values, what the context sums: {self._origin('value')}"),
             ("mask", source.mask_S, f"true at the {source.length} pieces, false at padding"),
-            ("Q", self.found.steps[0].query_Q, f"query, one a step: {self.found.query}"),
+            ("Q", self.found.steps[0].query_Q, f"query, one per step: {self.found.query}"),
         ]
         rows += [(letter, self.found.parameters[n], n) for letter, n in formula.letters.items()]
         shapes = [(n, " x ".join(map(str, v.shape)), text) for n, v, text in rows if v is not None]
@@ -102,7 +102,7 @@ class _Printer:
         difference = self.found.padding_difference
         exact = f"{difference:.1e}" if difference else "the bit"
         self._say(
-            f"A longer neighbour in the batch adds {self.padding} positions of padding; run alone, "
+            f"A longer neighbor in the batch adds {self.padding} positions of padding; run alone, "
             f"the sentence gets the same {both} to {exact}."
         )
 
@@ -139,7 +139,7 @@ class _Printer:
         self._facts(
             *facts,
             ("residual", self.found.residual),
-            ("output", f"{_vector(step.output_M)}  a_i, what the decoder gets"),
+            ("output", f"{_vector(step.output_M)}  a_i, what the decoder reads"),
             ("then", self.found.output_use),
         )
         rows = [

@@ -24,7 +24,7 @@ _DEFAULTS = InferenceConfig()
 
 
 class State(Protocol):
-    """What changes with each step, one row a hypothesis."""
+    """What changes with each step, one row per hypothesis."""
 
     def select(self, rows_R: Tensor) -> Self:
         """Return the state of these rows, in this order; rows may repeat."""
@@ -40,11 +40,11 @@ class Decoding(Protocol):
         ...
 
     def start(self) -> State:
-        """Return the state before the first piece, one row a sentence."""
+        """Return the state before the first piece, one row per sentence."""
         ...
 
     def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Tensor | None, State]:
-        """Return logits_RV, attention weights_RS or None, and the state after one piece a row.
+        """Return logits_RV, attention weights_RS or None, and the state after one piece per row.
 
         R is any multiple of B. Weights are zero at padding.
         """

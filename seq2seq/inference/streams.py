@@ -190,7 +190,7 @@ def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
                 f"line {number}: more than {MAX_LINE_BYTES} bytes without a line feed; give one "
-                "sentence a line"
+                "sentence per line"
             )
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if b"\t" in line and not has_tabs:
@@ -210,7 +210,7 @@ def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
 
 
 def _prompted(file: BinaryIO) -> Iterator[str]:
-    print("Enter one sentence a line; Ctrl-D quits.", file=sys.stderr)
+    print("Enter one sentence per line; Ctrl-D quits.", file=sys.stderr)
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         raw = file.readline()

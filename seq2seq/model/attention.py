@@ -81,7 +81,7 @@ class Dot(nn.Module):
 
 
 class General(nn.Module):
-    """score = q'Wk (Luong et al. 2015, eq. 8); Wk is computed once a sentence."""
+    """score = q'Wk (Luong et al. 2015, eq. 8); Wk is computed once per sentence."""
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()

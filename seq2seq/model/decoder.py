@@ -62,7 +62,7 @@ class Decoder(nn.Module):
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def start(self, memory: Memory) -> DecoderState:
-        """Return the state before the first target piece, one row a sentence.
+        """Return the state before the first target piece, one row per sentence.
 
         It is tanh(W h + b), where h is for `backward` the backward state of the first position
         (Bahdanau et al. 2014, A.2.2), for `mean` the mean state, for `last` the last states of

@@ -170,7 +170,7 @@ def gate_gradients(
 
 
 class _GRUSequence(torch.autograd.Function):
-    """The recurrence; weight gradients are one product after the loop instead of one a step."""
+    """The recurrence; weight gradients are one product after the loop instead of one per step."""
 
     @staticmethod
     def forward(

@@ -87,7 +87,7 @@ class TranslationModel(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise the weights by torch's global generator, as config.init says."""
+        """Initialize the weights by torch's global generator, as config.init says."""
         if self.output_bias.is_meta:  # only the shapes are wanted
             return
         for name, parameter in self.named_parameters():

@@ -270,7 +270,7 @@ def _plot_lines(
     """Draw means with bands of one standard deviation; return the figure and its rows of axes.
 
     There is a row for each metric. A few cells share a panel; of many, each level of the first
-    axis has its own. A line has the same colour in all panels.
+    axis has its own. A line has the same color in all panels.
     """
     study, groups = gathered.plan.study, dict[str, dict[str, Summary]]()
     together = len(gathered.summaries) <= _MOST_LINES or len(study.grid) == 1

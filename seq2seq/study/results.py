@@ -87,11 +87,11 @@ def digest(pairs: Sequence[Pair]) -> str:
 class Status:
     """The state of a run.
 
-    waiting: not begun; begun: training continues from its checkpoint; trained: to be measured,
-    because the search, the test set or the measures are new; changed: trained with another recipe.
+    begun: training continues from its checkpoint; trained: to be measured, because the search, the
+    test set or the measures are new; changed: trained with another recipe.
     """
 
-    state: Literal["waiting", "begun", "trained", "finished", "changed"]
+    state: Literal["not started", "begun", "trained", "finished", "changed"]
     result: Result | None = None
     changes: str = ""  # of the recipe
 
@@ -101,7 +101,7 @@ def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status
     result = load_result(run.path)
     recipe = run.path / "config.yaml"
     if result is None and not recipe.is_file():
-        return Status("waiting")
+        return Status("not started")
     old = load_config(recipe) if result is None else result.config
     changes = _changes(old, run.config, (*_IRRELEVANT, *_MEASURING))
     if changes:

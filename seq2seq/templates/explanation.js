@@ -1,7 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const names = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
-const STRONG = 0.65;  // from here on the background needs the other text colour
+const STRONG = 0.65;  // from here on the background needs the other text color
 const named = piece => names[piece] ?? piece;
 const byId = id => document.getElementById(id);
 const real = data.memory.length;
@@ -221,7 +221,7 @@ function once() {
   ].map(([name, tensor, text]) => ({cells: [name, tensor.shape.join(" × "), text]}));
   byId("memory").replaceChildren(...table(["name", "shape", "what it is"], rows).firstChild.children);
   const padding = memory.pieces.length - real;
-  byId("padding").textContent = `A longer neighbour in the batch adds ${padding} positions of ` +
+  byId("padding").textContent = `A longer neighbor in the batch adds ${padding} positions of ` +
     "padding; run alone, the sentence gets the same weights and probabilities to " +
     `${data.padding_difference.toExponential(1)}.`;
 }

@@ -1,4 +1,4 @@
-"""GRU, layer normalisation and attention on single vectors.
+"""GRU, layer normalization and attention on single vectors.
 
 Legend: S source length, H memory size, M value size, T time.
 """
@@ -35,7 +35,7 @@ def sigmoid(vector: Array) -> Array:
 
 
 def normalise(weights: Weights, name: str, vector: Array) -> Array:
-    """Return the layer normalisation of a vector (Ba et al. 2016, eqs. 3 and 4)."""
+    """Return the layer normalization of a vector (Ba et al. 2016, eqs. 3 and 4)."""
     mean = sum(vector) / len(vector)
     variance = sum((x - mean) ** 2 for x in vector) / len(vector)
     normal: Array = (vector - mean) / np.sqrt(variance + 1e-5)

@@ -37,6 +37,6 @@ def test_two_hosts_train_together(toy: ToyCorpus, tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count("training ended: done") == 1
-    assert "1 threads in each of 2 processes" in ended.stderr
+    assert "2 processes, 1 thread each" in ended.stderr
     assert RunDirectory(run).newest().step == 20
     assert not Path("/nowhere").exists()

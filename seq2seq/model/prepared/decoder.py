@@ -113,7 +113,7 @@ def _joined_scores(after: Tensor | None, before: nn.Linear | None) -> Tensor | N
 
 
 # With fewer queries a sentence MKL sums in other orders. How many hypotheses a sentence has at a
-# step depends on its neighbours, and its translation must not.
+# step depends on its neighbors, and its translation must not.
 _LEAST = 4
 
 
@@ -310,7 +310,7 @@ class PreparedDecoder:
         )
 
     def start(self, memory: PreparedMemory) -> DecoderState:
-        """Return the state before the first target piece, one row a sentence."""
+        """Return the state before the first target piece, one row per sentence."""
         return DecoderState(memory.initial_BD.chunk(len(self.cells), -1))
 
     def step(

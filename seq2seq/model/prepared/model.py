@@ -93,7 +93,7 @@ class PreparedDecoding:
         return self.memory.lengths_B
 
     def start(self) -> DecoderState:
-        """Return the state before the first target piece, one row a sentence."""
+        """Return the state before the first target piece, one row per sentence."""
         return self.model.decoder.start(self.memory)
 
     def step(

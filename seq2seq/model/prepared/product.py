@@ -74,7 +74,7 @@ class Quantized:
     """A product of 8-bit integers: a scale for each output, and one for all bounded inputs.
 
     Inputs that are not bounded are scaled by the largest of their own row, never of the batch: a
-    sentence is translated in the same way whatever its neighbours are.
+    sentence is translated in the same way whatever its neighbors are.
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, *, bounded: bool) -> None:
