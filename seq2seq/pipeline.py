@@ -20,7 +20,7 @@ from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
 from seq2seq.parallel import Ranks, init_process_group, launch_name, restarted_launch
 from seq2seq.runs.directory import RunDirectory, check_changes
-from seq2seq.runs.logs import run_log
+from seq2seq.runs.logs import RunLog
 from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         ranks.on_rank0(check_directory, config, resume=resume, overwrite=overwrite)
         # Before the data is read, so that --resume notices files that change meanwhile.
         checksums = {} if resume else ranks.on_rank0(checksum_sources, config.data)
-        start_log = stack.enter_context(run_log(run.log_path))
+        run_log = stack.enter_context(RunLog(run.log_path))
 
         pairs, valid = load_pairs(config)
         ranks.wait_for_preparation()
@@ -65,7 +65,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         else:
             ranks.on_rank0(run.create, config, *tokenizers, checksums)
         ranks.on_rank0(run.record_launch, launch_name())
-        ranks.on_rank0(start_log)
+        ranks.on_rank0(run_log.start)
         return trainer.train()
 
 

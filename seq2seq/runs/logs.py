@@ -8,8 +8,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from logging.handlers import MemoryHandler
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,44 +91,49 @@ def _parse(line: str) -> Record | None:
         return None
 
 
-@contextlib.contextmanager
-def run_log(path: Path) -> Iterator[Callable[[], None]]:
-    """Yield a function that starts writing the program's messages, with dates, to log.txt.
+class RunLog(logging.FileHandler):
+    """A context that writes the program's messages, with dates, to log.txt.
 
-    Earlier messages are kept and written then, when the run directory is known to be free.
-    """
-    logger, file = logging.getLogger("seq2seq"), _LogFile(path, encoding="utf-8", delay=True)
-    file.setFormatter(logging.Formatter("%(asctime)s  %(message)s"))
-    waiting = MemoryHandler(sys.maxsize, sys.maxsize, file, flushOnClose=False)
-
-    def start() -> None:
-        logger.removeHandler(waiting)
-        waiting.flush()
-        logger.addHandler(file)
-
-    logger.addHandler(waiting)
-    try:
-        yield start
-    finally:
-        logger.removeHandler(waiting)
-        logger.removeHandler(file)
-        file.close()
-
-
-class _LogFile(logging.FileHandler):
-    """Reports its first disk error in one line.
-
-    Training goes on without its log; a checkpoint that cannot be written either will stop it.
+    Messages before `start` are kept and written then, when the run directory is known to be free.
+    A disk error is reported once, in one line; training goes on without its log, and a checkpoint
+    that cannot be written either will stop it.
     """
 
-    failed = False
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8", delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s  %(message)s"))
+        self._waiting: list[logging.LogRecord] | None = []
+        self._failed = False
+
+    def __enter__(self) -> RunLog:
+        logging.getLogger("seq2seq").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("seq2seq").removeHandler(self)
+        self.close()
+
+    def start(self) -> None:
+        """Open the file and write the messages so far."""
+        self.stream = self._open()
+        waiting, self._waiting = self._waiting or [], None
+        for record in waiting:
+            self.handle(record)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message, or keep it until the file is open."""
+        if self._waiting is None:
+            super().emit(record)
+        else:
+            self._waiting.append(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
+        """Report the first disk error; any other error is a bug."""
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError):  # a bug
+        if not isinstance(error, OSError):
             super().handleError(record)
-        elif not self.failed:
-            self.failed = True
+        elif not self._failed:
+            self._failed = True
             print(f"{self.baseFilename}: cannot be written ({error.strerror})", file=sys.stderr)
 
     def close(self) -> None:
