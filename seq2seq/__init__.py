@@ -8,13 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from seq2seq.errors import missing_package
+from seq2seq.version import VERSION
+
 if TYPE_CHECKING:
     from seq2seq.config import load_config
     from seq2seq.evaluation.evaluate import evaluate
     from seq2seq.inference.translator import Translator
     from seq2seq.pipeline import train
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["Translator", "__version__", "evaluate", "load_config", "train"]
 
 _HOMES = {
@@ -28,7 +31,12 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'seq2seq' has no attribute '{name}'")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if line := missing_package(error):
+            raise ImportError(line, name=error.name) from error
+        raise
     return value
 
 

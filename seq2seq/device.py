@@ -1,24 +1,59 @@
-"""Choose the device and the precision to compute with."""
+"""Choose the device and the precision to compute with.
+
+Functions import torch themselves: on the CPU, translating works without it.
+"""
 
 from __future__ import annotations
 
 import os
-
-import torch
+import platform
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seq2seq.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+_NAME = re.compile(r"auto|(cpu|cuda)(:(0|[1-9][0-9]?))?")
+# The devices of NVIDIA's driver, of WSL's and of AMD's.
+_GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+
+
+def is_cpu(name: str) -> bool:
+    """Return whether the device with the given name is the CPU.
+
+    Raises ConfigError if the device is not available. Only where there may be a GPU does it import
+    torch; without torch, auto is the CPU.
+    """
+    _check_name(name)
+    if name.startswith("cpu"):
+        return True
+    if name == "auto" and (find_spec("torch") is None or not _may_have_gpu()):
+        return True
+    return choose_device(name).type == "cpu"
+
+
+def _may_have_gpu() -> bool:
+    return any(Path(file).exists() for file in _GPU_FILES)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N")
 
 
 def choose_device(name: str) -> torch.device:
     """Return the device with the given name; raise ConfigError if it is not available."""
+    _check_name(name)
+    import torch
+
     if name == "auto":
         return torch.device("cuda" if gpu_for_each_process() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N")
+    device = torch.device(name)
     if device.type == "cpu":
         return device
     processes, count = _local_processes(), torch.cuda.device_count()
@@ -41,6 +76,8 @@ def choose_device(name: str) -> torch.device:
 
 def gpu_for_each_process() -> bool:
     """Return whether there is a GPU for each process that torchrun started on this machine."""
+    import torch
+
     return torch.cuda.is_available() and _local_processes() <= torch.cuda.device_count()
 
 
@@ -50,13 +87,32 @@ def _local_processes() -> int:
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     """Return the dtype of matrix products; everything else stays in fp32."""
+    import torch
+
     if precision == "auto":
         precision = "bf16" if multiplies_bf16(device) else "fp32"
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}[precision]
+    return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def multiplies_bf16(device: torch.device) -> bool:
     """Return whether the device has native bf16 matrix products."""
+    import torch
+
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def multiplies_int8() -> bool:
+    """Return whether the processor adds up products of 8-bit integers without saturation.
+
+    These are VNNI on x86 and the dot products of ARM. Without them ONNX Runtime adds pairs of
+    products in 16 bits, which overflow.
+    """
+    if platform.machine().lower() in ("arm64", "aarch64") and sys.platform == "darwin":
+        return True
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    return bool({"avx512_vnni", "avx_vnni", "asimddp"} & set(text.split()))

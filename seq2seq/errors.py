@@ -8,6 +8,7 @@ A message names the place, what is wrong there, and how to fix it.
 """
 
 import errno
+from importlib.util import find_spec
 
 EXIT_FAULT, EXIT_USER = 1, 2
 
@@ -16,6 +17,14 @@ _PATH_ERRORS = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS,
     errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO,
 }  # fmt: skip
+# What an installation for translating alone lacks (requirements-inference.txt), by the names that
+# pip and `import` share.
+_TRAINING = (
+    "torch", "safetensors", "datasets", "pyarrow", "pooch", "requests", "onnx", "tensorboard",
+)  # fmt: skip
+_OPTIONAL = dict.fromkeys(_TRAINING, _TRAINING) | {
+    name: (name,) for name in ("matplotlib", "jinja2", "rich")
+}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU
 
 
@@ -64,12 +73,29 @@ def verdict(error: Exception) -> tuple[int, str] | None:
         return error.exit_code, str(error)
     if isinstance(error, OSError):
         return EXIT_USER if error.errno in _PATH_ERRORS else EXIT_FAULT, system_error(error)
+    if line := missing_package(error):
+        return EXIT_USER, line
     if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
         return EXIT_FAULT, (
             "out of memory; reduce data.batching.size, inference.batch_tokens, --beam or "
             "--samples, or use a smaller model"
         )
     return None
+
+
+def missing_package(error: Exception) -> str | None:
+    """Return how to install the package that could not be imported, if not every command needs it.
+
+    All packages that training needs are named together.
+    """
+    name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    if name not in _OPTIONAL:
+        return None
+    missing = [package for package in _OPTIONAL[name] if package == name or not find_spec(package)]
+    return (
+        f"this needs {missing[0]}, which is not installed; install it with: pip install "
+        f"{' '.join(missing)}"
+    )
 
 
 def system_error(error: OSError) -> str:

@@ -18,11 +18,11 @@ from unittest import mock
 
 from safetensors import SafetensorError
 
-from seq2seq.runs import checkpoint
+from seq2seq.runs import tensors as tensor_files
 
 _CALLS = ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync")
 _FOR_EVER = contextlib.ExitStack()
-_open, _save_file = io.open, checkpoint.save_file
+_open, _save_file = io.open, tensor_files.save_file
 
 
 class Calls:
@@ -59,7 +59,7 @@ def faulty(calls: Calls) -> Iterator[Calls]:
         for name in _CALLS:
             stack.enter_context(mock.patch.object(os, name, _met(calls, name)))
         stack.enter_context(mock.patch.object(io, "open", _opener(calls)))
-        stack.enter_context(mock.patch.object(checkpoint, "save_file", _saver(calls)))
+        stack.enter_context(mock.patch.object(tensor_files, "save_file", _saver(calls)))
         yield calls
 
 

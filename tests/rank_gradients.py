@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from seq2seq.config import load_config
 from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
+from seq2seq.distributed import init_process_group
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
-from seq2seq.parallel import init_process_group
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.trainer import Trainer
 

@@ -23,11 +23,12 @@ from test_trainer import assert_same, records
 from seq2seq.config import dump_config
 from seq2seq.data.batching import make_batch
 from seq2seq.device import choose_device
+from seq2seq.distributed import init_process_group
 from seq2seq.errors import ConfigError
 from seq2seq.inference.streams import WINDOW
-from seq2seq.parallel import Ranks, init_process_group
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.state import seed_generators
 
 WORKER = Path(__file__).with_name("rank_gradients.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -108,7 +109,7 @@ def test_shards_partition_a_batch_with_minimal_padding() -> None:
 
 def test_random_numbers_depend_on_seed_step_and_rank() -> None:
     def drawn(rank: int, seed: int, step: int) -> tuple[float, ...]:
-        Ranks(rank, 8).seed(seed, step)
+        seed_generators(seed, step, rank)
         return tuple(torch.rand(4).tolist())
 
     numbers = {drawn(rank, seed, step) for rank in (0, 1) for seed in (1, 2) for step in (0, 1, 2)}
@@ -248,7 +249,7 @@ def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
 def test_ranks_wait_longer_for_preparation_but_not_for_dead_ranks(
     monkeypatch: pytest.MonkeyPatch, dies: bool, codes: list[int]
 ) -> None:
-    monkeypatch.setattr("seq2seq.parallel.TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("seq2seq.distributed.TIMEOUT", timedelta(seconds=1))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -143,7 +143,7 @@ class DataConfig(Section):
         None,
         description="pairs for testing only; overlap of the training pairs with them is detected",
     )
-    cleaning: CleaningConfig = CleaningConfig()
+    cleaning: CleaningConfig = Field(default_factory=CleaningConfig)
     cache: str | None = Field(
         "auto",
         description="folder for clean pairs, tokenizers and token ids, safe to delete; auto: "
@@ -152,8 +152,8 @@ class DataConfig(Section):
     processes: Count | None = Field(
         None, description="number of processes that prepare data; null: one per core"
     )
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    batching: BatchingConfig = BatchingConfig()
+    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
+    batching: BatchingConfig = Field(default_factory=BatchingConfig)
     word_dropout: Rate = Field(
         0.0, description="probability of replacing an input piece by <unk> in training, both sides"
     )

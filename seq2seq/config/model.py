@@ -42,7 +42,7 @@ class ModelConfig(Section):
     decoder_layers: Layers = Field(
         1, description="GRU layers (pre_attention: those above the attention)"
     )
-    attention: AttentionConfig = AttentionConfig()
+    attention: AttentionConfig = Field(default_factory=AttentionConfig)
     input_feeding: bool = Field(
         True, description="luong: feed the attentional state to the next step"
     )

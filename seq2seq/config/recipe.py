@@ -1,4 +1,4 @@
-"""The recipe: its `training` and `inference` sections, and all sections together."""
+"""The recipe: its `training` section, and all sections together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from seq2seq.config.data import DataConfig
+from seq2seq.config.inference import InferenceConfig
 from seq2seq.config.model import ModelConfig
 from seq2seq.config.section import Count, CountFrom0, Rate, Section
 
@@ -48,7 +49,7 @@ class TrainingConfig(Section):
     betas: tuple[Rate, Rate] = Field((0.9, 0.999), description="Adam's beta_1 and beta_2")
     eps: Annotated[float, Field(gt=0)] = Field(1e-8, description="Adam's epsilon")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="applied to matrices only")
-    schedule: ScheduleConfig = ScheduleConfig()
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     label_smoothing: Rate = Field(0.0, description="probability spread evenly over the vocabulary")
     scheduled_sampling: Rate = Field(
         0.0, description="maximum probability of feeding back a prediction, not the reference"
@@ -102,41 +103,14 @@ class TrainingConfig(Section):
         return self
 
 
-class InferenceConfig(Section):
-    """Defaults for translation; the search options can be changed on the command line."""
-
-    beam_size: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        5, description="beam size; 1: greedy search"
-    )
-    length_penalty: Annotated[float, Field(ge=0, le=10)] = Field(
-        1.0, description="alpha of ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)"
-    )
-    coverage_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
-        0.0, description="beta of the coverage penalty (Wu et al. 2016, eq. 14)"
-    )
-    max_length_factor: Annotated[float, Field(gt=0, le=100)] = Field(
-        2.0, description="maximum output length: this x source pieces + max_length_offset"
-    )
-    max_length_offset: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        10, description="added to the maximum output length, in pieces"
-    )
-    no_repeat_ngram: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0, description="forbid repeated n-grams of this size; 0: off"
-    )
-    batch_tokens: Count = Field(4096, description="maximum batch size: source tokens x beam size")
-    max_source_length: Annotated[int, Field(ge=8, le=100_000)] = Field(
-        256, description="split longer source lines, in pieces, at punctuation"
-    )
-
-
 class Config(Section):
     """The run directory and all sections."""
 
     run_dir: str = Field(description="run directory; replaced only with --overwrite")
     data: DataConfig
-    model: ModelConfig = ModelConfig()
-    training: TrainingConfig = TrainingConfig()
-    inference: InferenceConfig = InferenceConfig()
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    inference: InferenceConfig = Field(default_factory=InferenceConfig)
 
     @model_validator(mode="after")
     def _fits(self) -> Config:

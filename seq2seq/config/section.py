@@ -24,7 +24,12 @@ class Section(BaseModel):
     """A section of a recipe: immutable, strictly typed, and without unknown keys."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        defer_build=True,  # at first use: most commands use few sections
     )
 
     @field_validator("*")

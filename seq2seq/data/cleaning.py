@@ -6,13 +6,15 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.config import CleaningConfig
 from seq2seq.data.corpus import Pair
+
+if TYPE_CHECKING:
+    from seq2seq.config import CleaningConfig
 
 Codes = npt.NDArray[np.uint8]
 Digests = npt.NDArray[np.uint64]

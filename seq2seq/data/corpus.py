@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from seq2seq.config import CorpusConfig
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, missing_package
+
+if TYPE_CHECKING:
+    from seq2seq.config import CorpusConfig
 
 MAX_RATIO = 100  # of the unpacked size to the packed; text is packed to a third or a fifth
 FREE_BYTES = 1 << 26  # allowed at any ratio, as small files can repeat one sentence many times
@@ -285,6 +287,8 @@ def _load(name: str, subset: str | None, split: str, *, streaming: bool = False)
     try:
         return _find(name, subset, split, streaming=streaming)
     except Exception as error:  # the library raises whatever its builders and filesystems raise
+        if missing_package(error):
+            raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
             f"{name} {split}: the dataset cannot be loaded: {reason}; check name, subset, split"

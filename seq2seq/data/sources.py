@@ -12,12 +12,14 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from seq2seq.config import CorpusConfig, DataConfig
 from seq2seq.data.corpus import dataset_files, read_corpus
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.files import sha256
+
+if TYPE_CHECKING:
+    from seq2seq.config import CorpusConfig, DataConfig
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,18 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import sentencepiece
 
-from seq2seq.config import TokenizerConfig
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.subwords import SPACE_PIECE, Pieces, SubwordSampler, make_sampler
 from seq2seq.errors import DataError
 from seq2seq.files import write_atomic
+
+if TYPE_CHECKING:
+    from seq2seq.config import TokenizerConfig
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 

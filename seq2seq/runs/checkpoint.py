@@ -4,31 +4,28 @@ step-000500/model.safetensors       the weights that translate (the moving avera
 step-000500/training.safetensors    optimizer moments, raw weights
 step-000500/state.json              step, metrics, positions of the sampler and the schedule
 step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
+
+Functions that read or write tensors import torch themselves; all others work without it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import json
 import logging
 import math
-import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import CheckpointError
 from seq2seq.files import naming, publish_directory, remove_directory, replaced, sha256
 from seq2seq.runs.untrusted import check_shapes, check_state
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +57,11 @@ class Checkpoint:
         value = self.state.get("validation", {}).get(name)
         return None if value is None else float(value)
 
+    @property
+    def weights_sum(self) -> str:
+        """The SHA-256 of the weights that translate, as it was recorded."""
+        return _sums(self.path)[MODEL]
+
     def verify(self) -> Checkpoint:
         """Return the checkpoint. Raises CheckpointError if a file does not match its checksum."""
         try:
@@ -74,12 +76,10 @@ class Checkpoint:
         return self
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes in the header of the weights that translate.
+        """Return the shapes of the weights that translate, without reading the weights."""
+        from seq2seq.runs.tensors import read_shapes
 
-        The library checks that they fit the file's size; CheckpointError says if they do not.
-        """
-        with _reading(self.path / MODEL) as path, safe_open(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return read_shapes(self.path / MODEL)
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
@@ -98,19 +98,22 @@ class Checkpoint:
             return self.tensors[name]
         if name == TRAINING and not (self.path / name).exists():
             return {}
-        with _reading(self.path / name) as path:
-            return dict(load_file(path))
+        from seq2seq.runs.tensors import read_tensors
+
+        return read_tensors(self.path / name)
 
 
 def save_checkpoint(
     path: Path, weights: Mapping[str, Tensor], training: Mapping[str, Tensor], state: dict[str, Any]
 ) -> Checkpoint:
     """Write a checkpoint; it gets its name once all of it is on disk."""
+    from seq2seq.runs.tensors import write_tensors
+
     state = {"version": VERSION, **state}
     with publish_directory(path) as partial:
         for name, tensors in ((MODEL, weights), (TRAINING, training)):
             if tensors:
-                _save_tensors(partial / name, tensors)
+                write_tensors(partial / name, tensors)
         _save_text(partial / STATE, json.dumps(state, indent=1) + "\n")
         sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(partial.iterdir())]
         _save_text(partial / SUMS, "".join(sums))
@@ -119,7 +122,7 @@ def save_checkpoint(
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Return a verified checkpoint. Raises CheckpointError if it is incomplete or damaged."""
-    return _open(path).verify()
+    return open_checkpoint(path).verify()
 
 
 def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkpoint]:
@@ -133,7 +136,7 @@ def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkp
     ]
     for path in sorted([*directory.glob(pattern), *before]):
         try:
-            found.append(_open(path))
+            found.append(open_checkpoint(path))
         except CheckpointError as error:
             log.warning("skipped: %s", error)
     return sorted(found, key=lambda checkpoint: checkpoint.step)
@@ -177,7 +180,8 @@ def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
 
 
-def _open(path: Path) -> Checkpoint:
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Return a checkpoint, its weights not verified. Raises CheckpointError for a damaged one."""
     try:
         sums = _sums(path)
         missing = sorted({MODEL, STATE} - sums.keys())
@@ -203,25 +207,6 @@ def _open(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: damaged, {STATE} does not match its checksum")
     check_state(path, state)
     return Checkpoint(path, state)
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[Path]:
-    try:
-        yield path
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from None
-
-
-def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        save_file(on_host, path)
-    except SafetensorError as error:
-        # The library gives the system error in words only.
-        found = re.search(r"os error (\d+)", str(error))
-        number = int(found[1]) if found else errno.EIO
-        raise OSError(number, os.strerror(number), str(path)) from None
 
 
 def _save_text(path: Path, text: str) -> None:

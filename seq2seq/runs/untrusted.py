@@ -10,34 +10,40 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
-
-from seq2seq.config import ModelConfig
 from seq2seq.errors import CheckpointError
-from seq2seq.model.model import TranslationModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
-_MAX_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None}  # by suffix; else MAX_TEXT_BYTES
+MAX_GRAPH_BYTES = 1 << 31  # of a protocol buffer
+_MAX_BYTES = {
+    ".model": MAX_TOKENIZER_BYTES,
+    ".safetensors": None,
+    ".onnx": MAX_GRAPH_BYTES,
+}  # by suffix; else MAX_TEXT_BYTES
 
 
-def check_files(run: Path, checkpoints: Path) -> None:
+def check_files(run: Path, *folders: Path) -> None:
     """Check every file that loading a run may open, without opening any.
 
-    `checkpoints` is their folder, or one checkpoint. Raises CheckpointError for a link that leads
-    out of the run, for anything that is not a file or folder (reading a pipe would block), and for
-    a text file of absurd size.
+    The folders are those of checkpoints or graphs. Raises CheckpointError for a link that leads out
+    of the run, for anything that is not a file or folder (reading a pipe would block), and for a
+    text file of absurd size.
     """
-    for name in ("config.yaml", "source.model", "target.model"):
-        _check_path(run / name, run)
-    _check_path(checkpoints, run)
-    for folder, folders, files in os.walk(checkpoints):  # follows no links
-        for name in (*folders, *files):
-            _check_path(Path(folder, name), run)
+    for path in (
+        *(run / name for name in ("config.yaml", "source.model", "target.model")),
+        *folders,
+    ):
+        _check_path(path, run)
+    for folder in folders:
+        for parent, inner, files in os.walk(folder):  # follows no links
+            for name in (*inner, *files):
+                _check_path(Path(parent, name), run)
 
 
 def _check_path(path: Path, run: Path) -> None:
@@ -95,16 +101,3 @@ def check_shapes(
                 f"{origin}: {name} has the shape {found[name]}, but the config asks for "
                 f"{tuple(parameter.shape)}"
             )
-
-
-def shapes_of(config: ModelConfig, source_vocab: int, target_vocab: int) -> dict[str, Tensor]:
-    """Return a model's parameters as meta tensors, which take no memory."""
-    with torch.device("meta"), _WithoutNormal():
-        return dict(TranslationModel(config, source_vocab, target_vocab).named_parameters())
-
-
-class _WithoutNormal(TorchFunctionMode):
-    """Skips the initialization of nn.Embedding, which takes seconds on meta tensors."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))

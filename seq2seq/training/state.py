@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -107,7 +108,7 @@ class Progress:
 class TrainingState:
     """Model, optimizer, schedule, position in the data, and counts.
 
-    Random generators have no state to save: each update seeds them (see Ranks.seed).
+    Random generators have no state to save: each update seeds them (see seed_generators).
     """
 
     def __init__(
@@ -207,6 +208,15 @@ class TrainingState:
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
+
+
+def seed_generators(seed: int, step: int, rank: int) -> None:
+    """Seed torch's generators for one update, differently at each step and rank.
+
+    So no generator state has to be saved for resuming, even with another number of ranks.
+    """
+    words = np.random.SeedSequence((seed, step, rank)).generate_state(2, np.uint32)
+    torch.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
 
 
 def checkpoints_to_average(run: RunDirectory, config: TrainingConfig) -> list[Checkpoint]:

@@ -29,6 +29,7 @@ from seq2seq.training.state import (
     checkpoints_to_average,
     save_average,
     saved_average,
+    seed_generators,
 )
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class Trainer:
         """
         config, progress, ranks = self.config, self.state.progress, self.ranks
         self.model.train()
-        ranks.seed(config.seed, progress.step)
+        seed_generators(config.seed, progress.step, ranks.rank)
         ramp = min(1.0, progress.step / config.scheduled_sampling_steps)
         tokens = sum(batch.num_target_tokens for batch in batches)
         losses = []

@@ -1,0 +1,214 @@
+"""The processes that torchrun started together, and starting them with torchrun's own launcher.
+
+`seq2seq train --processes N` calls `launch`, whose processes call `init_process_group`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+from seq2seq.device import gpu_for_each_process
+from seq2seq.errors import EXIT_FAULT, RankLostError, UserError, verdict
+from seq2seq.parallel import Ranks, cores, launched_processes
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# How long a rank waits for a machine that stopped answering; a dead process is noticed at once.
+TIMEOUT = timedelta(minutes=30)
+PREPARATION_TIMEOUT = timedelta(days=1)  # one machine may have far more data to prepare
+SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
+
+
+@dataclass(frozen=True)
+class ProcessGroup(Ranks):
+    """This process among several ranks."""
+
+    preparation_group: Any = None  # a process group with PREPARATION_TIMEOUT
+
+    def on_rank0(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function on rank 0 and return its result on every rank.
+
+        An error is raised on rank 0 only. The other ranks exit silently with its exit code, since
+        torchrun reports the code of whichever process exits first.
+        """
+        message: list[Any] = [False, EXIT_FAULT]  # success, then the result or the exit code
+        try:
+            if self.is_first:
+                message = [True, function(*args, **kwargs)]
+        except Exception as error:
+            known = verdict(error)
+            message[1] = known[0] if known else EXIT_FAULT
+            raise
+        finally:
+            dist.broadcast_object_list(message)
+            if not message[0]:
+                _leave_process_group()
+        if not message[0]:
+            raise SystemExit(message[1])
+        result: T = message[1]
+        return result
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sums of the values over all ranks."""
+        totals = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(totals)
+        return [float(total) for total in totals]
+
+    def all_gather(self, value: T) -> list[T]:
+        """Return the values of all ranks in rank order."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def wait_for_preparation(self) -> None:
+        """Wait until all ranks have prepared their data, for up to PREPARATION_TIMEOUT."""
+        dist.barrier(self.preparation_group)
+
+    def data_parallel(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
+        """Return the module with gradients averaged over the ranks, reduced in the given dtype."""
+        wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True)
+        if dtype != torch.float32:
+            wrapped.register_comm_hook(dtype, lambda dtype, bucket: _compressed(dtype, bucket))
+        return wrapped
+
+
+def _compressed(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Average a torch.distributed.GradBucket over the ranks in a narrower dtype.
+
+    torch's own hook for this does not support CPUs.
+    """
+    wide: Tensor = bucket.buffer()
+    narrow = wide.to(dtype).div_(dist.get_world_size())
+    sent = dist.all_reduce(narrow, async_op=True).get_future()
+    received: torch.futures.Future[Tensor] = sent.then(lambda _: wide.copy_(narrow))
+    return received
+
+
+@contextlib.contextmanager
+def init_process_group() -> Iterator[Ranks]:
+    """Join the processes that torchrun started; without torchrun, yield a single rank.
+
+    Ranks other than 0 log errors only. Raises RankLostError when another rank died or stopped
+    answering.
+    """
+    if launched_processes() == 1:
+        yield Ranks()
+        return
+    backend = "gloo"
+    if gpu_for_each_process():
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    # torchrun's store survives a restart, and with it the addresses of dead processes.
+    store = PrefixStore(f"start-{_restarts()}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    preparation_group = dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
+    if rank:
+        logging.getLogger("seq2seq").setLevel(logging.ERROR)
+    try:
+        yield ProcessGroup(rank, size, preparation_group)
+    except (UserError, OSError):
+        raise
+    except RuntimeError as error:
+        if _is_connection_error(error):
+            raise RankLostError(
+                f"rank {rank}: another process died or is unresponsive; see its output above"
+            ) from None
+        raise
+    _leave_process_group()
+
+
+def _leave_process_group() -> None:
+    """Leave once all ranks have received the last message.
+
+    gloo reports a closed connection even if the whole message arrived before. Errors of this
+    barrier do not matter: a rank that reached it has received everything. A group that is still
+    there when the interpreter exits can abort the process from one of its threads.
+    """
+    with contextlib.suppress(RuntimeError):
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+def _is_connection_error(error: RuntimeError) -> bool:
+    signs = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
+    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)
+
+
+def restarted_launch() -> str:
+    """Return launch_name() if torchrun restarted these processes after one died, else ""."""
+    return launch_name() if _restarts() else ""
+
+
+def launch_name() -> str:
+    """Return a name of this torchrun launch that is the same after each restart; "" without one.
+
+    The agent that watches the ranks survives restarts, so its process id and start time tell this
+    launch from any other.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return ""
+    agent = os.getppid()
+    try:
+        started = Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        started = ""  # not Linux
+    return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent} {started}"
+
+
+def _restarts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> int:
+    """Run `seq2seq ARGUMENTS` in several processes that train together; return the exit code.
+
+    When one process dies, all are stopped and, up to `restarts` times, started again; they then
+    resume from the latest checkpoint.
+    """
+    # Slow to import, and only needed here.
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # All available cores, divided evenly: more threads would wait for one another.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    config = LaunchConfig(
+        run_id=f"seq2seq-{os.getpid()}",
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=restarts,
+        start_method="spawn",
+        shutdown_timeout=SHUTDOWN_SECONDS,
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "seq2seq", *arguments)
+    except SignalException as signal:
+        return 128 + int(signal.sigval)
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            print(f"seq2seq: a process was killed by signal {-failure.exitcode}", file=sys.stderr)
+        return failure.exitcode if failure.exitcode > 0 else 1
+    return 0

@@ -1,0 +1,143 @@
+"""A fresh environment with requirements-inference.txt alone, from the package index."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ToyCorpus
+from foreign import copy_run
+from test_imports import INFERENCE_ONLY
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def minimal_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with what translating on the CPU needs, and nothing else.
+
+    The package itself comes from the working tree, by PYTHONPATH (see `run`).
+    """
+    folder = tmp_path_factory.mktemp("minimal") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin/python"
+    found = subprocess.run(
+        [
+            python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+            "--retries", "1", "--constraint", ROOT / "constraints.txt",
+            "--requirement", ROOT / "requirements-inference.txt",
+        ],
+        capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    if "connection broken by" in found.stderr:
+        pytest.skip("no package index can be reached")
+    assert found.returncode == 0, found.stderr
+    return python
+
+
+def run(python: Path, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Python with the package of the working tree."""
+    return subprocess.run(
+        [python, *arguments],
+        cwd=ROOT, input=text, capture_output=True, encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def test_modules_import(minimal_environment: Path) -> None:
+    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    found = run(minimal_environment, "-c", code, *INFERENCE_ONLY)
+    assert found.returncode == 0, found.stderr
+    assert run(minimal_environment, "-c", "import torch").returncode == 1
+
+
+def test_help_and_reference(minimal_environment: Path) -> None:
+    found = run(minimal_environment, "-m", "seq2seq", "--help")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "translate" in found.stdout
+    found = run(minimal_environment, "-m", "seq2seq", "reference")
+    assert found.stdout == (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "configs/quickstart.yaml"],
+        ["explain", "RUN", "gato"],
+        ["export", "RUN"],
+        ["translate", "RUN", "--backend", "torch"],
+        ["translate", "BARE"],
+    ],
+    ids=" ".join,
+)
+def test_what_needs_torch_names_what_to_install(
+    minimal_environment: Path, trained: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    bare = copy_run(trained, tmp_path / "bare")
+    paths = {"RUN": str(trained), "BARE": str(bare)}
+    words = [paths.get(argument, argument) for argument in arguments]
+    found = run(minimal_environment, "-m", "seq2seq", *words, text="gato\n")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert re.match(
+        r"seq2seq: this needs torch, which is not installed; install it with: pip install torch ",
+        found.stderr,
+    )
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("precision", ["fp32", "auto"])
+def test_exported_model_translates(
+    minimal_environment: Path, exported: Path, precision: str
+) -> None:
+    found = run(
+        minimal_environment, "-m", "seq2seq", "translate", str(exported), "--precision", precision,
+        "--nbest", "2", "--workers", "2", text="gato come\nperro\n",
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.split("\n")[::2] == ["cat eats", "dog", ""]
+
+
+def test_run_translates(minimal_environment: Path, trained: Path) -> None:
+    found = run(minimal_environment, "-m", "seq2seq", "translate", str(trained), text="gato\n")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "cat\n", "")
+
+
+def test_exported_model_samples_scores_aligns_and_compares(
+    minimal_environment: Path, exported: Path, trained: Path, toy: ToyCorpus, tmp_path: Path
+) -> None:
+    test = str(toy.folder / "test.tsv")
+
+    def command(*arguments: object) -> str:
+        words = [str(argument) for argument in arguments]
+        found = run(minimal_environment, "-m", "seq2seq", *words, text="gato\nperro\n")
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+    assert command("translate", exported, "--samples", 4, "--mbr", "chrf") == "cat\ndog\n"
+    assert "BLEU" in command(
+        "evaluate", exported, test, "-o", tmp_path / "hypotheses", "--confidence"
+    )
+    assert command("align", exported, test).startswith("0-0")
+    assert "BLEU" in command("compare", exported, trained, test)
+    found = run(
+        minimal_environment, "-m", "seq2seq", "compare", str(exported), str(trained), test,
+        "--html", str(tmp_path / "page.html"),
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert found.stderr.startswith("seq2seq: this needs jinja2, which is not installed")
+
+
+def test_exported_model_in_python(minimal_environment: Path, exported: Path) -> None:
+    code = (
+        "import sys\n"
+        "from seq2seq import Translator\n"
+        "print(Translator.load(sys.argv[1]).translate(['gato come'])[0][0].text)"
+    )
+    found = run(minimal_environment, "-c", code, str(exported))
+    assert (found.stdout, found.stderr) == ("cat eats\n", "")
