@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Encoded, Memory
@@ -166,3 +168,16 @@ class TranslationDecoding:
 
     def select(self, sentences_B: Tensor) -> TranslationDecoding:
         return TranslationDecoding(self.model, self.memory.select(sentences_B))
+
+
+def meta_parameters(config: ModelConfig, source_vocab: int, target_vocab: int) -> dict[str, Tensor]:
+    """Return a model's parameters as meta tensors, which take no memory."""
+    with torch.device("meta"), _WithoutNormal():
+        return dict(TranslationModel(config, source_vocab, target_vocab).named_parameters())
+
+
+class _WithoutNormal(TorchFunctionMode):
+    """Skips the initialization of nn.Embedding, which takes seconds on meta tensors."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))

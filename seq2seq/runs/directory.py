@@ -1,6 +1,6 @@
 """A run directory: everything that translating or resuming needs, in one folder to copy or move.
 
-config.yaml  data.json  source.model  target.model  checkpoints/  metrics.jsonl  log.txt
+config.yaml  data.json  source.model  target.model  checkpoints/  graph/  metrics.jsonl  log.txt
 tensorboard/
 """
 
@@ -13,8 +13,9 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from seq2seq.config import Config, changed_keys, dump_config, load_config
+from seq2seq import config as recipes
 from seq2seq.data.sources import PLACES, dump_checksums
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
@@ -25,8 +26,13 @@ from seq2seq.runs.checkpoint import (
     best_first,
     intact,
     list_checkpoints,
+    load_checkpoint,
     set_aside_damaged,
 )
+from seq2seq.runs.untrusted import check_files
+
+if TYPE_CHECKING:
+    from seq2seq.config import Config
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +59,7 @@ def check_changes(saved: Config, given: Config) -> None:
     Raises ConfigError, which names the keys, for changes that would make it a different run.
     """
     refused = []
-    for key, (old, new) in changed_keys(saved, given).items():
+    for key, (old, new) in recipes.changed_keys(saved, given).items():
         why = next((why for fixed, why in _FIXED.items() if f"{key}.".startswith(f"{fixed}.")), "")
         if why and not _FREE.fullmatch(key):
             refused.append(f"{key} was {old!r} and is {new!r} ({why})")
@@ -78,6 +84,7 @@ class RunDirectory:
         self.sources_path = path / "data.json"  # checksums of training and validation files
         self.checkpoints = path / "checkpoints"
         self.average_path = self.checkpoints / "average"  # the mean of several checkpoints
+        self.graphs = path / "graph"  # what translates on CPUs (seq2seq.runs.graphs)
         self.metrics = path / "metrics.jsonl"  # losses and validations by step
         self.log_path = path / "log.txt"
 
@@ -97,7 +104,7 @@ class RunDirectory:
                 f"'seq2seq train CONFIG run_dir={self.path}'"
             )
         try:
-            return load_config(self.config_path)
+            return recipes.load_config(self.config_path)
         except ConfigError as error:
             raise CheckpointError(f"run of another version? {error}") from None
 
@@ -130,7 +137,7 @@ class RunDirectory:
 
     def update(self, config: Config) -> None:
         """Write the recipe."""
-        write_atomic(self.config_path, dump_config(config))
+        write_atomic(self.config_path, recipes.dump_config(config))
 
     def record_launch(self, name: str) -> None:
         """Record the torchrun launch that trains the run, if there is one."""
@@ -151,7 +158,7 @@ class RunDirectory:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
             (self.path / f".{name}.partial").unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.path / "tensorboard"):
+        for folder in (self.graphs, self.checkpoints, self.path / "tensorboard"):
             remove_directory(folder)
 
     def newest(self) -> Checkpoint:
@@ -187,11 +194,21 @@ class RunDirectory:
         set_aside_damaged(self.checkpoints)
         return newest.in_memory()
 
+    def candidates(self, metric: str) -> list[Checkpoint]:
+        """Return the checkpoints, not yet verified: validated ones, best first, then the latest.
+
+        The average of several is among them.
+        """
+        found = list_checkpoints(self.checkpoints)
+        average = list_checkpoints(self.checkpoints, pattern=self.average_path.name)
+        return best_first(found + average, metric) + found[::-1]
+
     def best(self, metric: str) -> Checkpoint:
-        """Return the best validated checkpoint, the average included, or else the latest."""
-        candidates = list_checkpoints(self.checkpoints)
-        candidates += list_checkpoints(self.checkpoints, pattern=self.average_path.name)
-        return next(intact(best_first(candidates, metric)), None) or self.newest()
+        """Return the best validated checkpoint, the average included, or else the latest.
+
+        Raises CheckpointError if none is intact.
+        """
+        return next(intact(self.candidates(metric)), None) or self.newest()
 
     def check_writable(self) -> None:
         """Raise ConfigError if the run directory cannot be written; create nothing."""
@@ -230,3 +247,21 @@ def run_of(path: Path) -> RunDirectory:
     if (path / MODEL).is_file():
         return RunDirectory(path.resolve().parent.parent)
     return RunDirectory(path)
+
+
+def find_checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint that a path names, or the best one of the run that it names, verified.
+
+    Raises CheckpointError if it is missing, damaged or unsafe (seq2seq.runs.untrusted).
+    """
+    run = run_of(path)
+    if (path / MODEL).is_file():
+        check_files(run.path, path)
+        return load_checkpoint(path)
+    check_files(run.path, run.checkpoints)
+    if run.graphs.exists() and not run.checkpoints.exists():
+        raise CheckpointError(
+            f"{run.path}: exported without its weights, which this needs; use the run itself, or "
+            "translate with --backend onnx"
+        )
+    return run.best(run.config().training.metric)

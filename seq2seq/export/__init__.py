@@ -1,0 +1,1 @@
+"""Trained models as ONNX graphs, for translation without PyTorch."""
