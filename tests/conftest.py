@@ -12,11 +12,12 @@ from pathlib import Path
 import properties  # noqa: F401
 import pytest
 import torch
+from foreign import copy_run
 from hypothesis import settings
 from processes import Server
 
 from seq2seq.config import Config, parse_config
-from seq2seq.pipeline import train
+from seq2seq.pipeline import export, train
 
 LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
@@ -156,6 +157,22 @@ def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "training.average=last",
     )
     assert train(config) == "finished"
+    return path
+
+
+@pytest.fixture(scope="session")
+def single(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of that run with only the last checkpoint, and its graphs."""
+    path = copy_run(trained, tmp_path_factory.mktemp("runs") / "single")
+    export(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the graphs of that run in a directory of their own, without weights."""
+    path = tmp_path_factory.mktemp("runs") / "exported"
+    export(trained, path)
     return path
 
 

@@ -9,6 +9,7 @@ import torch
 from oracle.cases import SCORES, STYLES, tiny_config
 
 from seq2seq.config import ModelConfig
+from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 
@@ -45,10 +46,5 @@ def with_model(translator: Translator, config: ModelConfig) -> Translator:
         for parameter in model.parameters():
             parameter.normal_(std=0.6, generator=generator)
     return Translator(
-        [model],
-        translator.source,
-        translator.target,
-        translator.config,
-        device=torch.device("cpu"),
-        dtype=torch.float32,
+        [TorchBackend(model)], translator.source, translator.target, translator.config
     )

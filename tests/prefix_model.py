@@ -9,8 +9,8 @@ import functools
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from seq2seq.inference.protocol import Floats, Ints, Step
 
 BOS = 2
 EOS = 3
@@ -21,10 +21,10 @@ PIECES = 7  # pad, unk, bos, eos and three words
 class PrefixState:
     """The sentence of each row and all pieces that it has read, BOS included."""
 
-    sentences_R: Tensor
-    prefixes_RT: Tensor
+    sentences_R: Ints
+    prefixes_RT: Ints
 
-    def select(self, rows_R: Tensor) -> PrefixState:
+    def select(self, rows_R: Ints) -> PrefixState:
         return PrefixState(self.sentences_R[rows_R], self.prefixes_RT[rows_R])
 
 
@@ -32,45 +32,60 @@ class PrefixState:
 class PrefixModel:
     """A Decoding whose logits and weights are functions of (seed, sentence, prefix).
 
-    `eos_bias` is added to the logit of EOS; `sharpness` scales all logits.
+    `eos_bias` is added to the logit of EOS; `sharpness` scales all logits. With `shortens` it
+    returns only the likeliest pieces where search asks for no more.
     """
 
     seed: int
-    source_lengths_B: Tensor
-    sentences_B: Tensor
+    source_lengths_B: Ints
+    sentences_B: Ints
     sharpness: float = 1.0
     eos_bias: float = 0.0
     attends: bool = True
-    dtype: torch.dtype = torch.float64
+    shortens: bool = False
     log: list[tuple[int, int]] = field(default_factory=list)  # sentences and rows of each step
 
     def start(self) -> PrefixState:
-        empty_R0 = torch.empty((len(self.sentences_B), 0), dtype=torch.long)
+        empty_R0 = np.empty((len(self.sentences_B), 0), dtype=np.int64)
         return PrefixState(self.sentences_B, empty_R0)
 
     def step(
-        self, tokens_R: Tensor, state: PrefixState
-    ) -> tuple[Tensor, Tensor | None, PrefixState]:
+        self,
+        tokens_R: Ints,
+        state: PrefixState,
+        *,
+        count: int | None = None,
+        weights: bool = False,
+    ) -> Step:
         copies, rest = divmod(len(tokens_R), len(self.sentences_B))
         assert rest == 0
-        assert torch.equal(state.sentences_R, self.sentences_B.repeat_interleave(copies))
+        assert np.array_equal(state.sentences_R, self.sentences_B.repeat(copies))
         self.log.append((len(self.sentences_B), len(tokens_R)))
         state = PrefixState(
-            state.sentences_R, torch.cat((state.prefixes_RT, tokens_R[:, None]), dim=1)
+            state.sentences_R, np.concatenate((state.prefixes_RT, tokens_R[:, None]), 1)
         )
         rows = list(
             zip(state.sentences_R.tolist(), map(tuple, state.prefixes_RT.tolist()), strict=True)
         )
-        logits_RV = torch.tensor(np.array([self.logits(s, p) for s, p in rows]), dtype=self.dtype)
-        if not self.attends:
-            return logits_RV, None, state
-        lengths_R = self.source_lengths_B.repeat_interleave(copies).tolist()
-        weights_RS = torch.zeros(len(rows), max(lengths_R), dtype=torch.float64)
+        logits_RV = np.array([self.logits(s, p) for s, p in rows], dtype=np.float64)
+        with np.errstate(invalid="ignore"):
+            log_probs_RV = logits_RV - np.log(np.exp(logits_RV).sum(1, keepdims=True))
+        pieces_RC = None
+        if self.shortens and count is not None and count + 1 < PIECES:
+            others = np.where(np.arange(PIECES) == EOS, -np.inf, log_probs_RV)
+            likeliest_RC = np.argsort(-others, axis=1, kind="stable")[:, :count]
+            ends_R1 = np.full((len(rows), 1), EOS)
+            pieces_RC = np.sort(np.concatenate((likeliest_RC, ends_R1), 1), 1)
+            log_probs_RV = np.take_along_axis(log_probs_RV, pieces_RC, 1)
+        if not (weights and self.attends):
+            return Step(log_probs_RV, state, None, pieces_RC)
+        lengths_R = self.source_lengths_B.repeat(copies).tolist()
+        weights_RS: Floats = np.zeros((len(rows), max(lengths_R)))
         for row, ((sentence, prefix), length) in enumerate(zip(rows, lengths_R, strict=True)):
-            weights_RS[row, :length] = torch.tensor(self.weights(sentence, prefix, length))
-        return logits_RV, weights_RS, state
+            weights_RS[row, :length] = self.weights(sentence, prefix, length)
+        return Step(log_probs_RV, state, weights_RS, pieces_RC)
 
-    def select(self, sentences_B: Tensor) -> PrefixModel:
+    def select(self, sentences_B: Ints) -> PrefixModel:
         values = {**vars(self), "source_lengths_B": self.source_lengths_B[sentences_B]}
         return PrefixModel(**{**values, "sentences_B": self.sentences_B[sentences_B]})
 
@@ -93,7 +108,7 @@ def prefix_model(seed: int, source_lengths: list[int], **settings: object) -> Pr
     """Return the model for sentences 0, 1, ... of these lengths."""
     return PrefixModel(
         seed,
-        torch.tensor(source_lengths),
-        torch.arange(len(source_lengths)),
+        np.array(source_lengths),
+        np.arange(len(source_lengths)),
         **settings,  # type: ignore[arg-type]
     )

@@ -79,7 +79,7 @@ def test_word_by_word_translations_are_linked(trained: Path, pairs: list[Pair]) 
 
 
 def test_threshold_takes_all_heavy_links() -> None:
-    weights = torch.tensor([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
+    weights = np.array([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
     part = Part("", ["▁a", "▁b", "c", "</s>"], ["▁x", "▁y", "</s>"], "", 0.0, 0.0, True, weights)
     found = {
         threshold: links_of(part, split=str.split, threshold=threshold)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,7 +43,7 @@ def part(source: list[str], target: list[str], weights: list[list[float]] | None
     def text(pieces: list[str]) -> str:
         return "".join(pieces[:-1]).replace("▁", " ").strip()
 
-    found = None if weights is None else torch.tensor(weights)
+    found = None if weights is None else np.array(weights)
     return Part(text(source), source, target, text(target), 0.0, 0.0, True, found)
 
 
@@ -115,7 +114,7 @@ def test_word_count_matches_encoded_text(tokenizer: Tokenizer, line: str) -> Non
     pieces = [*tokenizer.pieces(tokenizer.encode(text)), "</s>"]
     assert max(word_of_piece(pieces)) + 1 == len(text.split())
     shape = len(words(text)), len(text.split())
-    weights = torch.full((len(pieces), len(pieces)), 1 / len(pieces))
+    weights = np.full((len(pieces), len(pieces)), 1 / len(pieces))
     merged = word_weights(part(pieces, pieces, weights.tolist()), words)
     assert merged.shape == (shape[0], shape[0])
 

@@ -3,14 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.batching import (
-    Batch,
-    cut_batches,
-    evaluation_batches,
-    make_batch,
-    padded_lengths,
-    source_batches,
-)
+from seq2seq.data.batching import Batch, cut_batches, evaluation_batches, make_batch
+from seq2seq.data.ragged import padded_lengths, source_batches
 from seq2seq.data.tokenizer import BOS, EOS, PAD
 
 
@@ -89,19 +83,16 @@ def test_evaluation_batches(lengths, budget):
 @given(lengths=st.lists(st.integers(0, 70), max_size=60), budget=st.integers(1, 300))
 def test_source_batches_pad_a_source_to_a_length_of_its_own(lengths, budget):
     sources = [[10 + i] * n for i, n in enumerate(lengths)]
-    batches = source_batches(sources, budget)
-    assert sorted(indices_of(batches)) == list(range(len(lengths)))
-    for batch in batches:
-        count, width = batch.source_BS.shape
+    batches = list(source_batches(sources, budget))
+    assert sorted(i for _, rows in batches for i in rows.tolist()) == list(range(len(lengths)))
+    for source_BS, rows in batches:
+        count, width = source_BS.shape
         assert count * width <= budget or count == 1
-        assert batch.labels_BT.shape == (count, 0)
-        for row, index in enumerate(batch.indices):
-            [alone] = source_batches([sources[index]], budget)
-            assert torch.equal(alone.source_BS[0], batch.source_BS[row])
-            assert torch.equal(alone.source_mask_BS[0], batch.source_mask_BS[row])
-            real = batch.source_BS[row][batch.source_mask_BS[row]]
-            assert real.tolist() == [*sources[index], EOS]
-            assert (batch.source_BS[row][~batch.source_mask_BS[row]] == PAD).all()
+        for ids, index in zip(source_BS, rows, strict=True):
+            [(alone, _)] = source_batches([sources[index]], budget)
+            assert np.array_equal(alone[0], ids)
+            real = [*sources[index], EOS]
+            assert ids.tolist() == real + [PAD] * (width - len(real))
 
 
 def test_padded_lengths():

@@ -24,7 +24,7 @@ def texts(path: Path) -> list[str]:
 def test_run_has_exactly_its_files(trained: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
         ".lock", "config.yaml", "data.json", "source.model", "target.model", "checkpoints",
-        "metrics.jsonl", "log.txt",
+        "metrics.jsonl", "log.txt", "graph",
     }  # fmt: skip
     assert {path.name for path in (trained / "checkpoints").iterdir()} == {
         "step-000050", "step-000100", "step-000150", "average",

@@ -20,6 +20,7 @@ from seq2seq.diagnosis.model_checks import MODEL_CHECKS, examine
 from seq2seq.diagnosis.probe import Probe, make_probe, mean_loss, step_through, widen
 from seq2seq.errors import DataError
 from seq2seq.evaluation.validation import Validator
+from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.directory import RunDirectory
 
@@ -28,7 +29,9 @@ NAMES = {"checksums", "vocabulary", "no leak", *MODEL_CHECKS}
 
 @pytest.fixture(scope="module")
 def probe(trained: Path) -> Probe:
-    return make_probe(Translator.load(trained), [Pair(*pair) for pair in toy_pairs(40, 12)])
+    return make_probe(
+        Translator.load(trained, backend="torch"), [Pair(*pair) for pair in toy_pairs(40, 12)]
+    )
 
 
 @pytest.fixture
@@ -83,7 +86,7 @@ def test_damaged_checkpoint_is_found(copied: Path) -> None:
 
 
 def test_unknown_pieces_are_found(trained: Path) -> None:
-    translator = Translator.load(trained)
+    translator = Translator.load(trained, backend="torch")
     pairs = [Pair(*pair) for pair in toy_pairs(20, 1)]
     assert vocabulary(translator, pairs).found == (
         "0.00 % of the source, 0.00 % of the target pieces are <unk> or bytes"
@@ -149,7 +152,7 @@ def test_search_that_mixes_up_sentences_is_found(
 
 
 def test_probe_has_sentences_of_all_lengths(trained: Path) -> None:
-    translator = Translator.load(trained)
+    translator = Translator.load(trained, backend="torch")
     pairs = [Pair(*pair) for pair in toy_pairs(300, 2)]
     chosen = make_probe(translator, pairs, sentences=9).pairs
     assert len(chosen) == 9
@@ -177,7 +180,7 @@ def test_loss_matches_validation(probe: Probe) -> None:
     )  # fmt: skip
     validator = Validator(
         list(probe.pairs), translator.source, translator.target, config,
-        device=translator.device, dtype=translator.dtype,
+        device=probe.device, dtype=torch.float32,
     )  # fmt: skip
     assert validator(probe.model).metrics["loss"] == pytest.approx(loss, rel=1e-4)
 
@@ -224,9 +227,7 @@ def test_attention_checks_are_skipped_without_attention(toy: ToyCorpus, probe: P
     sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 8}
     config = ModelConfig.model_validate({**sizes, "attention": {"score": "none"}})
     model = TranslationModel(config, old.source.vocab_size, old.target.vocab_size)
-    translator = Translator(
-        [model], old.source, old.target, old.config, device=old.device, dtype=old.dtype
-    )
+    translator = Translator([TorchBackend(model)], old.source, old.target, old.config)
     found = examine(replace(probe, translator=translator))
     skipped = {name for name, finding in found.items() if finding.passed is None}
     assert skipped == {"weights sum to 1", "no weight on padding", "attention moves"}
@@ -234,6 +235,6 @@ def test_attention_checks_are_skipped_without_attention(toy: ToyCorpus, probe: P
 
 
 def test_history_check_is_skipped_for_short_targets(trained: Path) -> None:
-    translator = Translator.load(trained)
+    translator = Translator.load(trained, backend="torch")
     probe = make_probe(translator, [Pair("gato", "cat"), Pair("perro", "dog")])
     assert model_checks.history_counts(probe).passed is None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 from prefix_model import prefix_model
 
 from seq2seq.inference.ensemble import Ensemble
@@ -20,40 +20,42 @@ def test_one_member_matches_the_model() -> None:
             assert [h.tokens for h in alone] == [h.tokens for h in ensemble]
             for one, other in zip(alone, ensemble, strict=True):
                 assert one.score == pytest.approx(other.score)
-                assert torch.allclose(one.weights, other.weights)
+                assert np.allclose(one.weights, other.weights)
 
 
 def test_two_members_are_averaged() -> None:
     members = [prefix_model(seed, [4, 2]) for seed in (1, 2)]
     ensemble = Ensemble(members)
     assert ensemble.source_lengths_B.tolist() == [4, 2]
-    tokens = torch.tensor([2, 2, 2, 2])
-    rows = torch.tensor([0, 0, 1, 1])
-    logits, weights, state = ensemble.step(tokens, ensemble.start().select(rows))
-    steps = [member.step(tokens, member.start().select(rows)) for member in members]
-    mean = sum(step[0].softmax(-1) for step in steps) / 2
-    assert torch.allclose(logits.exp(), mean)
-    assert torch.allclose(weights, (steps[0][1] + steps[1][1]) / 2)
-    logits, _, _ = ensemble.step(torch.tensor([4, 5, 6, 4]), state)
+    tokens = np.array([2, 2, 2, 2])
+    rows = np.array([0, 0, 1, 1])
+    found = ensemble.step(tokens, ensemble.start().select(rows), weights=True)
+    steps = [m.step(tokens, m.start().select(rows), weights=True) for m in members]
+    mean = sum(np.exp(step.log_probs_RC) for step in steps) / 2
+    assert np.allclose(np.exp(found.log_probs_RC), mean)
+    assert np.allclose(found.weights_RS, sum(step.weights_RS for step in steps) / 2)
+    tokens = np.array([4, 5, 6, 4])
     mean = sum(
-        member.step(torch.tensor([4, 5, 6, 4]), step[2])[0].softmax(-1)
+        np.exp(member.step(tokens, step.state).log_probs_RC)
         for member, step in zip(members, steps, strict=True)
     )
-    assert torch.allclose(logits.exp(), mean / 2)
+    assert np.allclose(np.exp(ensemble.step(tokens, found.state).log_probs_RC), mean / 2)
 
 
 def test_ensemble_search_does_not_depend_on_batch() -> None:
     ensemble = Ensemble([prefix_model(seed, [4, 2, 6]) for seed in (1, 2)])
     together = beam_search(ensemble, OPTIONS)
     for sentence, found in enumerate(together):
-        [alone] = beam_search(ensemble.select(torch.tensor([sentence])), OPTIONS)
+        [alone] = beam_search(ensemble.select(np.array([sentence])), OPTIONS)
         assert [h.tokens for h in found] == [h.tokens for h in alone]
 
 
 def test_members_without_attention_are_left_out_of_weights() -> None:
     attends, blind = prefix_model(1, [3]), prefix_model(1, [3], attends=False)
-    _, expected, _ = attends.step(torch.tensor([2]), attends.start())
+    tokens = np.array([2])
+    expected = attends.step(tokens, attends.start(), weights=True).weights_RS
     mixed = Ensemble([attends, blind])
-    assert torch.equal(mixed.step(torch.tensor([2]), mixed.start())[1], expected)
+    found = mixed.step(tokens, mixed.start(), weights=True).weights_RS
+    np.testing.assert_array_equal(found, expected)
     none = Ensemble([blind])
-    assert none.step(torch.tensor([2]), none.start())[1] is None
+    assert none.step(tokens, none.start(), weights=True).weights_RS is None

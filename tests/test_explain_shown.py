@@ -31,7 +31,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(scope="module")
 def translator(trained: Path) -> Translator:
-    return Translator.load(trained, device="cpu")
+    return Translator.load(trained, backend="torch")
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_longest_sentence_shown_in_full(translator: Translator) -> None:
 
 
 def test_given_words_unknown_to_the_tokenizer(trained: Path) -> None:
-    translator = Translator.load(trained)
+    translator = Translator.load(trained, backend="torch")
     config = TokenizerConfig(byte_fallback=False)
     texts = [target for _, target in toy_pairs(200, 0)]
     translator.target = train_tokenizer(texts, config=config, vocab_size=100, name="target")

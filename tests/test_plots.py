@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
@@ -28,7 +27,7 @@ STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".PNG": b"\x89P
 
 def part(*target: str) -> Part:
     source = ["▁¿Dónde", "▁está", "▁el", "▁niño", "?", "</s>"]
-    weights = torch.eye(len(target) + 1, len(source))
+    weights = np.eye(len(target) + 1, len(source))
     text = "".join(target).replace("▁", " ").strip()
     return Part("¿Dónde está el niño?", source, [*target, "</s>"], text, 0.0, 0.0, True, weights)
 

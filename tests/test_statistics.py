@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from sacrebleu.metrics import BLEU, CHRF
 
 from seq2seq.evaluation.metrics import sentence_statistics
@@ -20,7 +19,7 @@ from seq2seq.inference.text import Part
 
 
 def part(weights: list[list[float]] | None) -> Part:
-    return Part("", [], [], "", 0.0, 0.0, True, None if weights is None else torch.tensor(weights))
+    return Part("", [], [], "", 0.0, 0.0, True, None if weights is None else np.array(weights))
 
 
 def test_entropy_and_coverage_by_hand() -> None:

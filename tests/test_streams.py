@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
@@ -18,6 +17,7 @@ from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.evaluation.alignment import pharaoh
 from seq2seq.inference import streams
+from seq2seq.inference.onnx_backend import OnnxBackend
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
@@ -26,7 +26,9 @@ from seq2seq.parallel import Parallelism
 
 @pytest.fixture(scope="module")
 def translator(trained: Path) -> Translator:
-    return Translator.load(trained)
+    loaded = Translator.load(trained)
+    assert [type(backend) for backend in loaded.backends] == [OnnxBackend]
+    return loaded
 
 
 def run(
@@ -284,10 +286,9 @@ def test_killed_worker_leaves_no_gap(
     assert len(written) in range(0, 9, 2)
 
 
-def test_workers_require_the_cpu(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "device", torch.device("cuda"))
-    with pytest.raises(ConfigError, match="2 workers cannot share cuda; use --device cpu"):
-        Parallelism(2).map(len, [""], translator.device)
+def test_workers_require_the_cpu() -> None:
+    with pytest.raises(ConfigError, match="2 workers cannot share a GPU; use --device cpu"):
+        Parallelism(2).map(len, [""], on_gpu=True)
 
 
 def test_tabs_are_warned_about_once(

@@ -22,8 +22,11 @@ from hypothesis import strategies as st
 from properties import examples
 
 from seq2seq.errors import CheckpointError, UserError
-from seq2seq.inference import translator as module
+from seq2seq.export import run as export_run
+from seq2seq.inference import torch_backend
 from seq2seq.inference.translator import Translator
+from seq2seq.model.model import meta_parameters
+from seq2seq.pipeline import export
 from seq2seq.runs import untrusted
 
 ROOT = Path(__file__).parents[1]
@@ -129,6 +132,7 @@ print(json.dumps(found))
 
 def test_loading_opens_no_other_file_and_runs_no_code(trained: Path, tmp_path: Path) -> None:
     run = copy_run(trained, tmp_path / "run")
+    export(run)
     for name in ("train", "valid", "test"):
         path = run / "config.yaml"
         text = path.read_text()
@@ -162,17 +166,21 @@ LINKED = [
     "checkpoints/step-000150",
     *(f"checkpoints/step-000150/{name}" for name in ("model.safetensors", "state.json")),
     "checkpoints/step-000150/SHA256SUMS",
+    "graph",
+    "graph/graph.json",
+    "graph/step.fp32.onnx",
 ]
 
 
 @pytest.mark.parametrize("name", LINKED)
 def test_link_out_of_the_run_is_refused(trained: Path, tmp_path: Path, name: str) -> None:
     run = copy_run(trained, tmp_path / "run")
+    export(run)
     (run / name).rename(tmp_path / "outside")
     (run / name).symlink_to(tmp_path / "outside")
     with pytest.raises(CheckpointError, match=rf"{name}: a link that leads out of the run"):
         Translator.load(run)
-    with pytest.raises(UserError, match=r"source.model|a link that leads out of the run"):
+    with pytest.raises(UserError, match=r"not a run directory|a link that leads out of the run"):
         Translator.load(checkpoint_of(run))
     (run / name).unlink()
     (run / name).symlink_to("../" * name.count("/") + "inside")
@@ -197,6 +205,7 @@ def test_only_files_and_folders_are_accepted(
     trained: Path, tmp_path: Path, name: str, lay: Callable[[Path], None], words: str
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
+    export(run)
     path = run / name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     lay(path)
@@ -210,19 +219,22 @@ def test_folder_outside_the_run_is_not_listed(
     run = copy_run(trained, tmp_path / "run")
     shutil.rmtree(run / "checkpoints")
     (run / "checkpoints").symlink_to("/")
-    monkeypatch.setattr(os, "walk", lambda *_: pytest.fail("listed all there is"))
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda path: walk(path) if path == run / "graph" else 1 / 0)
     with pytest.raises(CheckpointError, match="checkpoints: a link that leads out of the run"):
         Translator.load(run)
 
 
-def test_huge_text_files_are_refused(trained: Path, tmp_path: Path) -> None:
+def test_huge_text_files_are_refused(single: Path, tmp_path: Path) -> None:
     for name, most in (
         ("config.yaml", untrusted.MAX_TEXT_BYTES),
         ("source.model", untrusted.MAX_TOKENIZER_BYTES),
         ("checkpoints/step-000150/state.json", untrusted.MAX_TEXT_BYTES),
         ("checkpoints/step-000150/SHA256SUMS", untrusted.MAX_TEXT_BYTES),
+        ("graph/graph.json", untrusted.MAX_TEXT_BYTES),
+        ("graph/step.int8.onnx", untrusted.MAX_GRAPH_BYTES),
     ):
-        run = copy_run(trained, tmp_path / name.replace("/", "-"))
+        run = Path(shutil.copytree(single, tmp_path / name.replace("/", "-")))
         os.truncate(run / name, most + 1)  # a sparse file
         with pytest.raises(
             CheckpointError, match=rf"{name}: {most + 1} bytes, more than the limit"
@@ -236,9 +248,11 @@ def test_config_larger_than_its_weights_is_refused(
 ) -> None:
     run = copy_run(trained, tmp_path / "run")
     alter_config(run, f" {size}: 24", f" {size}: 65536")
-    monkeypatch.setattr(module, "TranslationModel", lambda *_: pytest.fail("took memory"))
-    with pytest.raises(CheckpointError, match=r"has the shape .*, but the config asks for"):
-        Translator.load(run)
+    for module in (export_run, torch_backend):
+        monkeypatch.setattr(module, "TranslationModel", lambda *_: pytest.fail("took memory"))
+    for backend in ("onnx", "torch"):
+        with pytest.raises(CheckpointError, match=r"has the shape .*, but the config asks for"):
+            Translator.load(run, backend=backend)
 
 
 def reshape(**changes: Any) -> Callable[[dict[str, Any]], None]:
@@ -266,7 +280,7 @@ def test_header_that_does_not_match_its_file_is_refused(
     run = copy_run(trained, tmp_path / "run")
     alter_header(run, change)
     with pytest.raises(CheckpointError, match=r"model.safetensors: cannot be read") as caught:
-        Translator.load(run)
+        Translator.load(run, backend="torch")
     assert "\n" not in str(caught.value)
 
 
@@ -277,13 +291,13 @@ def test_huge_header_is_refused(trained: Path, tmp_path: Path, size: int) -> Non
     path.write_bytes(size.to_bytes(8, "little") + path.read_bytes()[8:])
     seal(checkpoint_of(run))
     with pytest.raises(CheckpointError, match=r"model.safetensors: cannot be read"):
-        Translator.load(run)
+        Translator.load(run, backend="torch")
 
 
-def test_shapes_of_matches_the_model(trained: Path) -> None:
-    translator = Translator.load(trained)
+def test_meta_parameters_match_the_model(trained: Path) -> None:
+    translator = Translator.load(trained, backend="torch")
     vocabularies = translator.source.vocab_size, translator.target.vocab_size
-    found = untrusted.shapes_of(translator.config.model, *vocabularies)
+    found = meta_parameters(translator.config.model, *vocabularies)
     made = dict(translator.models[0].named_parameters())
     assert {name: tensor.shape for name, tensor in found.items()} == {
         name: parameter.shape for name, parameter in made.items()
@@ -293,11 +307,14 @@ def test_shapes_of_matches_the_model(trained: Path) -> None:
 
 FILES = ["config.yaml", "source.model", "target.model"]
 FILES += [f"checkpoints/step-000150/{name}" for name in ("state.json", "model.safetensors")]
+FILES += [f"graph/{name}" for name in ("graph.json", "encoder.fp32.onnx", "step.fp32.onnx")]
 
 
 @pytest.fixture(scope="module")
 def victim(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_run(trained, tmp_path_factory.mktemp("victim") / "run")
+    run = copy_run(trained, tmp_path_factory.mktemp("victim") / "run")
+    export(run)
+    return run
 
 
 @examples(60)

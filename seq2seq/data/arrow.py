@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
-from seq2seq.data.batching import Ragged
 from seq2seq.data.corpus import Pair
+from seq2seq.data.ragged import Ragged
 from seq2seq.parallel import cores, ordered_map
 
 SIDES = ["source", "target"]

@@ -1,23 +1,19 @@
-"""Padded batches of similar length.
+"""Padded batches of pairs, as tensors.
 
 Shapes: B batch, S source length with EOS, T target length with EOS.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from seq2seq.data.tokenizer import BOS, EOS, PAD
-
-Ints = npt.NDArray[np.int64]
+from seq2seq.data.ragged import Ints, Ragged
+from seq2seq.data.tokenizer import BOS, EOS
 
 
 @dataclass(frozen=True)
@@ -93,42 +89,6 @@ def _mask(lengths_B: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=lengths_B.device) < lengths_B.unsqueeze(1)
 
 
-@dataclass(frozen=True)
-class Ragged:
-    """Rows of ids of different lengths, concatenated."""
-
-    flat: npt.NDArray[np.int32]
-    offsets: Ints  # row i is flat[offsets[i] : offsets[i + 1]]
-
-    @classmethod
-    def from_lists(cls, rows: Sequence[Sequence[int]]) -> Ragged:
-        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=offsets[-1])
-        return cls(flat, offsets)
-
-    @cached_property
-    def lengths(self) -> Ints:
-        return np.diff(self.offsets)
-
-    def padded(
-        self, rows: Ints, *, first: tuple[int, ...] = (), last: tuple[int, ...] = ()
-    ) -> Ints:
-        """Return the rows as a padded matrix, each with `first` before and `last` after it."""
-        lengths = self.lengths[rows]
-        width, start = int(lengths.max()), len(first)
-        matrix = np.full((len(rows), start + width + len(last)), PAD, dtype=np.int64)
-        matrix[:, :start] = first
-        columns = np.arange(width)
-        real = columns < lengths[:, None]
-        matrix[:, start : start + width][real] = self.flat[
-            (self.offsets[rows, None] + columns)[real]
-        ]
-        for place, value in enumerate(last, start):
-            matrix[np.arange(len(rows)), lengths + place] = value
-        return matrix
-
-
 def make_batch(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]] | None,
@@ -163,50 +123,6 @@ def collate(
     )
 
 
-def evaluation_batches(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
-) -> list[Batch]:
-    """Return batches of similar length with every pair once, always the same ones.
-
-    `batch_tokens` is the budget of padded tokens of the longer side; `Batch.indices` are positions
-    in the sources.
-    """
-    source, target = Ragged.from_lists(sources), Ragged.from_lists(targets)
-    batches = cut_batches(source.lengths + 1, target.lengths + 1, unit="tokens", size=batch_tokens)
-    return [collate(source, target, target, rows, rows.tolist()) for rows in batches]
-
-
-def source_batches(sources: Sequence[Sequence[int]], batch_tokens: int) -> list[Batch]:
-    """Return batches of sources alone (T = 0) with every source once.
-
-    A source is padded to a length that depends on its own length only (see `padded_lengths`), and
-    batched with others of that padded length. So S does not depend on its neighbors, and neither
-    do sums over S, whose rounding changes with S. `batch_tokens` is the budget of padded tokens.
-    """
-    if not sources:
-        return []
-    source = Ragged.from_lists(sources)
-    padded = padded_lengths(source.lengths + 1)
-    batches = []
-    for length in np.unique(padded).tolist():
-        rows = np.flatnonzero(padded == length)
-        most = max(1, batch_tokens // length)
-        for some in np.array_split(rows, -(-len(rows) // most)):
-            batch = collate(source, None, None, some, some.tolist())
-            behind = (0, length - batch.source_BS.shape[1])
-            padded_BS = torch.nn.functional.pad(batch.source_BS, behind, value=PAD)
-            batches.append(replace(batch, source_BS=padded_BS))
-    return batches
-
-
-def padded_lengths(lengths: Ints) -> Ints:
-    """Return the next of 4, 8, 12, 16, 24, 32, 48, 64, 96, ... for each length."""
-    grid = [4, 8, 12, 16]
-    while grid[-1] < lengths.max():
-        grid.append(2 * grid[-2])
-    return np.array(grid)[np.searchsorted(grid, lengths)]
-
-
 def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: int) -> list[Ints]:
     """Cut pairs into batches of similar length on both sides; ties keep their order.
 
@@ -226,3 +142,16 @@ def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: 
             cuts.append(end)
             start = end
     return np.split(order, cuts) if len(order) else []
+
+
+def evaluation_batches(
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
+) -> list[Batch]:
+    """Return batches of similar length with every pair once, always the same ones.
+
+    `batch_tokens` is the budget of padded tokens of the longer side; `Batch.indices` are positions
+    in the sources.
+    """
+    source, target = Ragged.from_lists(sources), Ragged.from_lists(targets)
+    batches = cut_batches(source.lengths + 1, target.lengths + 1, unit="tokens", size=batch_tokens)
+    return [collate(source, target, target, rows, rows.tolist()) for rows in batches]

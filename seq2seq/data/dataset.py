@@ -27,7 +27,6 @@ from seq2seq.data.arrow import (
     to_ragged,
     write_pairs,
 )
-from seq2seq.data.batching import Ints
 from seq2seq.data.cache import Cache, Entry, code_of, digest, open_cache
 from seq2seq.data.cleaning import (
     Assessed,
@@ -38,6 +37,7 @@ from seq2seq.data.cleaning import (
     normalize_pair,
 )
 from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.ragged import Ints
 from seq2seq.data.sources import describe, quick_hash, refuse_same_files
 from seq2seq.data.stream import Segmenter, StreamPosition, Tokenizers, Window
 from seq2seq.data.streaming import StreamedPairs
@@ -167,6 +167,15 @@ class PreparedWindows:
         return Window(indices, source, target, fitting, following)
 
 
+def read_validation(data: DataConfig) -> list[Pair]:
+    """Return the normalized validation pairs of a recipe. Raises DataError if there are none."""
+    read = map(normalize_pair, read_corpus(data.valid))
+    valid = [pair for pair in read if pair.source and pair.target]
+    if not valid:
+        raise DataError("data.valid: no pairs with text on both sides; validation needs some")
+    return valid
+
+
 def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
     """Return the clean training pairs of a recipe and its validation pairs; log what was dropped.
 
@@ -175,10 +184,7 @@ def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
     """
     data = config.data
     refuse_same_files(data)
-    read = map(normalize_pair, read_corpus(data.valid))
-    valid = [pair for pair in read if pair.source and pair.target]
-    if not valid:
-        raise DataError("data.valid: no pairs with text on both sides; validation needs some")
+    valid = read_validation(data)
     if data.train[0].streaming:
         seen = [describe(corpus, quick_hash) for corpus in data.train]
         return StreamedPairs(data.train, hold_out(data, valid), digest(seen)), valid

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from seq2seq.config import DataConfig
-from seq2seq.data.batching import Batch, Ints, Ragged, collate, cut_batches
+from seq2seq.data.batching import Batch, collate, cut_batches
+from seq2seq.data.ragged import Ints, Ragged
 from seq2seq.data.tokenizer import EOS, UNK, Tokenizer
 from seq2seq.errors import CheckpointError
 

@@ -92,7 +92,7 @@ def diagnose(
     The default test set is that of the recipe, or its validation set; another one is read as
     `seq2seq evaluate` reads it. Raises DataError if it cannot be read, and as Translator.load does.
     """
-    translator = Translator.load(run, device=device)
+    translator = Translator.load(run, device=device, backend="torch")
     pairs = read_pairs(translator, test, target=target)
     return {
         "checksums": checksums(run_of(Path(run))),

@@ -100,7 +100,7 @@ def translate_in_order(probe: Probe, pairs: Sequence[Pair]) -> list[str]:
     found = []
     for start in range(0, len(pairs), BATCH):
         batch = probe.batch(pairs[start : start + BATCH])
-        decoding = probe.translator.decoding(batch.source_BS, batch.source_mask_BS)
+        decoding = probe.translator.decoding(batch.source_BS.cpu().numpy())
         found += [probe.translator.target.decode(h.tokens) for [h] in greedy(decoding, options)]
     return found
 
@@ -109,12 +109,12 @@ def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
     """Return the translation of the first sentence with its weights, those on padding included."""
     translator = probe.translator
     batch = probe.batch(pairs)
-    decoding = translator.decoding(batch.source_BS, batch.source_mask_BS)
+    decoding = translator.decoding(batch.source_BS.cpu().numpy())
     [found] = greedy(decoding, translator.options(beam_size=1))[0]
     # The search drops weights on padding; decoding the same pieces again keeps them.
     steps = min(_MOST_ROWS, len(found.tokens) + 1)
-    inputs_BT = torch.full((len(batch), steps), BOS, device=translator.device)
-    inputs_BT[:, 1:] = torch.tensor(found.tokens[: steps - 1], device=translator.device)
+    inputs_BT = torch.full((len(batch), steps), BOS, device=probe.device)
+    inputs_BT[:, 1:] = torch.tensor(found.tokens[: steps - 1], device=probe.device)
     weights_BTS = step_through(probe, replace(batch, inputs_BT=inputs_BT)).weights_BTS
     source = Sentence(pairs[0].source, translator.source.encode(pairs[0].source))
     [part] = translator.parts(source, [found])
@@ -123,7 +123,7 @@ def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
         part,
         source_pieces=[*part.source_pieces, *padding],
         target_pieces=part.target_pieces[:steps],
-        weights=None if weights_BTS is None else weights_BTS[0].cpu(),
+        weights=None if weights_BTS is None else weights_BTS[0].cpu().numpy(),
     )
 
 
@@ -149,7 +149,7 @@ def _plot_weights(part: Part) -> Figure:
     source, target = ([plain(piece_label(piece)) for piece in side] for side in sides)
     figure = new_figure(1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
     axes = figure.subplots()
-    weights_TS = part.weights.numpy()
+    weights_TS = part.weights
     axes.pcolormesh(weights_TS, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5)
     axes.invert_yaxis()
     axes.xaxis.tick_top()

@@ -219,7 +219,7 @@ def _search(
     probe: Probe, batch: Batch, search: Callable[..., list[list[Hypothesis]]] = greedy
 ) -> list[Hypothesis]:
     """Return the best hypothesis of each sentence with a beam of 1."""
-    decoding = probe.translator.decoding(batch.source_BS, batch.source_mask_BS)
+    decoding = probe.translator.decoding(batch.source_BS.cpu().numpy())
     return [found[0] for found in search(decoding, probe.translator.options(beam_size=1))]
 
 

@@ -18,6 +18,7 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import PAD, normalize_line
 from seq2seq.errors import DataError
+from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 from seq2seq.training.loss import Objective
@@ -46,16 +47,14 @@ class Probe:
         return self.translator.models[0]
 
     def copy(self) -> Probe:
-        """Return a probe with a copy of the model, for changes that leave the original alone.
+        """Return a probe with a copy of the model, for changes that leave the original alone."""
+        old, model = self.translator, TorchBackend(copy.deepcopy(self.model))
+        return replace(self, translator=Translator([model], old.source, old.target, old.config))
 
-        It translates with the plain modules instead of fused kernels, so that their faults show.
-        """
-        old = self.translator
-        translator = Translator(
-            [copy.deepcopy(self.model)], old.source, old.target, old.config,
-            device=old.device, dtype=torch.float32, plain=True,
-        )  # fmt: skip
-        return replace(self, translator=translator)
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return self.model.output_bias.device
 
     def batch(self, pairs: Sequence[Pair] | None = None) -> Batch:
         """Return the given sentences, by default all of the probe's, as one batch in order."""
@@ -63,7 +62,7 @@ class Probe:
         source, target = self.translator.source, self.translator.target
         sources = source.encode_batch([normalize_line(pair.source) for pair in pairs])
         targets = target.encode_batch([normalize_line(pair.target) for pair in pairs])
-        return make_batch(sources, targets, range(len(pairs))).to(self.translator.device)
+        return make_batch(sources, targets, range(len(pairs))).to(self.device)
 
 
 def make_probe(translator: Translator, pairs: Sequence[Pair], *, sentences: int = 24) -> Probe:
@@ -106,7 +105,7 @@ class Steps:
 @torch.no_grad()
 def step_through(probe: Probe, batch: Batch) -> Steps:
     """Decode step by step, as a search does, with the batch's own inputs."""
-    decoding = probe.translator.decoding(batch.source_BS, batch.source_mask_BS)
+    decoding = probe.model.decoding(batch.source_BS, batch.source_mask_BS)
     state = decoding.start()
     log_probs, weights = [], []
     for tokens_B in batch.inputs_BT.unbind(1):

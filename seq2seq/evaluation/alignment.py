@@ -126,7 +126,7 @@ def word_weights(part: Part, split: Split = str.split) -> Floats:
     """
     if part.weights is None:
         raise DataError("no attention weights: the model has attention.score none")
-    weights_TS = part.weights.double().numpy()
+    weights_TS = part.weights.astype(np.float64)
     source_sS = _membership(part.source_pieces, split)
     source_sS /= np.maximum(source_sS.sum(0), 1)
     target_tT = _membership(part.target_pieces, split)

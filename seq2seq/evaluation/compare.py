@@ -9,7 +9,6 @@ from typing import Any
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import LABELS, Metric, Test, paired_test, sentence_chrf
-from seq2seq.evaluation.pages import render
 
 RESAMPLES: dict[Test, int] = {"bootstrap": 1000, "randomization": 10_000}
 TESTS = {
@@ -154,4 +153,6 @@ def comparison_text(comparison: SystemComparison) -> str:
 
 def comparison_page(comparison: SystemComparison, *, test: str) -> str:
     """Return the comparison as a page; `test` is the name of the test set."""
+    from seq2seq.evaluation.pages import render  # Jinja2, which the text does without
+
     return render("comparison.html", comparison=comparison, test=test)

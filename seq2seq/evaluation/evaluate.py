@@ -88,8 +88,8 @@ def translate_all(
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
     windows = [sources[start : start + WINDOW] for start in range(0, len(sources), WINDOW)]
-    _ = translator.prepared  # before workers are forked, so that they share it
-    results = parallelism.map(partial(_best, translator, options), windows, translator.device)
+    chosen = partial(_best, translator, options)
+    results = parallelism.map(chosen, windows, on_gpu=translator.on_gpu)
     found: list[Translation] = []
     quiet = None if parallelism.ranks.is_first else True
     with tqdm(total=len(pairs), unit=" sentences", disable=quiet, leave=False) as bar:

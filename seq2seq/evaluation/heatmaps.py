@@ -169,7 +169,7 @@ def _piece_map(part: Part) -> _Map:
         [plain(piece_label(piece)) for piece in side]
         for side in (part.source_pieces, part.target_pieces)
     )
-    return _Map(source, target, part.weights.numpy())
+    return _Map(source, target, part.weights)
 
 
 def _word_map(part: Part) -> _Map:

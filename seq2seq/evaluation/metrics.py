@@ -23,6 +23,7 @@ References = Sequence[str | Sequence[str]]
 NAMES: tuple[Name, ...] = ("bleu", "chrf", "ter")
 LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 SEED = 12345  # sacreBLEU's, for resampling
+RESAMPLES = 1000  # of a bootstrap
 _ORDERS = 4
 
 

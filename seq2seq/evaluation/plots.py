@@ -15,7 +15,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.by_length import bleu_by_length, quantile_buckets
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import sentence_statistics
+from seq2seq.evaluation.metrics import RESAMPLES, sentence_statistics
 from seq2seq.files import check_writable
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import KINDS, Record, read_metrics
@@ -197,9 +197,6 @@ def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
         axes.set_axisbelow(True)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize="small")
-
-
-RESAMPLES = 1000
 
 
 def plot_length(

@@ -16,6 +16,7 @@ from seq2seq.evaluation.alignment import WORDS, AlignmentError, align, alignment
 from seq2seq.evaluation.by_length import LengthBucket, bleu_by_length, fixed_buckets
 from seq2seq.evaluation.evaluate import Evaluation, references_of
 from seq2seq.evaluation.metrics import (
+    RESAMPLES,
     Ints,
     Metric,
     References,
@@ -38,7 +39,6 @@ from seq2seq.inference.translator import Translator
 
 log = logging.getLogger(__name__)
 
-RESAMPLES = 1000
 EXTREMES = 10
 BOUNDS = (5, 10, 15, 20, 30, 40)  # longest source, in words, of each length bucket
 DEFINITIONS = {

@@ -62,7 +62,7 @@ def attention_figures(parts: Iterable[Part]) -> dict[str, float] | None:
     for part in parts:
         if part.weights is None:
             continue
-        weights_TS: npt.NDArray[np.float64] = part.weights.double().numpy()
+        weights_TS: npt.NDArray[np.float64] = part.weights.astype(np.float64)
         logs_TS = np.log2(weights_TS, out=np.zeros_like(weights_TS), where=weights_TS > 0)
         entropy_T = -(weights_TS * logs_TS).sum(1)
         entropies.append(entropy_T)

@@ -10,10 +10,10 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import score
-from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.protocol import Backend, SearchOptions
 from seq2seq.inference.search import search
+from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.model.model import TranslationModel
-from seq2seq.model.prepared.model import PreparedModel
 from seq2seq.parallel import Ranks
 from seq2seq.training.loss import Objective
 from seq2seq.training.monitor import Validation
@@ -47,31 +47,38 @@ class Validator:
     def __call__(self, model: TranslationModel) -> Validation:
         """Return the metrics, and the first few translations as samples."""
         model.eval()
-        loss, tokens = 0.0, 0.0
-        found: dict[int, str] = {}
         objective = Objective(model, dtype=self.dtype)
-        prepared, is_beam = PreparedModel(model, self.dtype), self.options.beam_size > 1
-        for batch in (batch.to(self.device) for batch in self.batches):
-            loss += float(objective(batch)[1])
-            tokens += batch.num_target_tokens
-            decoding = prepared.decoding(batch.source_BS, batch.source_mask_BS, is_beam=is_beam)
-            try:
-                results = search(decoding, self.options)
-            except FloatingPointError as error:
-                raise ConfigError(
-                    f"validation: {error}; lower training.learning_rate, then continue with "
-                    "--resume"
-                ) from None
-            for index, hypotheses in zip(batch.indices, results, strict=True):
-                found[index] = self.tokenizer.decode(hypotheses[0].tokens)
+        loss: float = sum(float(objective(batch.to(self.device))[1]) for batch in self.batches)
+        tokens: float = sum(batch.num_target_tokens for batch in self.batches)
+        try:
+            translations = self.translate(TorchBackend(model, dtype=self.dtype))
+        except FloatingPointError as error:
+            raise ConfigError(
+                f"validation: {error}; lower training.learning_rate, then continue with --resume"
+            ) from None
         loss, tokens = self.ranks.all_reduce([loss, tokens])
-        texts = {i: text for part in self.ranks.all_gather(found) for i, text in part.items()}
-        translations = [texts[index] for index in range(len(self.pairs))]
-        references = [(pair.target, *pair.references) for pair in self.pairs]
-        scores = score(translations, references, metrics=("bleu", "chrf"))
-        metrics = {"loss": loss / tokens} | {name: m.score for name, m in scores.items()}
+        metrics = {"loss": loss / tokens} | self.scores(translations)
         samples = [
             (pair.source, pair.target, translation)
             for pair, translation in zip(self.pairs, translations, strict=True)
         ]
         return Validation(metrics, samples[: self.config.samples])
+
+    def translate(self, backend: Backend) -> list[str]:
+        """Return the translations of all pairs, the same on every rank.
+
+        Raises FloatingPointError for logits that are not finite.
+        """
+        found: dict[int, str] = {}
+        for batch in self.batches:
+            results = search(backend.decoding(batch.source_BS.numpy()), self.options)
+            for index, hypotheses in zip(batch.indices, results, strict=True):
+                found[index] = self.tokenizer.decode(hypotheses[0].tokens)
+        texts = {i: text for part in self.ranks.all_gather(found) for i, text in part.items()}
+        return [texts[index] for index in range(len(self.pairs))]
+
+    def scores(self, translations: list[str]) -> dict[str, float]:
+        """Return BLEU and chrF of the translations."""
+        references = [(pair.target, *pair.references) for pair in self.pairs]
+        scores = score(translations, references, metrics=("bleu", "chrf"))
+        return {name: metric.score for name, metric in scores.items()}

@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,10 +31,10 @@ from seq2seq.explaining.explanation import (
     Step,
 )
 from seq2seq.explaining.formulas import output_use, query_name, residual_name, score_formula
-from seq2seq.inference.beam_state import log_softmax
 from seq2seq.inference.protocol import Hypothesis, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.text import Sentence
+from seq2seq.inference.torch_backend import log_softmax
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
@@ -83,7 +84,7 @@ def explain(
             # The given text may have characters that its pieces cannot reproduce.
             text=part.text if target is None else normalize_line(target),
             log_prob=sum(step.log_prob for step in steps),
-            weights=torch.stack(weights) if weights else None,
+            weights=torch.stack(weights).numpy() if weights else None,
         ),
         forced=target is not None,
         parameters={n: p.detach().cpu() for n, p in replayed.attention.named_parameters()},
@@ -106,9 +107,8 @@ def _source_ids(translator: Translator, text: str) -> list[int]:
 
 
 def _search(translator: Translator, ids: list[int], options: SearchOptions) -> Hypothesis:
-    batch = make_batch([ids], None, [0]).to(translator.device)
     try:
-        return search(translator.decoding(batch.source_BS, batch.source_mask_BS), options)[0][0]
+        return search(translator.decoding(np.array([[*ids, EOS]])), options)[0][0]
     except FloatingPointError as error:
         raise CheckpointError(f"{error}; explain another checkpoint") from None
 

@@ -9,17 +9,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from seq2seq.inference.beam_state import log_softmax
-from seq2seq.inference.protocol import Decoding, State
+from seq2seq.inference.protocol import Decoding, Ints, State, Step
 
 
 class EnsembleState(tuple[State, ...]):
     """The states of the members."""
 
-    def select(self, rows_R: Tensor) -> EnsembleState:
+    def select(self, rows_R: Ints) -> EnsembleState:
         """Return the state of these rows."""
         return EnsembleState(state.select(rows_R) for state in self)
 
@@ -35,7 +33,7 @@ class Ensemble:
     members: Sequence[Decoding]
 
     @property
-    def source_lengths_B(self) -> Tensor:
+    def source_lengths_B(self) -> Ints:
         """Return the number of source pieces of each sentence, EOS included."""
         return self.members[0].source_lengths_B
 
@@ -44,19 +42,28 @@ class Ensemble:
         return EnsembleState(member.start() for member in self.members)
 
     def step(
-        self, tokens_R: Tensor, state: EnsembleState
-    ) -> tuple[Tensor, Tensor | None, EnsembleState]:
-        """Return the log of the mean probabilities, the mean weights, and the state."""
+        self,
+        tokens_R: Ints,
+        state: EnsembleState,
+        *,
+        count: int | None = None,
+        weights: bool = False,
+    ) -> Step:
+        """Return the log of the mean probabilities of all pieces, the mean weights, and states."""
         steps = [
-            member.step(tokens_R, of_member)
+            member.step(tokens_R, of_member, weights=weights)
             for member, of_member in zip(self.members, state, strict=True)
         ]
-        log_probs = [log_softmax(logits_RV) for logits_RV, _, _ in steps]
-        mean_RV = torch.stack(log_probs).logsumexp(0) - math.log(len(steps))
-        weights = [weights_RS for _, weights_RS, _ in steps if weights_RS is not None]
-        mean_RS = torch.stack(weights).mean(0) if weights else None
-        return mean_RV, mean_RS, EnsembleState(of_member for _, _, of_member in steps)
+        total_RV = steps[0].log_probs_RC
+        for step in steps[1:]:
+            total_RV = np.logaddexp(total_RV, step.log_probs_RC)
+        known = [step.weights_RS for step in steps if step.weights_RS is not None]
+        return Step(
+            total_RV - math.log(len(steps)),
+            EnsembleState(step.state for step in steps),
+            np.mean(known, axis=0) if known else None,
+        )
 
-    def select(self, sentences_B: Tensor) -> Ensemble:
+    def select(self, sentences_B: Ints) -> Ensemble:
         """Return the ensemble for these sentences only."""
         return Ensemble([member.select(sentences_B) for member in self.members])

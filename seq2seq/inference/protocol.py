@@ -1,14 +1,19 @@
 """The interface of search: a model to decode with, options, and hypotheses.
 
+Search computes with NumPy alone. What runs the model, ONNX Runtime or PyTorch, is behind
+`Decoding` (seq2seq.inference.onnx_backend, torch_backend).
+
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
-V vocabulary
+V vocabulary, C candidates a row
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 
 from seq2seq.config import InferenceConfig
@@ -17,8 +22,10 @@ from seq2seq.data.tokenizer import BOS, PAD, UNK
 from seq2seq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from typing_extensions import Self
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.floating]
 
 _DEFAULTS = InferenceConfig()
 
@@ -26,16 +33,30 @@ _DEFAULTS = InferenceConfig()
 class State(Protocol):
     """What changes with each step, one row per hypothesis."""
 
-    def select(self, rows_R: Tensor) -> Self:
+    def select(self, rows_R: Ints) -> Self:
         """Return the state of these rows, in this order; rows may repeat."""
         ...
+
+
+class Step(NamedTuple):
+    """What a model predicts after one piece per row.
+
+    The candidates of a row are all pieces (C = V and `pieces_RC` is None), or its likeliest ones
+    and EOS, by id. Search may overwrite the log probabilities. Weights are zero at padding; None
+    for a model without attention, or if they were not asked for.
+    """
+
+    log_probs_RC: Floats
+    state: Any
+    weights_RS: Floats | None = None
+    pieces_RC: Ints | None = None
 
 
 class Decoding(Protocol):
     """A model bound to a batch of encoded sentences."""
 
     @property
-    def source_lengths_B(self) -> Tensor:
+    def source_lengths_B(self) -> Ints:
         """Return the number of source pieces of each sentence, EOS included."""
         ...
 
@@ -43,15 +64,33 @@ class Decoding(Protocol):
         """Return the state before the first piece, one row per sentence."""
         ...
 
-    def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Tensor | None, State]:
-        """Return logits_RV, attention weights_RS or None, and the state after one piece per row.
+    def step(
+        self, tokens_R: Ints, state: Any, *, count: int | None = None, weights: bool = False
+    ) -> Step:
+        """Return what follows one piece per row; R is any multiple of B.
 
-        R is any multiple of B. Weights are zero at padding.
+        With a `count`, that many of the likeliest pieces of each row are enough.
         """
         ...
 
-    def select(self, sentences_B: Tensor) -> Decoding:
-        """Return the decoding of these sentences only, in this order; S may become smaller."""
+    def select(self, sentences_B: Ints) -> Decoding:
+        """Return the decoding of these sentences, in this order; it replaces this one.
+
+        The memory of the sentences may be moved within its arrays.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """What runs a model."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model is on a GPU, which processes cannot share."""
+        ...
+
+    def decoding(self, source_BS: Ints) -> Decoding:
+        """Return the model bound to a batch of sources, padded with PAD."""
         ...
 
 
@@ -63,14 +102,14 @@ class Hypothesis:
     equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false where the length
     limit ended the hypothesis although the model preferred another piece. `weights` has a row of
     attention for each step, that of EOS included, over the source pieces of the sentence:
-    [len(tokens) + 1, source length], on the CPU.
+    [len(tokens) + 1, source length].
     """
 
     tokens: list[int]
     score: float
     log_prob: float
     finished: bool
-    weights: Tensor | None = None
+    weights: Floats | None = None
 
 
 @dataclass(frozen=True)

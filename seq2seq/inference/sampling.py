@@ -1,6 +1,6 @@
 """Ancestral sampling over a `Decoding`.
 
-Legend: R rows, V vocabulary, C candidates a row
+Legend: B sentences, R rows, V vocabulary, C candidates a row
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.beam_state import Ints, top
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
+from seq2seq.inference.beam_state import top
+from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
 from seq2seq.inference.search import decode
 
 _FEW = 128  # pieces that usually hold the probability mass of nucleus sampling
@@ -46,7 +45,6 @@ class Sampling:
                 raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
 
 
-@torch.inference_mode()
 def sample(
     decoding: Decoding,
     options: SearchOptions,
@@ -72,41 +70,43 @@ def sample(
         generator = np.random.default_rng((sampling.seed, key))
         row[:, : limit + 1] = generator.random((number, limit + 1))
 
-    def choose(log_probs_RV: Tensor, sentences_R: Ints, copies_R: Ints, step: int) -> Tensor:
-        uniforms_R = torch.from_numpy(uniforms[sentences_R, copies_R, step])
-        uniforms_R = uniforms_R.to(log_probs_RV.device)
+    def choose(log_probs_RV: Floats, sentences_R: Ints, copies_R: Ints, step: int) -> Ints:
         logits_RV = log_probs_RV / sampling.temperature
+        uniforms_R = uniforms[sentences_R, copies_R, step]
         return draw(logits_RV, uniforms_R, top_k=sampling.top_k, top_p=sampling.top_p)
 
     return decode(decoding, options, choose, copies=number)
 
 
-def draw(logits_RV: Tensor, uniforms_R: Tensor, *, top_k: int = 0, top_p: float = 1.0) -> Tensor:
+def draw(
+    logits_RV: Floats, uniforms_R: npt.NDArray[np.float64], *, top_k: int = 0, top_p: float = 1.0
+) -> Ints:
     """Return tokens_R by inverse transform sampling from numbers in [0, 1)."""
-    probs_RC, tokens_RC = logits_RV.softmax(-1), None
+    weights_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True), dtype=np.float64)
+    probs_RC, tokens_RC = weights_RV / weights_RV.sum(1, keepdims=True), None
     if top_k > 0 or top_p < 1:
         probs_RC, tokens_RC = _likeliest(probs_RC, top_k, top_p)
-    cumulated_RC = probs_RC.cumsum(-1)
+    cumulated_RC = probs_RC.cumsum(1)
     # Strictly below the total mass even after rounding: no piece of probability 0 is ever drawn.
     mass_R = cumulated_RC[:, -1]
-    drawn_R = (uniforms_R * mass_R).to(mass_R.dtype)
-    drawn_R = drawn_R.minimum(mass_R.nextafter(torch.zeros_like(mass_R)))
-    places_R1 = torch.searchsorted(cumulated_RC, drawn_R[:, None], right=True)
-    places_R1 = places_R1.clamp(max=cumulated_RC.size(1) - 1)  # NaN comes last
-    return (places_R1 if tokens_RC is None else tokens_RC.gather(1, places_R1)).squeeze(1)
+    drawn_R = np.minimum(uniforms_R * mass_R, np.nextafter(mass_R, 0))
+    places_R: Ints = (cumulated_RC <= drawn_R[:, None]).sum(1)
+    return places_R if tokens_RC is None else tokens_RC[np.arange(len(places_R)), places_R]
 
 
-def _likeliest(probs_RV: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
+def _likeliest(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints]:
     """Return the pieces to draw from, likeliest first; those cut off have probability 0."""
-    size = probs_RV.size(1)
-    count = top_k or _FEW
-    probs_RC, tokens_RC = top(probs_RV, count)
-    while not top_k and count < size and bool((probs_RC.sum(1) < top_p).any()):
-        count *= 8  # much cheaper than sorting the vocabulary where few pieces hold the mass
-        probs_RC, tokens_RC = top(probs_RV, count)
-    probs_RC, order_RC = probs_RC.sort(dim=1, descending=True, stable=True)
+    size = probs_RV.shape[1]
+    count = min(top_k or _FEW, size)
+    while True:
+        probs_RC, tokens_RC = top(probs_RV.copy(), count)
+        if top_k or count == size or (probs_RC.sum(1) >= top_p).all():
+            break
+        count = min(
+            8 * count, size
+        )  # cheaper than sorting the vocabulary: few pieces hold the mass
     if top_p < 1:
-        mass_R1 = top_p * (probs_RC.sum(1, keepdim=True) if top_k else 1.0)
+        mass_R1 = top_p * (probs_RC.sum(1, keepdims=True) if top_k else 1.0)
         # A piece is kept if those before it do not yet hold the mass; the first always is.
-        probs_RC = probs_RC.where(probs_RC.cumsum(-1) - probs_RC < mass_R1, 0)
-    return probs_RC, tokens_RC.gather(1, order_RC)
+        probs_RC[probs_RC.cumsum(1) - probs_RC >= mass_R1] = 0
+    return probs_RC, tokens_RC

@@ -1,26 +1,23 @@
 """Greedy search, beam search and forced decoding over a `Decoding`; no model is known here.
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
-V vocabulary, N candidates a sentence, T target length
+V vocabulary, C candidates a row, N candidates a sentence, T target length
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seq2seq.data.tokenizer import EOS
-from seq2seq.inference.beam_state import BeamState, Floats, Ints, argmax, top_extensions
-from seq2seq.inference.protocol import Decoding, Hypothesis, SearchOptions
+from seq2seq.inference.beam_state import BeamState, top
+from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
 
-# From log_probs_RV (-inf for illegal pieces), the sentence and the copy of each row, and the number
-# of pieces so far, a choice makes tokens_R.
-Choose = Callable[[Tensor, Ints, Ints, int], Tensor]
+# From log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the number
+# of pieces so far, a choice makes the column of each row.
+Choose = Callable[[Floats, Ints, Ints, int], Ints]
 
 
 def search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
@@ -33,17 +30,15 @@ def search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]
     return strategy(decoding, options)
 
 
-@torch.inference_mode()
 def greedy(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return for each sentence the hypothesis that takes the likeliest piece at each step.
 
     Of equally likely pieces the one with the smallest id wins. At the length limit EOS is the only
     choice, at its own probability. Raises as `search` does.
     """
-    return decode(decoding, options, lambda log_probs_RV, *_: argmax(log_probs_RV))
+    return decode(decoding, options, lambda log_probs_RC, *_: log_probs_RC.argmax(1), count=1)
 
 
-@torch.inference_mode()
 def beam_search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
@@ -58,82 +53,89 @@ def beam_search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothe
     positive, so no continuation scores more; of equal scores the first one finished wins.
 
     At the length limit EOS is the only extension, at its own probability. Equally likely
-    candidates are ordered by the rank of the hypothesis that they extend, then by piece id; if
-    there are more of them than places in the beam, torch.topk chooses. The result for a sentence
-    does not depend on the rest of the batch. Raises as `search` does.
+    candidates are ordered by the rank of the hypothesis that they extend, then by piece id. The
+    result for a sentence does not depend on the rest of the batch. Raises as `search` does.
     """
     beams = BeamState(decoding, options)
-    found: list[list[Hypothesis]] = [[] for _ in beams.sentences]
-    finished = np.zeros(len(found), dtype=np.int64)
-    worst_kept = np.full(len(found), -np.inf)  # score of the last of the best `nbest`
-    longest_norms = np.array([options.length_norm(limit + 1) for limit in beams.limits])
+    number, size = len(beams.sentences), options.beam_size
+    found: list[list[Hypothesis]] = [[] for _ in range(number)]
+    finished = np.zeros(number, dtype=np.int64)
+    worst_kept = np.full(number, -np.inf)  # score of the last of the best `nbest`
+    longest_norms = np.array([options.length_norm(limit + 1) for limit in beams.limits.tolist()])
+    ranks_N = np.arange(size)
     while len(beams.sentences):
         ids_B = beams.sentences
         log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
-        places_B1 = options.beam_size - finished[ids_B, None]
-        taken_BN = (np.arange(log_probs_BN.shape[1]) < places_B1) & np.isfinite(log_probs_BN)
+        taken_BN = np.isfinite(log_probs_BN)
+        taken_BN &= ranks_N[: taken_BN.shape[1]] < size - finished[ids_B, None]
         ended_BN = taken_BN & (tokens_BN == EOS)
-        finished[ids_B] += ended_BN.sum(1)
-        scores_BN = beams.scores(log_probs_BN, parents_BN)
-        for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[ids_B, None])).tolist():
-            hypothesis = beams.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
-            sentence = ids_B[b]
-            ranked = sorted([*found[sentence], hypothesis], key=lambda found: -found.score)
-            found[sentence] = ranked[: options.nbest]
-            if len(found[sentence]) == options.nbest:
-                worst_kept[sentence] = found[sentence][-1].score
-        log_probs_BN = np.where(taken_BN & ~ended_BN, log_probs_BN, -np.inf)
+        if ended_BN.any():
+            finished[ids_B] += ended_BN.sum(1)
+            scores_BN = beams.scores(log_probs_BN, parents_BN)
+            for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[ids_B, None])).tolist():
+                hypothesis = beams.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
+                sentence = ids_B[b]
+                ranked = sorted([*found[sentence], hypothesis], key=lambda found: -found.score)
+                found[sentence] = ranked[: options.nbest]
+                if len(found[sentence]) == options.nbest:
+                    worst_kept[sentence] = found[sentence][-1].score
+        log_probs_BN[~taken_BN | ended_BN] = -np.inf
         bound_B = log_probs_BN.max(1) / longest_norms[ids_B]
-        kept_B = np.flatnonzero(bound_B > worst_kept[ids_B])
-        beams.extend(kept_B, log_probs_BN, parents_BN, tokens_BN)
+        beams.extend(bound_B > worst_kept[ids_B], log_probs_BN, parents_BN, tokens_BN)
     return [_check(hypotheses) for hypotheses in found]
 
 
 def decode(
-    decoding: Decoding, options: SearchOptions, choose: Choose, *, copies: int = 1
+    decoding: Decoding,
+    options: SearchOptions,
+    choose: Choose,
+    *,
+    copies: int = 1,
+    count: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return `copies` hypotheses a sentence, each extended by the piece that `choose` returns."""
+    """Return `copies` hypotheses a sentence, each extended by the piece that `choose` picks.
+
+    With a `count`, `choose` gets that many of the likeliest legal pieces at least, else all.
+    """
     beams = BeamState(decoding, options, copies=copies)
     found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
     while len(beams.sentences):
-        log_probs_RV = beams.step()
+        log_probs_RC, pieces_RC = beams.step(count)
         sentences_R = beams.sentences.repeat(beams.width)
-        tokens_R = choose(log_probs_RV, sentences_R, copies_BK.ravel(), beams.length)
-        chosen_R = log_probs_RV.gather(1, tokens_R[:, None]).squeeze(1)
-        totals_R = beams.log_probs_R + chosen_R
-        log_probs_R, integers_R = _to_host(totals_R, tokens_R)
-        log_probs_BK = log_probs_R.reshape(copies_BK.shape)
-        tokens_BK = integers_R.reshape(copies_BK.shape)
-        parents_BK = np.broadcast_to(np.arange(copies_BK.shape[1]), copies_BK.shape)
+        columns_R = choose(log_probs_RC, sentences_R, copies_BK.ravel(), beams.length)
+        rows_R = np.arange(len(columns_R))
+        tokens_R = columns_R if pieces_RC is None else pieces_RC[rows_R, columns_R]
+        log_probs_BK = beams.log_probs_R + log_probs_RC[rows_R, columns_R]
+        log_probs_BK = log_probs_BK.reshape(copies_BK.shape)
+        tokens_BK = tokens_R.reshape(copies_BK.shape)
+        parents_BK = np.zeros_like(copies_BK) + np.arange(copies_BK.shape[1])
         finite_BK = np.isfinite(log_probs_BK)
         ended_BK = finite_BK & (tokens_BK == EOS)
-        scores_BK = beams.scores(log_probs_BK, parents_BK)
-        for b, k in np.argwhere(ended_BK).tolist():
-            hypothesis = beams.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
-            found[beams.sentences[b]][int(copies_BK[b, k])] = hypothesis
-        log_probs_BK = np.where(finite_BK & ~ended_BK, log_probs_BK, -np.inf)
-        kept_B = np.flatnonzero(log_probs_BK.max(1) > -np.inf)
+        if ended_BK.any():
+            scores_BK = beams.scores(log_probs_BK, parents_BK)
+            for b, k in np.argwhere(ended_BK).tolist():
+                hypothesis = beams.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
+                found[beams.sentences[b]][int(copies_BK[b, k])] = hypothesis
+        log_probs_BK[~finite_BK | ended_BK] = -np.inf
+        kept_B = log_probs_BK.max(1) > -np.inf
         copies_BK = copies_BK[beams.extend(kept_B, log_probs_BK, parents_BK, tokens_BK)]
     return [_check([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
 def _candidates(beams: BeamState) -> tuple[Floats, Ints, Ints]:
-    """Return log probabilities, parents and pieces of the best extensions after a step, sorted."""
-    log_probs_RV = beams.step()
-    totals_BN, places_BN = top_extensions(
-        log_probs_RV, beams.log_probs_R, len(beams.sentences), beams.options.beam_size
-    )
-    parents_BN = places_BN.div(log_probs_RV.size(1), rounding_mode="floor")
-    tokens_BN = places_BN - parents_BN * log_probs_RV.size(1)
-    totals, parents, tokens = _to_host(totals_BN, parents_BN, tokens_BN)
-    return totals, parents, tokens
+    """Return log probabilities, parents and pieces of the best extensions after a step, sorted.
 
-
-def _to_host(floats: Tensor, *integers: Tensor) -> Any:
-    """Return tensors of one shape as NumPy in one transfer; float32 holds integers up to 2**24."""
-    packed = torch.stack((floats, *(i.to(floats.dtype) for i in integers))).cpu().numpy()
-    return [packed[0], *packed[1:].astype(np.int64)]
+    Extensions are compared by hypothesis and column side by side, [B, K * C].
+    """
+    log_probs_RC, pieces_RC = beams.step(beams.options.beam_size)
+    log_probs_RC += beams.log_probs_R[:, None]
+    totals_BX = log_probs_RC.reshape(len(beams.sentences), -1)
+    totals_BN, places_BN = top(totals_BX, beams.options.beam_size)
+    parents_BN, tokens_BN = np.divmod(places_BN, log_probs_RC.shape[1])
+    if pieces_RC is not None:
+        tokens_BN = np.take_along_axis(pieces_RC.reshape(totals_BX.shape), places_BN, 1)
+    return totals_BN, parents_BN, tokens_BN
 
 
 def _check(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
@@ -142,7 +144,6 @@ def _check(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     return hypotheses
 
 
-@torch.inference_mode()
 def force(
     decoding: Decoding, targets: Sequence[Sequence[int]], options: SearchOptions
 ) -> list[Hypothesis]:
@@ -160,8 +161,5 @@ def force(
     free = replace(
         options, max_length_factor=0, max_length_offset=steps, no_repeat_ngram=0, allow_unk=True
     )
-
-    def choose(log_probs_RV: Tensor, sentences_R: Ints, _: Ints, step: int) -> Tensor:
-        return torch.from_numpy(forced_BT[sentences_R, step]).to(log_probs_RV.device)
-
-    return [found for [found] in decode(decoding, free, choose)]
+    chosen = decode(decoding, free, lambda _, sentences_R, __, step: forced_BT[sentences_R, step])
+    return [found for [found] in chosen]

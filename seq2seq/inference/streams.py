@@ -88,11 +88,10 @@ def translate_files(
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
         lines = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid)
-        _ = translator.prepared  # before workers are forked, so that they share it
         results = (SERIAL if is_prompt else parallelism).map(
             partial(_translate, translator, request),
             _windows(lines, 1 if is_prompt else WINDOW),
-            translator.device,
+            on_gpu=translator.on_gpu,
         )
         quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
-
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.errors import DataError
+from seq2seq.inference.protocol import Floats
 
 # Where a long line may be split, best first: sentence ends, clause marks, spaces, anywhere.
 _CUTS = (r"(?<=[.!?…。！？])\s+", r"(?<=[,;:–—])\s+", r"\s+")
@@ -118,7 +117,7 @@ class Part:
     score: float
     log_prob: float
     finished: bool  # false: ended by the length limit
-    weights: Tensor | None = None  # [target pieces, source pieces]
+    weights: Floats | None = None  # [target pieces, source pieces]
     first_word: int = 0  # see Sentence
 
     def as_json(self, *, attention: bool) -> dict[str, Any]:

@@ -6,31 +6,33 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
-
-from seq2seq.config import Config
-from seq2seq.data.batching import source_batches
+from seq2seq.data.ragged import source_batches
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
-from seq2seq.device import choose_device, choose_dtype
+from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.mbr import Metric, minimum_bayes_risk
-from seq2seq.inference.protocol import SEARCH_KEYS, Decoding, Hypothesis, SearchOptions
+from seq2seq.inference.protocol import (
+    SEARCH_KEYS,
+    Backend,
+    Decoding,
+    Hypothesis,
+    Ints,
+    SearchOptions,
+)
 from seq2seq.inference.sampling import Sampling, sample
 from seq2seq.inference.search import force, search
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_line
-from seq2seq.model.model import TranslationModel
-from seq2seq.model.prepared.model import PreparedModel
-from seq2seq.model.prepared.product import multiplies_int8
-from seq2seq.runs.checkpoint import MODEL, Checkpoint, load_checkpoint, load_weights
-from seq2seq.runs.directory import RunDirectory, run_of
-from seq2seq.runs.untrusted import check_files, check_shapes, shapes_of
+from seq2seq.runs.directory import run_of
+from seq2seq.runs.untrusted import check_files
+
+if TYPE_CHECKING:
+    from seq2seq.config import Config
+    from seq2seq.model.model import TranslationModel
 
 log = logging.getLogger(__name__)
 
@@ -44,60 +46,74 @@ class Translator:
     """
 
     def __init__(
-        self,
-        models: Sequence[TranslationModel],
-        source: Tokenizer,
-        target: Tokenizer,
-        config: Config,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
-        plain: bool = False,
+        self, backends: Sequence[Backend], source: Tokenizer, target: Tokenizer, config: Config
     ) -> None:
-        """Move the models to a device; `plain` uses them unprepared, in the dtype they have."""
-        self.models = [model.to(device).eval() for model in models]
+        """Take what runs the models (seq2seq.inference.torch_backend, onnx_backend)."""
+        self.backends = list(backends)
         self.source, self.target, self.config = source, target, config
-        self.device, self.dtype, self.plain = device, dtype, plain
-
-    @cached_property
-    def prepared(self) -> list[PreparedModel]:
-        """The models laid out for translating, with the weights that they have at first use."""
-        return [PreparedModel(model, self.dtype) for model in self.models]
 
     @classmethod
-    def load(cls, *runs: str | Path, device: str = "auto", precision: str = "fp32") -> Translator:
+    def load(
+        cls,
+        *runs: str | Path,
+        device: str = "auto",
+        precision: str = "fp32",
+        backend: Literal["auto", "onnx", "torch"] = "auto",
+        threads: int | None = None,
+    ) -> Translator:
         """Load the best checkpoint of each run, or the checkpoint that a path names.
 
-        Raises CheckpointError if one is missing, damaged, unsafe (seq2seq.runs.untrusted), or has
-        other tokenizers than the first, and ConfigError for a device that does not exist and for
-        int8 where it is not native.
+        On CPUs ONNX Runtime translates with the exported graphs, which are made now where they
+        are missing; PyTorch does with `backend="torch"`, on GPUs, and in bf16.
+
+        Raises CheckpointError if a run is missing, damaged, unsafe (seq2seq.runs.untrusted), or has
+        other tokenizers than the first, and ConfigError for a device, a precision or a backend
+        that is not available.
         """
         if not runs:
             raise ConfigError("a translator needs a run directory or a checkpoint")
-        where = choose_device(device)
-        chosen = [_find(Path(run)) for run in runs]
-        first = chosen[0][0]
-        source, target = first.tokenizers()
-        models = []
-        for run, checkpoint in chosen:
+        paths = [Path(run) for run in runs]
+        first = run_of(paths[0])
+        check_files(first.path)
+        config, (source, target) = first.config(), first.tokenizers()
+        for run in map(run_of, paths[1:]):
             if not run.shares_tokenizers(first):
                 raise CheckpointError(
                     f"{run.path}: its tokenizers are not those of {first.path}; the runs of an "
                     "ensemble must share them"
                 )
-            sizes = run.config().model, source.vocab_size, target.vocab_size
-            # Before memory is allocated: a config can ask for more than there is.
-            check_shapes(shapes_of(*sizes), checkpoint.shapes(), origin=checkpoint.path)
-            model = TranslationModel(*sizes)
-            load_weights(model, checkpoint.weights(), origin=checkpoint.path)
-            log.debug("translating with %s", checkpoint.path)
-            models.append(model)
-        dtype = choose_dtype(precision, where)
-        if dtype == torch.int8 and not multiplies_int8(where):
+        on_cpu = (backend == "onnx" and device == "auto") or is_cpu(device)
+        if backend == "auto":
+            backend = "onnx" if on_cpu and precision != "bf16" else "torch"
+        if backend == "torch":
+            from seq2seq.inference.torch_backend import load_model
+
+            sizes = source.vocab_size, target.vocab_size
+            models = [load_model(path, *sizes, device, precision, threads) for path in paths]
+            return cls(models, source, target, config)
+        if not on_cpu or precision == "bf16":
             raise ConfigError(
-                f"precision int8: {where} has no instructions for it here (VNNI); use auto"
+                "backend onnx: it computes on the CPU in fp32 or int8, not on "
+                f"{device} in {precision}; use backend torch"
             )
-        return cls(models, source, target, first.config(), device=where, dtype=dtype)
+        from seq2seq.inference.onnx_backend import load_graphs
+
+        size = target.vocab_size
+        graphs = [load_graphs(path, size, precision, threads or 1) for path in paths]
+        return cls(graphs, source, target, config)
+
+    @property
+    def models(self) -> list[TranslationModel]:
+        """The PyTorch models. Raises ConfigError for another backend."""
+        models = [backend.model for backend in self.backends if hasattr(backend, "model")]
+        if len(models) < len(self.backends):
+            raise ConfigError("the weights are needed; load the run with backend='torch'")
+        return models
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the models are on a GPU, which processes cannot share."""
+        return self.backends[0].on_gpu
 
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with these changes; None changes nothing.
@@ -189,28 +205,21 @@ class Translator:
                 found |= zip(indices, results, strict=True)
         return [self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences)]
 
-    def decoding(self, source_BS: Tensor, mask_BS: Tensor, *, is_beam: bool = False) -> Decoding:
-        """Return the models bound to a batch of sources; see PreparedModel.decoding."""
-        members: list[Decoding]
-        if self.plain:
-            members = [model.decoding(source_BS, mask_BS) for model in self.models]
-        else:
-            members = [m.decoding(source_BS, mask_BS, is_beam=is_beam) for m in self.prepared]
+    def decoding(self, source_BS: Ints) -> Decoding:
+        """Return the models bound to a batch of sources, padded with PAD."""
+        members = [backend.decoding(source_BS) for backend in self.backends]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     def _batches(
         self, sentences: Sequence[Sentence], rows: int = 1
-    ) -> Iterator[tuple[Decoding, Sequence[int]]]:
+    ) -> Iterator[tuple[Decoding, list[int]]]:
         """Yield the models bound to sentences of similar length, with the sentences' indices.
 
         A batch is within the token budget when each sentence takes this many rows.
         """
         budget = max(1, self.config.inference.batch_tokens // rows)
-        for batch in source_batches([sentence.ids for sentence in sentences], budget):
-            batch = batch.to(self.device)
-            with torch.inference_mode():
-                decoding = self.decoding(batch.source_BS, batch.source_mask_BS, is_beam=rows > 1)
-            yield decoding, batch.indices
+        for source_BS, indices in source_batches([s.ids for s in sentences], budget):
+            yield self.decoding(source_BS), indices.tolist()
 
     def parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
         """Return the hypotheses of a sentence as text."""
@@ -238,13 +247,3 @@ def _checkpoint_errors() -> Iterator[None]:
         yield
     except FloatingPointError as error:
         raise CheckpointError(f"{error}; use another checkpoint") from None
-
-
-def _find(path: Path) -> tuple[RunDirectory, Checkpoint]:
-    """Return the run and the checkpoint of a path to either."""
-    run = run_of(path)
-    if (path / MODEL).is_file():
-        check_files(run.path, path)
-        return run, load_checkpoint(path)
-    check_files(run.path, run.checkpoints)
-    return run, run.best(run.config().training.metric)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shlex
 import signal
@@ -73,7 +74,7 @@ def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, en
     from seq2seq.evaluation.alignment import WORDS, align, alignment_error, gold_of
     from seq2seq.evaluation.evaluate import evaluate
     from seq2seq.inference.translator import Translator
-    from seq2seq.runs.directory import RunDirectory
+    from seq2seq.runs.directory import RunDirectory, find_checkpoint
     from seq2seq.runs.logs import read_metrics
 
     translator = Translator.load(run.path, device=run.config.training.device)
@@ -87,14 +88,14 @@ def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, en
         gold = gold_of(pairs, split=split)
         if gold is not None:
             error = alignment_error(align(translator, pairs, split=split), gold).aer
-    [model] = translator.models
+    shapes = find_checkpoint(run.path).shapes().values()
     return Result(
         config=run.config,
         test_sha256=digest(pairs),
         ended=ended,
         steps=int(validations[-1]["step"]),
         minutes=float(validations[-1]["minutes"]),
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        parameters=sum(map(math.prod, shapes)),
         curve=tuple(
             Point.model_validate({key: record[key] for key in Point.model_fields})
             for record in validations

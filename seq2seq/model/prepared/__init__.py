@@ -1,1 +1,0 @@
-"""Trained models laid out for translating: the functions of seq2seq.model, up to rounding."""
