@@ -17,6 +17,7 @@ from seq2seq.commands import (
     doctor,
     evaluate,
     explain,
+    export,
     faults,
     plot,
     reference,
@@ -28,7 +29,8 @@ from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (
-    train, translate, evaluate, explain, plot, compare, align, study, doctor, faults, reference
+    train, translate, evaluate, explain, plot, compare, align, export, study, doctor, faults,
+    reference,
 )  # fmt: skip
 
 

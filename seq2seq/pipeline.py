@@ -1,25 +1,32 @@
-"""From a recipe to a trained run."""
+"""From a recipe to a trained run, and from a run to its graphs."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from seq2seq.config import Config
 from seq2seq.data.corpus import Pair
-from seq2seq.data.dataset import Pairs, load_pairs, train_tokenizers
+from seq2seq.data.dataset import Pairs, load_pairs, read_validation, train_tokenizers
 from seq2seq.data.sources import check_sources, checksum_sources
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.device import choose_device, choose_dtype
-from seq2seq.errors import CheckpointError
+from seq2seq.device import choose_device, choose_dtype, multiplies_int8
+from seq2seq.distributed import init_process_group, launch_name, restarted_launch
+from seq2seq.errors import CheckpointError, DataError, UserError
 from seq2seq.evaluation.validation import Validator
+from seq2seq.export.run import ensure_graphs, export_graphs, record_int8_loss
+from seq2seq.files import make_folder, write_atomic
+from seq2seq.inference.onnx_backend import OnnxBackend
 from seq2seq.model.model import TranslationModel
-from seq2seq.parallel import Ranks, init_process_group, launch_name, restarted_launch
-from seq2seq.runs.directory import RunDirectory, check_changes
+from seq2seq.parallel import Ranks
+from seq2seq.runs.directory import TOKENIZERS, RunDirectory, check_changes, find_checkpoint, run_of
+from seq2seq.runs.graphs import PRECISIONS, Graphs
 from seq2seq.runs.logs import RunLog
 from seq2seq.training.trainer import Trainer
 
@@ -66,7 +73,71 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             ranks.on_rank0(run.create, config, *tokenizers, checksums)
         ranks.on_rank0(run.record_launch, launch_name())
         ranks.on_rank0(run_log.start)
-        return trainer.train()
+        ended = trainer.train()
+        if ended in ("finished", "early"):
+            ranks.on_rank0(_export_trained, run, valid)
+        return ended
+
+
+def export(
+    run: str | Path,
+    output: str | Path | None = None,
+    precisions: Sequence[Literal["fp32", "int8"]] = PRECISIONS,
+) -> Graphs:
+    """Write the graphs of a run's best checkpoint, or of the checkpoint that the path names.
+
+    They go into the run, or with the tokenizers and the recipe into the directory `output`. What
+    int8 costs is measured on the recipe's validation set. Raises CheckpointError for a run that
+    cannot be used, UserError for a checkpoint without `output` (a run has the graphs of its best
+    one), DataError for a directory that cannot be written or is another run.
+    """
+    checkpoint, source = find_checkpoint(Path(run)), run_of(Path(run))
+    target = source if output is None else RunDirectory(Path(output))
+    if output is None and Path(run) != source.path:
+        raise UserError(f"{run}: a checkpoint; name a directory for its graphs with --output")
+    if target.path.resolve() != source.path.resolve() and target.checkpoints.exists():
+        raise DataError(f"{target.path}: a run with checkpoints of its own; name another directory")
+    make_folder(target.path)
+    if target is not source:
+        for name in (*TOKENIZERS, source.config_path.name):
+            write_atomic(target.path / name, (source.path / name).read_bytes())
+    graphs = export_graphs(checkpoint, source, target.graphs, precisions)
+    if len(precisions) < len(PRECISIONS):
+        return graphs
+    try:
+        valid = read_validation(source.config().data)
+    except UserError as error:
+        log.warning("int8 was not measured, so --precision auto will not use it: %s", error)
+        return graphs
+    return _measure_int8(graphs, source, valid)
+
+
+def _export_trained(run: RunDirectory, valid: list[Pair]) -> None:
+    """Write the graphs that translating uses; without them it would make them at its first call."""
+    try:
+        checkpoint = run.best(run.config().training.metric)
+        graphs = ensure_graphs(checkpoint, run)
+        if "int8_bleu_loss" not in graphs.meta:
+            _measure_int8(graphs, run, valid)
+    except OSError as error:
+        log.warning("%s: not exported (%s); training is complete", run.graphs, error)
+
+
+def _measure_int8(graphs: Graphs, run: RunDirectory, valid: list[Pair]) -> Graphs:
+    """Record what int8 costs on the validation set, if this processor can tell."""
+    if not multiplies_int8():
+        log.info("int8 was not measured: this processor has no instructions for it (VNNI)")
+        return graphs
+    cpu = torch.device("cpu")
+    source, target = run.tokenizers()
+    validator = Validator(valid, source, target, run.config(), device=cpu, dtype=torch.float32)
+    backends = [OnnxBackend(graphs, precision, target.vocab_size) for precision in PRECISIONS]
+    try:
+        full, int8 = (validator.scores(validator.translate(each))["bleu"] for each in backends)
+    except FloatingPointError as error:
+        raise CheckpointError(f"{error}; export another checkpoint") from None
+    log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
+    return record_int8_loss(graphs, full - int8)
 
 
 def check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:

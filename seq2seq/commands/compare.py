@@ -54,6 +54,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     from seq2seq.files import check_writable
 
     if arguments.html is not None:
+        import seq2seq.evaluation.pages  # noqa: F401  without Jinja2, fail before translating
+
         check_writable(Path(arguments.html))
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
     translators = {run: options.load_translator(arguments, run) for run in arguments.runs}

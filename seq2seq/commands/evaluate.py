@@ -43,10 +43,13 @@ def add(commands: options.Commands) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
-    from seq2seq.evaluation.report import RESAMPLES, make_report, write_report
+    from seq2seq.evaluation.metrics import RESAMPLES
     from seq2seq.files import check_writable, make_folder
     from seq2seq.runs.directory import run_of
 
+    reports = arguments.report is not None
+    if reports:  # without Jinja2, fail before translating
+        from seq2seq.evaluation.report import make_report, write_report
     with options.parallelism(arguments) as shared:
         translator = options.load_translator(arguments, arguments.run)
         pairs = read_test(
@@ -58,7 +61,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
         path = Path(arguments.output) if arguments.output else beside
         check_writable(path)
-        reports = arguments.report is not None
         if reports:
             make_folder(Path(arguments.report))
         search = translator.options(**options.search_options(arguments), keep_weights=reports)

@@ -50,7 +50,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         check_picture(Path(arguments.plot))
     # One sentence is quick on any device, and the CPU is the most reproducible one.
-    translator = Translator.load(arguments.run, device="cpu")
+    translator = Translator.load(arguments.run, device="cpu", backend="torch")
     found = explain(translator, arguments.sentence, beam=arguments.beam, target=arguments.force)
     if arguments.step and arguments.step > len(found.steps):
         raise UserError(

@@ -49,7 +49,7 @@ def _faults(arguments: argparse.Namespace) -> int:
 
     if arguments.out is not None:
         make_folder(Path(arguments.out))
-    translator = Translator.load(arguments.run)
+    translator = Translator.load(arguments.run, backend="torch")
     pairs = read_pairs(translator, arguments.test, target=arguments.target)
     probe = make_probe(translator, pairs, sentences=12)
     gallery = make_gallery(probe, pairs[: arguments.sentences])

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from seq2seq.errors import EXIT_USER, one_line
+from seq2seq.errors import EXIT_USER, UserError, one_line
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
@@ -120,32 +120,47 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("device")
-    group.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    group.add_argument(
+        "--device", default="auto", help="auto (a GPU if there is one), cpu, cuda or cuda:N"
+    )
     group.add_argument(
         "--precision", choices=("auto", "fp32", "bf16", "int8"), default="fp32",
-        help="number format of matrix products; bf16 and int8 are faster where the processor "
-        "supports them, and cost about a tenth of a BLEU point; auto: bf16 where it is native; "
-        "default: %(default)s",
+        help="number format of matrix products; int8 needs a CPU with VNNI, bf16 needs PyTorch; "
+        "auto: int8 on such a CPU if it cost less than 0.2 BLEU when the run was exported, bf16 on "
+        "GPUs, otherwise fp32; default: %(default)s",
     )  # fmt: skip
-    group.add_argument("--threads", type=_threads, metavar="N", help="CPU threads")
+    group.add_argument(
+        "--backend", choices=("auto", "onnx", "torch"), default="auto",
+        help="onnx: run the exported graphs on the CPU; torch: run the weights with PyTorch; "
+        "default: onnx on CPUs, torch on GPUs and for bf16",
+    )  # fmt: skip
+    group.add_argument(
+        "--threads", type=_threads, metavar="N",
+        help="CPU threads; default: 1 with onnx, PyTorch's own choice with torch",
+    )  # fmt: skip
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=positive, default=1, metavar="N",
-        help="translate in N processes, each with one CPU thread (or --threads); does not affect "
-        "the output. N workers are faster than one process with N threads. Under torchrun, its "
-        "processes share the lines instead",
+        help="translate in N processes with one CPU thread each, which is faster than one process "
+        "with N threads; does not affect the output. Under torchrun, its processes share the lines "
+        "instead",
     )  # fmt: skip
 
 
 @contextlib.contextmanager
 def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
     """Yield how to share the work: among workers, or among the ranks of torchrun."""
-    from seq2seq.parallel import Parallelism, init_process_group
+    from seq2seq.parallel import Parallelism, Ranks, launched_processes
 
-    with init_process_group() as ranks:
-        yield Parallelism(arguments.workers, arguments.threads or 1, ranks)
+    with contextlib.ExitStack() as stack:
+        ranks = Ranks()
+        if launched_processes() > 1:
+            from seq2seq.distributed import init_process_group  # imports torch
+
+            ranks = stack.enter_context(init_process_group())
+        yield Parallelism(arguments.workers, ranks)
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -159,13 +174,20 @@ def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def load_translator(arguments: argparse.Namespace, *runs: str) -> Translator:
-    """Return a translator of a run or an ensemble; set the device and the number of threads."""
-    import torch
-
+    """Return a translator of a run or an ensemble, as the options say."""
     from seq2seq.inference.translator import Translator
 
+    threads = arguments.threads
     if getattr(arguments, "workers", 1) > 1:
-        torch.set_num_threads(1)  # each worker sets its own
-    elif arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    return Translator.load(*runs, device=arguments.device, precision=arguments.precision)
+        if threads:
+            raise UserError(
+                "--threads does not go with --workers, which have one thread each; omit --threads"
+            )
+        threads = 1
+    return Translator.load(
+        *runs,
+        device=arguments.device,
+        precision=arguments.precision,
+        backend=arguments.backend,
+        threads=threads,
+    )

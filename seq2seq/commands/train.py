@@ -46,7 +46,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     if arguments.processes:
-        from seq2seq.parallel import launch
+        from seq2seq.distributed import launch
 
         if arguments.restarts:  # otherwise each restart would repeat the same error
             check_directory(config, resume=arguments.resume, overwrite=arguments.overwrite)

@@ -13,9 +13,14 @@ examples:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from seq2seq.commands import options
 from seq2seq.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.text import Translation
 
 
 def add(commands: options.Commands) -> None:
@@ -88,7 +93,6 @@ def _translate(arguments: argparse.Namespace) -> int:
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention requires --format jsonl")
     with options.parallelism(arguments) as shared:
-        from seq2seq.evaluation.alignment import pharaoh
         from seq2seq.inference.sampling import Sampling
         from seq2seq.inference.streams import Request, translate_files
 
@@ -105,7 +109,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             refuse_invalid=arguments.invalid == "refuse",
             format=arguments.format,
             attention=arguments.attention,
-            word_links=pharaoh if arguments.alignments else None,
+            word_links=_pharaoh() if arguments.alignments else None,
         )
         translate_files(
             translator,
@@ -116,3 +120,9 @@ def _translate(arguments: argparse.Namespace) -> int:
             parallelism=shared,
         )
     return 0
+
+
+def _pharaoh() -> Callable[[Translation], str]:
+    from seq2seq.evaluation.alignment import pharaoh
+
+    return pharaoh
