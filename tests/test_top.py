@@ -3,11 +3,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.beam_state import top
 from seq2seq.inference.protocol import Floats
+from seq2seq.inference.torch_backend import likeliest
 
 
 def drawn(*shape: int, seed: int, levels: int | None = None) -> Floats:
@@ -48,3 +51,16 @@ def test_top_takes_the_largest_and_the_first_of_equals() -> None:
     found, columns = top(many.copy(), 40)
     assert np.array_equal(found, -np.sort(-many, axis=1)[:, :40])
     assert np.array_equal(np.take_along_axis(many, columns, 1), found)
+
+
+def test_likeliest_pieces_of_a_gpu_include_the_end() -> None:
+    scores = drawn(40, 50, seed=4)
+    scores[::2, EOS] = 9.0  # the likeliest of every other row
+    found, pieces = (t.numpy() for t in likeliest(torch.from_numpy(scores.copy()), 6))
+    assert pieces.shape == (40, 7)
+    assert (np.diff(pieces) > 0).all()  # by id, each once
+    assert (pieces == EOS).any(1).all()
+    assert np.array_equal(found, np.take_along_axis(scores, pieces, 1))
+    for row, ids in zip(scores, pieces, strict=True):
+        others = np.argsort(-np.where(np.arange(50) == EOS, -np.inf, row))[:6]
+        assert {*ids.tolist()} == {*others.tolist(), EOS}

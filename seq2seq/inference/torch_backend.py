@@ -124,7 +124,7 @@ class TorchDecoding:
             logits_RV, weights_RS, after = self.bound.step(tokens, state.decoder)
         found_RC, pieces = log_softmax(logits_RV), None
         if count is not None and found_RC.device.type != "cpu" and count + 1 < found_RC.shape[1]:
-            found_RC, pieces_RC = _likeliest(found_RC, count)
+            found_RC, pieces_RC = likeliest(found_RC, count)
             pieces = pieces_RC.cpu().numpy()
         asked = weights_RS if weights else None
         return Step(
@@ -147,7 +147,7 @@ def log_softmax(logits_RV: Tensor) -> Tensor:
     return logits_RV.log_softmax(-1, dtype=torch.float32 if half else None)
 
 
-def _likeliest(log_probs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def likeliest(log_probs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the log probabilities and the ids of the likeliest pieces and of EOS, by id."""
     ends_R1 = log_probs_RV[:, EOS : EOS + 1].clone()
     log_probs_RV[:, EOS] = -torch.inf
