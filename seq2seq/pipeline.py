@@ -18,7 +18,7 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.device import choose_device, choose_dtype, multiplies_int8
 from seq2seq.distributed import init_process_group, launch_name, restarted_launch
-from seq2seq.errors import CheckpointError, DataError, UserError
+from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.export.run import ensure_graphs, export_graphs, record_int8_loss
 from seq2seq.files import make_folder, write_atomic
@@ -95,21 +95,40 @@ def export(
     target = source if output is None else RunDirectory(Path(output))
     if output is None and Path(run) != source.path:
         raise UserError(f"{run}: a checkpoint; name a directory for its graphs with --output")
-    if target.path.resolve() != source.path.resolve() and target.checkpoints.exists():
-        raise DataError(f"{target.path}: a run with checkpoints of its own; name another directory")
-    make_folder(target.path)
+    unknown = sorted({*precisions} - {*PRECISIONS})
+    if unknown:
+        raise ConfigError(f"unknown precision '{unknown[0]}'; use {' or '.join(PRECISIONS)}")
     if target is not source:
-        for name in (*TOKENIZERS, source.config_path.name):
-            write_atomic(target.path / name, (source.path / name).read_bytes())
+        _check_output(target, source)
+        names = (*TOKENIZERS, source.config_path.name)
+        source.tokenizers()  # before anything is written
+        contents = [(source.path / name).read_bytes() for name in names]
+        make_folder(target.path)
+        for name, content in zip(names, contents, strict=True):
+            write_atomic(target.path / name, content)
     graphs = export_graphs(checkpoint, source, target.graphs, precisions)
-    if len(precisions) < len(PRECISIONS):
+    if len(precisions) < len(PRECISIONS) or "int8_bleu_loss" in graphs.meta:
         return graphs
     try:
         valid = read_validation(source.config().data)
     except UserError as error:
-        log.warning("int8 was not measured, so --precision auto will not use it: %s", error)
+        log.warning(
+            "int8 was not measured, so --precision auto will not use it: %s (paths of the recipe "
+            "start from the current directory)", error,
+        )  # fmt: skip
         return graphs
     return _measure_int8(graphs, source, valid)
+
+
+def _check_output(target: RunDirectory, source: RunDirectory) -> None:
+    """Raise DataError for a directory that is not empty, unless it is an earlier export."""
+    path = target.path
+    if path.resolve().is_relative_to(source.path.resolve()):
+        raise DataError(f"{path}: within the run itself; name a directory of its own")
+    if target.checkpoints.exists():
+        raise DataError(f"{path}: a run with checkpoints of its own; name another directory")
+    if path.is_dir() and any(path.iterdir()) and not target.graphs.exists():
+        raise DataError(f"{path}: not empty, and not an earlier export; name another directory")
 
 
 def _export_trained(run: RunDirectory, valid: list[Pair]) -> None:
@@ -119,7 +138,7 @@ def _export_trained(run: RunDirectory, valid: list[Pair]) -> None:
         graphs = ensure_graphs(checkpoint, run)
         if "int8_bleu_loss" not in graphs.meta:
             _measure_int8(graphs, run, valid)
-    except OSError as error:
+    except (OSError, UserError) as error:
         log.warning("%s: not exported (%s); training is complete", run.graphs, error)
 
 

@@ -213,8 +213,8 @@ def test_ensemble_with_one_run_exported_only(exported: Path, other: Path, traine
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"backend": "onnx", "precision": "bf16"}, "not on auto in bf16; use backend torch"),
-        ({"backend": "onnx", "device": "cuda"}, "backend onnx.* not on cuda in fp32|no GPU"),
+        ({"backend": "onnx", "precision": "bf16"}, "not in bf16; use backend torch"),
+        ({"backend": "onnx", "device": "cuda"}, "backend onnx.* not on cuda"),
         ({"backend": "torch", "precision": "int8"}, "precision int8 needs the onnx backend"),
     ],
 )
@@ -227,7 +227,7 @@ def test_onnx_does_not_look_for_gpus(trained: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(translator, "is_cpu", lambda device: device == "cpu")
     assert translation(trained, backend="onnx") == "cat eats"
     monkeypatch.setattr(translator, "is_cpu", lambda device: False)
-    with pytest.raises(ConfigError, match="not on cuda in fp32"):
+    with pytest.raises(ConfigError, match="not on cuda; use backend torch"):
         translation(trained, backend="onnx", device="cuda")
 
 
@@ -272,12 +272,14 @@ def test_export_to_a_directory(
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "to/dog/graph").iterdir()} == names
     printed = capsys.readouterr().out
-    assert ("int8 costs" in printed) == (precision is None and multiplies_int8())
+    assert ("BLEU" in printed) == (precision != "fp32" and multiplies_int8())
     monkeypatch.setattr(onnx_backend, "multiplies_int8", lambda: True)
     for chosen in (precision or "fp32", "auto"):
         assert translation(tmp_path / "to/dog", precision=chosen) == "cat eats"
     if precision == "int8":
-        with pytest.raises(CheckpointError, match="there is only int8, not fp32; use that, or"):
+        with pytest.raises(
+            CheckpointError, match="exported in int8 only, not in fp32; use --precision int8, or"
+        ):
             translation(tmp_path / "to/dog")
 
 
@@ -314,6 +316,9 @@ def test_export_without_the_validation_set(
 ) -> None:
     path = run / "config.yaml"
     path.write_text(path.read_text().replace("/valid.tsv", "/gone.tsv"))
+    if multiplies_int8():  # measured when training ended
+        assert "int8_bleu_loss" in export(run, tmp_path / "early").meta
+    shutil.rmtree(run / "graph")
     assert "int8_bleu_loss" not in export(run, tmp_path / "dog").meta
     assert "int8 was not measured, so --precision auto will not use it" in caplog.text
 
@@ -406,3 +411,38 @@ def test_checkpoint_is_exported_to_a_directory_of_its_own(run: Path, tmp_path: P
         export(checkpoint)
     graphs = export(checkpoint, tmp_path / "early", ["fp32"])
     assert graphs.meta["checkpoint"] == "step-000150"
+
+
+def test_directories_of_others_are_left_alone(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/config.yaml").write_text("mine: 1\n")
+    with pytest.raises(DataError, match="mine: not empty, and not an earlier export"):
+        export(run, tmp_path / "mine")
+    assert (tmp_path / "mine/config.yaml").read_text() == "mine: 1\n"
+    for inside in ("graph", "checkpoints"):
+        with pytest.raises(DataError, match="within the run itself"):
+            export(run, run / inside)
+    with pytest.raises(ConfigError, match="unknown precision 'fp16'; use fp32 or int8"):
+        export(run, tmp_path / "new", ["fp16"])  # type: ignore[list-item]
+    (run / "target.model").unlink()
+    with pytest.raises(DataError, match=r"target.model: cannot be read"):
+        export(run, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"backend": "onx"}, "unknown backend 'onx'; use one of auto, onnx, torch"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
+        ({"threads": -1}, "threads: expected 1 or more, found -1"),
+    ],
+)
+def test_unknown_choices_are_refused(trained: Path, wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Translator.load(trained, **wrong)
+
+
+def test_one_text_instead_of_lines_is_refused(trained: Path) -> None:
+    with pytest.raises(DataError, match=r"give \[text\]"):
+        Translator.load(trained).translate("gato")

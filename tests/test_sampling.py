@@ -194,3 +194,12 @@ def test_nonfinite_logits_raise() -> None:
     for top_k in (0, 2):
         with pytest.raises(FloatingPointError, match="not finite"):
             sample(model, SHORT, Sampling(top_k=top_k))
+
+
+def test_blocked_pieces_leave_the_end() -> None:
+    """Copies that have ended hold EOS, which must not be blocked for them at the limit."""
+    model = prefix_model(3, [2, 2], eos_bias=1.0)
+    options = SearchOptions(max_length_factor=0, max_length_offset=2, no_repeat_ngram=1)
+    with np.errstate(all="raise", under="ignore"):
+        found = sample(model, options, Sampling(40, temperature=3.0))
+    assert all(len(samples) == 40 for samples in found)

@@ -49,5 +49,6 @@ def _export(arguments: argparse.Namespace) -> int:
     for name, size in sizes.items():
         print(f"{graphs.path / name}  {size / 1e6:.1f} MB")
     if cost is not None:
-        print(f"int8 costs {cost:.2f} BLEU on the validation set")
+        print(f"int8: {abs(cost):.2f} BLEU {'less' if cost > 0 else 'more'} than fp32 (validation)")
+    print(f"translate with: seq2seq translate {graphs.path.parent}")
     return 0

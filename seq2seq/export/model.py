@@ -63,7 +63,7 @@ def encoder_graph(model: TranslationModel, *, precision: Precision) -> onnx.Mode
     encoded = _encode(g, model.encoder, _array(model.source_embedding.weight))
     g.output(_initial_state(g, decoder, encoded), "state", ["B", sum(_state_sizes(decoder))])
     attention = _fused_attention(decoder)
-    values = attention.remember(g, encoded)
+    values = attention.make_memory(g, encoded)
     for value, (name, shape) in zip(values, attention.memory.items(), strict=True):
         g.output(value, name, shape)
     return g.model()
@@ -110,7 +110,7 @@ def step_graph(model: TranslationModel, *, precision: Precision) -> onnx.ModelPr
 
 @torch.no_grad()
 def _largest_feature(model: TranslationModel) -> float:
-    """Return what hardly any maxout feature exceeds, which int8 features are scaled by.
+    """Return a bound of maxout features, which int8 features are scaled by.
 
     It is a little more than the largest one while random pieces are translated. Features beyond it
     are cut off.
@@ -126,7 +126,7 @@ def _largest_feature(model: TranslationModel) -> float:
         features_BO, _, state = model.decoder.step(embedded_BE, state, decoding.memory)
         largest = max(largest, float(features_BO.abs().max()))
         tokens_B = model.logits(features_BO).argmax(1)
-    return 1.25 * largest
+    return max(1.25 * largest, 1e-6)
 
 
 def _array(tensor: Tensor) -> Array:
@@ -184,7 +184,7 @@ def _layer_norm(g: Graph, norm: nn.LayerNorm | None, value: str) -> str:
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The names of the encoder's states, and of what is real (1) and padding (0)."""
+    """The names of the encoder's states, and of the padding mask (1: real)."""
 
     states_BSH: str
     real_BS: str
@@ -260,7 +260,7 @@ def _zeros(g: Graph, *shape: int) -> str:
 
 
 def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
-    """Return one step of both directions: state, inputs of r and z and of n, what is real."""
+    """Return one step of both directions: state, inputs of r and z and of n, mask."""
     body, size = Graph(g.fresh("body"), g.precision, around=g), cells[0].size
     state_B2h, *inputs, real_B21 = (
         body.input(body.fresh("input"), ["B", 2, width]) for width in (size, 2 * size, size, 1)
@@ -306,7 +306,7 @@ class _FusedAttention:
         self.residual_XQ = None if residual is None else _joined(read_XM, residual.query)
         self.memory: dict[str, Shape] = {"values": ["B", 1, len(read_XM)]}
 
-    def remember(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
         """Return the values of the memory."""
         values_BX = g.product(encoded.summary_BH(g), self.read_XM, self.bias_X)
         return [g("Unsqueeze", values_BX, np.array([1]))]
@@ -355,7 +355,7 @@ class _DotProducts(_FusedAttention):
         return ["B", size, "S"]
 
     def keys(self, g: Graph, states_BSH: str) -> str:
-        """Return what queries are compared with."""
+        """Return the keys, as the step reads them."""
         keys_BSQ = states_BSH if self.key_QH is None else g.product(states_BSH, self.key_QH)
         return g("Transpose", g("Mul", keys_BSQ, np.float32(self.scale)), perm=[0, 2, 1])
 
@@ -363,7 +363,7 @@ class _DotProducts(_FusedAttention):
         """Return scores [B, K, S] before the mask."""
         return g("MatMul", query_BKQ, "keys")
 
-    def remember(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
         values_BSX = g.product(encoded.states_BSH, self.read_XM, self.bias_X)
         return [self.keys(g, encoded.states_BSH), values_BSX, encoded.mask_B1S(g)]
 
@@ -379,12 +379,12 @@ class _AdditiveScores(_DotProducts):
         super().__init__(attention, read_XM, bias_X)
         self.memory["energy"] = ["B", 1, len(self.energy_A1), 1]
 
-    def remember(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
         # The vector v is memory, not a constant of the step, where it would be laid out in advance;
         # that makes products with a single column slow.
         batch = g("Slice", g("Shape", "source"), np.array([0]), np.array([1]))
         energy_B1A1 = g("Expand", self.energy_A1, g("Concat", batch, np.array([1, 1, 1]), axis=0))
-        return [*super().remember(g, encoded), energy_B1A1]
+        return [*super().make_memory(g, encoded), energy_B1A1]
 
     def set_score(self, score: ScoreFunction, key: nn.Linear | None) -> Shape:
         assert isinstance(score, Additive | Concat)
@@ -421,7 +421,7 @@ class _Heads(_FusedAttention):
             "mask": ["B", 1, 1, "S"],
         }
 
-    def remember(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
         key, value = self.attention.key, self.attention.value
         keys_BSD = g.product(encoded.states_BSH, _array(key.weight) * self.attention.scale)
         values_BSM = g.product(encoded.states_BSH, _array(value.weight), _array(value.bias))

@@ -212,7 +212,9 @@ def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
         last_R1 = tokens_RT[:, starts + offset, None]
         same &= tokens_RT[:, offset : offset + starts] == last_R1
     rows, positions = same.nonzero()
-    return rows, tokens_RT[rows, positions + size - 1]
+    pieces = tokens_RT[rows, positions + size - 1]
+    possible = pieces != EOS  # rows that have ended repeat it
+    return rows[possible], pieces[possible]
 
 
 _FEW = 16  # up to here, taking one maximum after the other is faster than a partial sort

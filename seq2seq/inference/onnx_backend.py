@@ -23,7 +23,7 @@ from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.protocol import Floats, Ints, Step
 from seq2seq.runs.checkpoint import open_checkpoint
 from seq2seq.runs.directory import find_checkpoint, run_of
-from seq2seq.runs.graphs import FORMAT, PRECISIONS, Graphs, origin_of, read_graphs
+from seq2seq.runs.graphs import FORMAT, Graphs, origin_of, read_graphs
 from seq2seq.runs.untrusted import check_files
 from seq2seq.version import VERSION
 
@@ -63,7 +63,7 @@ class OnnxBackend:
         (found,) = (each for each in self.step.get_outputs() if each.name == "log_probs")
         if found.shape[-1:] != [vocab_size]:
             raise CheckpointError(
-                f"{graphs.path}: not of {vocab_size} target pieces, as the tokenizer is{_AGAIN}"
+                f"{graphs.path}: not made for the tokenizer's {vocab_size} target pieces{_AGAIN}"
             )
         self.vocab_size = vocab_size
         # Rows are computed when their piece is first read; others take no memory.
@@ -145,12 +145,10 @@ def _run(session: InferenceSession, outputs: list[str], inputs: dict[str, Any]) 
 def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> OnnxBackend:
     """Return the graphs of a run's best checkpoint, or of the checkpoint that the path names.
 
-    They are made if they are missing, damaged or of other weights: in the run directory, or in the
-    cache where that cannot be written. Raises CheckpointError and ConfigError as Translator.load
-    does. `vocab_size` is that of the target.
+    They are exported if they are missing, damaged, or made from other weights: into the run
+    directory, or into the cache where that cannot be written. `vocab_size` is that of the target.
+    Raises CheckpointError and ConfigError as Translator.load does.
     """
-    if precision not in ("auto", *PRECISIONS):
-        raise ConfigError(f"unknown precision '{precision}'; use auto, {' or '.join(PRECISIONS)}")
     if precision == "int8" and not multiplies_int8():
         raise ConfigError(
             "precision int8: this processor has no instructions for it (VNNI); use auto"
@@ -172,7 +170,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
         if kept and any(map(kept.is_of, origins)):
             return start(kept)
     except CheckpointError as error:
-        log.warning("%s", error)
+        log.warning("%s: doing that now", error)
     checkpoint = find_checkpoint(path)
     from seq2seq.export.run import ensure_graphs, write_graphs  # slow, and needs PyTorch
 

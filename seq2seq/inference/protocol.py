@@ -74,9 +74,10 @@ class Decoding(Protocol):
         ...
 
     def select(self, sentences_B: Ints) -> Decoding:
-        """Return the decoding of these sentences, in this order; it replaces this one.
+        """Return the decoding of these sentences, in this order, and use up this one.
 
-        The memory of the sentences may be moved within its arrays.
+        The memory of the sentences may be moved within its arrays, so neither this decoding nor
+        `start` can be used again.
         """
         ...
 

@@ -98,13 +98,11 @@ def _likeliest(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints
     """Return the pieces to draw from, likeliest first; those cut off have probability 0."""
     size = probs_RV.shape[1]
     count = min(top_k or _FEW, size)
-    while True:
+    while True:  # few pieces hold the mass, so that this is cheaper than sorting all
         probs_RC, tokens_RC = top(probs_RV.copy(), count)
         if top_k or count == size or (probs_RC.sum(1) >= top_p).all():
             break
-        count = min(
-            8 * count, size
-        )  # cheaper than sorting the vocabulary: few pieces hold the mass
+        count = min(8 * count, size)
     if top_p < 1:
         mass_R1 = top_p * (probs_RC.sum(1, keepdims=True) if top_k else 1.0)
         # A piece is kept if those before it do not yet hold the mass; the first always is.

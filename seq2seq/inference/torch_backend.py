@@ -149,9 +149,7 @@ def log_softmax(logits_RV: Tensor) -> Tensor:
 
 def likeliest(log_probs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the log probabilities and the ids of the likeliest pieces and of EOS, by id."""
-    ends_R1 = log_probs_RV[:, EOS : EOS + 1].clone()
-    log_probs_RV[:, EOS] = -torch.inf
-    pieces_RC = log_probs_RV.topk(count).indices
-    log_probs_RV[:, EOS : EOS + 1] = ends_R1
+    others = torch.cat((log_probs_RV[:, :EOS], log_probs_RV[:, EOS + 1 :]), 1).topk(count).indices
+    pieces_RC = others + (others >= EOS)
     pieces_RC = torch.nn.functional.pad(pieces_RC, (0, 1), value=EOS).sort().values
     return log_probs_RV.gather(1, pieces_RC), pieces_RC

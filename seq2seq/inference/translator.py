@@ -72,6 +72,19 @@ class Translator:
         """
         if not runs:
             raise ConfigError("a translator needs a run directory or a checkpoint")
+        for name, value, legal in (
+            ("backend", backend, ("auto", "onnx", "torch")),
+            ("precision", precision, ("auto", "fp32", "bf16", "int8")),
+        ):
+            if value not in legal:
+                raise ConfigError(f"unknown {name} '{value}'; use one of {', '.join(legal)}")
+        if threads is not None and threads < 1:
+            raise ConfigError(f"threads: expected 1 or more, found {threads}")
+        if backend == "onnx" and (precision == "bf16" or device.startswith("cuda")):
+            found = "in bf16" if precision == "bf16" else f"on {device}"
+            raise ConfigError(
+                f"backend onnx computes on the CPU in fp32 or int8, not {found}; use backend torch"
+            )
         paths = [Path(run) for run in runs]
         first = run_of(paths[0])
         check_files(first.path)
@@ -82,20 +95,16 @@ class Translator:
                     f"{run.path}: its tokenizers are not those of {first.path}; the runs of an "
                     "ensemble must share them"
                 )
-        on_cpu = (backend == "onnx" and device == "auto") or is_cpu(device)
         if backend == "auto":
-            backend = "onnx" if on_cpu and precision != "bf16" else "torch"
+            backend = "onnx" if precision != "bf16" and is_cpu(device) else "torch"
+        elif backend == "onnx" and device != "auto":
+            is_cpu(device)  # raises for an unknown one
         if backend == "torch":
             from seq2seq.inference.torch_backend import load_model
 
             sizes = source.vocab_size, target.vocab_size
             models = [load_model(path, *sizes, device, precision, threads) for path in paths]
             return cls(models, source, target, config)
-        if not on_cpu or precision == "bf16":
-            raise ConfigError(
-                "backend onnx: it computes on the CPU in fp32 or int8, not on "
-                f"{device} in {precision}; use backend torch"
-            )
         from seq2seq.inference.onnx_backend import load_graphs
 
         size = target.vocab_size
@@ -144,6 +153,8 @@ class Translator:
         with `refuse_long`. `first_number` is the number of the first line, which error messages
         and samples depend on.
         """
+        if isinstance(lines, str):
+            raise DataError("a text where a list of lines is expected; give [text]")
         limit = self.config.inference.max_source_length
         numbered = list(enumerate(lines, first_number))
         split = [

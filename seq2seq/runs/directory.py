@@ -261,7 +261,7 @@ def find_checkpoint(path: Path) -> Checkpoint:
     check_files(run.path, run.checkpoints)
     if run.graphs.exists() and not run.checkpoints.exists():
         raise CheckpointError(
-            f"{run.path}: exported without its weights, which this needs; use the run itself, or "
-            "translate with --backend onnx"
+            f"{run.path}: exported without its weights, which this needs; use the run that it was "
+            "exported from (to translate, leave out --backend torch and --precision bf16)"
         )
     return run.best(run.config().training.metric)

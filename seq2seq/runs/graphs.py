@@ -74,8 +74,8 @@ class Graphs:
         """
         if precision not in self.precisions:
             raise CheckpointError(
-                f"{self.path}: there is only {', '.join(self.precisions)}, not {precision}; use "
-                "that, or export the run again"
+                f"{self.path}: exported in {', '.join(self.precisions)} only, not in {precision}; "
+                f"use --precision {self.precisions[0]}, or export the run again"
             )
         described = self.meta["graphs"][precision]
         for kind in KINDS:
@@ -147,7 +147,7 @@ def origin_of(
 def check_graph(graph: bytes, path: Path) -> None:
     """Raise CheckpointError for a graph that training did not write, or not safely.
 
-    It must have its weights within (external data could be any file of the machine), and only the
+    It must contain its weights (external data could be any file of the machine), and only the
     operators that the export uses. Nothing is executed, and only the structure is read.
     """
     try:
