@@ -6,7 +6,6 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -26,7 +25,7 @@ from seq2seq.inference.onnx_backend import OnnxBackend
 from seq2seq.model.model import TranslationModel
 from seq2seq.parallel import Ranks
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, check_changes, find_checkpoint, run_of
-from seq2seq.runs.graphs import PRECISIONS, Graphs
+from seq2seq.runs.graphs import PRECISIONS, Graphs, Precision
 from seq2seq.runs.logs import RunLog
 from seq2seq.training.trainer import Trainer
 
@@ -82,7 +81,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 def export(
     run: str | Path,
     output: str | Path | None = None,
-    precisions: Sequence[Literal["fp32", "int8"]] = PRECISIONS,
+    precisions: Sequence[Precision] = PRECISIONS,
 ) -> Graphs:
     """Write the graphs of a run's best checkpoint, or of the checkpoint that the path names.
 

@@ -20,9 +20,9 @@ from oracle.cases import (
 
 from seq2seq.config import ModelConfig
 from seq2seq.device import multiplies_int8
-from seq2seq.export.graph import Precision
 from seq2seq.export.model import embedding_graph, encoder_graph, step_graph
 from seq2seq.model.model import TranslationModel
+from seq2seq.runs.graphs import Precision
 
 Array = NDArray[Any]
 STEPS = 3

@@ -13,14 +13,9 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from seq2seq.commands import options
 from seq2seq.errors import UserError
-
-if TYPE_CHECKING:
-    from seq2seq.inference.text import Translation
 
 
 def add(commands: options.Commands) -> None:
@@ -96,6 +91,9 @@ def _translate(arguments: argparse.Namespace) -> int:
         from seq2seq.inference.sampling import Sampling
         from seq2seq.inference.streams import Request, translate_files
 
+        if arguments.alignments:
+            from seq2seq.evaluation.alignment import pharaoh
+
         translator = options.load_translator(arguments, *arguments.runs)
         request = Request(
             translator.options(
@@ -109,7 +107,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             refuse_invalid=arguments.invalid == "refuse",
             format=arguments.format,
             attention=arguments.attention,
-            word_links=_pharaoh() if arguments.alignments else None,
+            word_links=pharaoh if arguments.alignments else None,
         )
         translate_files(
             translator,
@@ -120,9 +118,3 @@ def _translate(arguments: argparse.Namespace) -> int:
             parallelism=shared,
         )
     return 0
-
-
-def _pharaoh() -> Callable[[Translation], str]:
-    from seq2seq.evaluation.alignment import pharaoh
-
-    return pharaoh

@@ -1,8 +1,8 @@
 """A builder of ONNX graphs: nodes, constants, and products with trained weights in fp32 or int8.
 
 An int8 product has signed weights with a scale for each output, and unsigned inputs with 128 for
-zero. Inputs within [-1, 1] have one fixed scale. All others are divided by the largest absolute
-value of their own row: no calibration is needed, and no row depends on the others of its batch.
+zero. Inputs with a known bound have one fixed scale. All others are divided by the largest absolute
+value of their own row. So no row depends on the others of its batch.
 
 Legend: I inputs, O outputs, V vocabulary, E embedding size.
 """
@@ -10,14 +10,15 @@ Legend: I inputs, O outputs, V vocabulary, E embedding size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-Precision = Literal["fp32", "int8"]
+from seq2seq.runs.graphs import Precision
+
 Array = NDArray[Any]
 
 OPSET = 17  # the first with LayerNormalization

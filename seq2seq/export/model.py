@@ -38,7 +38,7 @@ from onnx import TensorProto
 from torch import Tensor, nn
 
 from seq2seq.data.tokenizer import BOS, EOS
-from seq2seq.export.graph import Array, Graph, Precision
+from seq2seq.export.graph import Array, Graph
 from seq2seq.model.attention import (
     Additive,
     Attention,
@@ -52,6 +52,7 @@ from seq2seq.model.attention import (
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PreAttentionDecoder
 from seq2seq.model.gru import GRU
 from seq2seq.model.model import Encoder, TranslationModel
+from seq2seq.runs.graphs import Precision
 
 Shape = list[int | str]
 Stepped = tuple[str, list[str], str | None]  # features, next states, weights
@@ -234,9 +235,10 @@ def _encode(g: Graph, encoder: Encoder, embedding_VE: Array) -> _Encoded:
             for cell, inputs in zip(cells, [layer_SBH, _reversed(g, layer_SBH)], strict=True)
         ]
         gates_SB2G = g("Reshape", g.concat(gates), np.array([0, 0, 2, 3 * size]))
+        start_B2h = _per_sentence(g, np.zeros((2, size)))
         _, states_SB2h = g.many(
             "Scan",
-            *[_zeros(g, 2, size), *g.split(gates_SB2G, cells[0].sizes), real_SB21],
+            *[start_B2h, *g.split(gates_SB2G, cells[0].sizes), real_SB21],
             outputs=2,
             body=_scan_body(g, cells),
             num_scan_inputs=3,
@@ -253,10 +255,10 @@ def _reversed(g: Graph, value: str) -> str:
     return g("Slice", value, last, before_first, np.array([0]), np.array([-1]))
 
 
-def _zeros(g: Graph, *shape: int) -> str:
-    """Return zeros [B, *shape]."""
+def _per_sentence(g: Graph, array: Array) -> str:
+    """Return the same array for each sentence, [B, *shape]."""
     batch = g("Shape", "source", start=0, end=1)
-    return g("Expand", np.zeros((1, *shape)), g("Concat", batch, np.array(shape), axis=0))
+    return g("Expand", array[None], g("Concat", batch, np.array(array.shape), axis=0))
 
 
 def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
@@ -285,13 +287,13 @@ def _state_sizes(decoder: Decoder) -> list[int]:
 def _initial_state(g: Graph, decoder: Decoder, encoded: _Encoded) -> str:
     """Return the state before the first target piece [B, Z]; see Decoder.start."""
     if decoder.initial is None:
-        return _zeros(g, sum(_state_sizes(decoder)))
+        return _per_sentence(g, np.zeros(sum(_state_sizes(decoder))))
     reads = {"backward": encoded.backward_Bh, "mean": encoded.mean_BH, "last": encoded.summary_BH}
     read = reads[decoder.initial_state](g)
     weight, bias = _array(decoder.initial.weight), _array(decoder.initial.bias)
     hidden = g("Tanh", g.product(read, weight, bias))
     fed = _state_sizes(decoder)[len(decoder.layers) :]
-    return g.concat([hidden, *(_zeros(g, size) for size in fed)])
+    return g.concat([hidden, *(_per_sentence(g, np.zeros(size)) for size in fed)])
 
 
 class _FusedAttention:
@@ -382,8 +384,7 @@ class _AdditiveScores(_DotProducts):
     def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
         # The vector v is memory, not a constant of the step, where it would be laid out in advance;
         # that makes products with a single column slow.
-        batch = g("Slice", g("Shape", "source"), np.array([0]), np.array([1]))
-        energy_B1A1 = g("Expand", self.energy_A1, g("Concat", batch, np.array([1, 1, 1]), axis=0))
+        energy_B1A1 = _per_sentence(g, self.energy_A1[None])
         return [*super().make_memory(g, encoded), energy_B1A1]
 
     def set_score(self, score: ScoreFunction, key: nn.Linear | None) -> Shape:

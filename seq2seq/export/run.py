@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import onnx
 
@@ -21,13 +21,20 @@ from seq2seq.files import naming, publish_directory, sha256, write_atomic
 from seq2seq.model.model import TranslationModel, meta_parameters
 from seq2seq.runs.checkpoint import Checkpoint, load_weights
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.graphs import FORMAT, KINDS, META, PRECISIONS, Graphs, origin_of, read_graphs
+from seq2seq.runs.graphs import (
+    FORMAT,
+    KINDS,
+    META,
+    PRECISIONS,
+    Graphs,
+    Precision,
+    origin_of,
+    read_graphs,
+)
 from seq2seq.runs.untrusted import check_shapes
 from seq2seq.version import VERSION
 
 log = logging.getLogger(__name__)
-
-Precision = Literal["fp32", "int8"]
 
 
 def export_graphs(
@@ -90,11 +97,12 @@ def write_graphs(
         }
         for precision in precisions
     }
+    origin = origin_of(run, checkpoint, config.model)
     meta = {
         "format": FORMAT,
         "program": f"seq2seq {VERSION}",
         "checkpoint": checkpoint.path.name,
-        **origin_of(run, checkpoint, config.model),
+        **origin,
         "vocabulary": {"source": source, "target": target},
         "special_pieces": {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
         "inference": config.inference.model_dump(),
@@ -102,7 +110,7 @@ def write_graphs(
     }
     with contextlib.suppress(CheckpointError):  # what was measured of the same weights holds still
         before = read_graphs(run.graphs)
-        if before and before.is_of(origin_of(run, checkpoint, config.model)):
+        if before and before.is_of(origin):
             cost = before.meta.get("int8_bleu_loss")
             same = before.meta.get("program") == meta["program"]
             if cost is not None and same and "int8" in precisions:

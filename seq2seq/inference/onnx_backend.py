@@ -23,7 +23,7 @@ from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.protocol import Floats, Ints, Step
 from seq2seq.runs.checkpoint import open_checkpoint
 from seq2seq.runs.directory import find_checkpoint, run_of
-from seq2seq.runs.graphs import FORMAT, Graphs, origin_of, read_graphs
+from seq2seq.runs.graphs import AGAIN, FORMAT, Graphs, origin_of, read_graphs
 from seq2seq.runs.untrusted import check_files
 from seq2seq.version import VERSION
 
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 # What the step returns beside the weights of attention.
 _OUTPUTS = ["log_probs", "next_state"]
 _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory")  # ONNX Runtime's messages
-_AGAIN = "; export the run again"
 
 
 class OnnxBackend:
@@ -58,12 +57,12 @@ class OnnxBackend:
             fits = False
         if not fits:
             raise CheckpointError(
-                f"{graphs.path}: the encoder's outputs are not what the step takes{_AGAIN}"
+                f"{graphs.path}: the encoder's outputs are not what the step takes{AGAIN}"
             )
         (found,) = (each for each in self.step.get_outputs() if each.name == "log_probs")
         if found.shape[-1:] != [vocab_size]:
             raise CheckpointError(
-                f"{graphs.path}: not made for the tokenizer's {vocab_size} target pieces{_AGAIN}"
+                f"{graphs.path}: not made for the tokenizer's {vocab_size} target pieces{AGAIN}"
             )
         self.vocab_size = vocab_size
         # Rows are computed when their piece is first read; others take no memory.
@@ -99,7 +98,7 @@ class OnnxBackend:
         found: Floats
         [found] = _run(self.embedding, ["inputs"], {"pieces": pieces_N})
         if found.ndim != 2 or found.shape != (len(pieces_N), size or found.shape[1]):
-            raise CheckpointError(f"the graph does not embed each piece{_AGAIN}")
+            raise CheckpointError(f"the graph does not embed each piece{AGAIN}")
         return found
 
     def decoding(self, source_BS: Ints) -> OnnxDecoding:
@@ -107,7 +106,7 @@ class OnnxBackend:
         state_BZ, *memory = _run(self.encoder, ["state", *self.memory], {"source": source_BS})
         sizes = {array.shape[:1] for array in (state_BZ, *memory)}
         if state_BZ.ndim != 2 or sizes != {source_BS.shape[:1]}:
-            raise CheckpointError(f"the graph does not encode each sentence{_AGAIN}")
+            raise CheckpointError(f"the graph does not encode each sentence{AGAIN}")
         lengths_B, width = (source_BS != PAD).sum(1), source_BS.shape[1]
         named = dict(zip(self.memory, memory, strict=True))
         return OnnxDecoding(self, lengths_B, width, named, state_BZ)
@@ -129,7 +128,7 @@ def _load(path: Path, threads: int) -> InferenceSession:
             path, options, providers=["CPUExecutionProvider"], enable_fallback=0
         )
     except Exception as error:  # the classes that it raises have no base of their own
-        raise CheckpointError(f"{path}: ONNX Runtime cannot use it ({error}){_AGAIN}") from None
+        raise CheckpointError(f"{path}: ONNX Runtime cannot use it ({error}){AGAIN}") from None
 
 
 def _run(session: InferenceSession, outputs: list[str], inputs: dict[str, Any]) -> list[Any]:
@@ -138,7 +137,7 @@ def _run(session: InferenceSession, outputs: list[str], inputs: dict[str, Any]) 
     except Exception as error:
         if any(words in str(error) for words in _OUT_OF_MEMORY):
             raise MemoryError from None
-        raise CheckpointError(f"the graph cannot be computed ({error}){_AGAIN}") from None
+        raise CheckpointError(f"the graph cannot be computed ({error}){AGAIN}") from None
     return found
 
 
@@ -159,7 +158,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
     check_files(run.path, run.graphs, run.checkpoints if is_run else path)
     if is_run and not run.checkpoints.exists() and (kept := read_graphs(run.graphs)):
         if not kept.is_of(origin_of(run)):
-            raise CheckpointError(f"{run.graphs}: exported with other tokenizers{_AGAIN}")
+            raise CheckpointError(f"{run.graphs}: exported with other tokenizers{AGAIN}")
         return start(kept)
     # Reading all weights to verify them takes longer than translating a sentence.
     config = run.config()
@@ -235,7 +234,7 @@ class OnnxDecoding:
         found = [array.size for array in (log_probs_BKV, next_BKZ, *weights_BKS)]
         expected = [rows * self.backend.vocab_size, state.rows_RZ.size, rows * self.width]
         if found != expected[: len(found)]:
-            raise CheckpointError(f"the graph does not advance each hypothesis{_AGAIN}")
+            raise CheckpointError(f"the graph does not advance each hypothesis{AGAIN}")
         return Step(
             log_probs_BKV.reshape(rows, -1),
             OnnxState(next_BKZ.reshape(rows, -1)),

@@ -147,7 +147,7 @@ class TranslationModel(nn.Module):
 
 @dataclass(frozen=True)
 class TranslationDecoding:
-    """A model and the memory of a batch; implements seq2seq.inference.protocol.Decoding."""
+    """A model and the memory of a batch, one step at a time."""
 
     model: TranslationModel
     memory: Memory

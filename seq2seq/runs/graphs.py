@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seq2seq.errors import CheckpointError
 from seq2seq.files import sha256
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 META = "graph.json"
 FORMAT = 1
-PRECISIONS: tuple[Literal["fp32", "int8"], ...] = ("fp32", "int8")
+Precision = Literal["fp32", "int8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 KINDS = ("encoder", "embedding", "step")
 MAX_BLEU_LOSS = 0.2
 # What seq2seq.export writes; none of them opens a file, loops without end or runs code.
@@ -42,7 +43,7 @@ OPERATORS = frozenset(
         "Unsqueeze", "com.microsoft.MatMulIntegerToFloat",
     )
 )  # fmt: skip
-_AGAIN = "; export the run again"
+AGAIN = "; export the run again"  # how to fix what is wrong with graphs
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,11 @@ class Graphs:
         try:
             graph = path.read_bytes()
         except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read ({error.strerror}){_AGAIN}") from None
+            raise CheckpointError(f"{path}: cannot be read ({error.strerror}){AGAIN}") from None
         except ValueError as error:  # a name that no file can have
-            raise CheckpointError(f"{self.path / META}: damaged ({error}){_AGAIN}") from None
+            raise CheckpointError(f"{self.path / META}: damaged ({error}){AGAIN}") from None
         if hashlib.sha256(graph).hexdigest() != described["sha256"]:
-            raise CheckpointError(f"{path}: damaged, it does not match its checksum{_AGAIN}")
+            raise CheckpointError(f"{path}: damaged, it does not match its checksum{AGAIN}")
         check_graph(graph, path)
         return path
 
@@ -106,22 +107,22 @@ def read_graphs(folder: Path) -> Graphs | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}){_AGAIN}") from None
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}){AGAIN}") from None
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged ({error}){_AGAIN}") from None
+        raise CheckpointError(f"{path}: damaged ({error}){AGAIN}") from None
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != FORMAT:
         raise CheckpointError(
-            f"{path}: graph format {found}, but this program reads format {FORMAT}{_AGAIN}"
+            f"{path}: graph format {found}, but this program reads format {FORMAT}{AGAIN}"
         )
     try:
         texts = [meta["weights"], *(meta["tokenizers"][name] for name in TOKENIZERS)]
         for described, kind in itertools.product(meta["graphs"].values(), KINDS):
             texts += [described[kind]["file"], described[kind]["sha256"]]
     except (AttributeError, KeyError, TypeError):
-        raise CheckpointError(f"{path}: damaged, keys are missing{_AGAIN}") from None
+        raise CheckpointError(f"{path}: damaged, keys are missing{AGAIN}") from None
     if not meta["graphs"] or not all(isinstance(text, str) for text in texts):
-        raise CheckpointError(f"{path}: damaged, it does not name its graphs{_AGAIN}")
+        raise CheckpointError(f"{path}: damaged, it does not name its graphs{AGAIN}")
     return Graphs(folder, meta)
 
 
