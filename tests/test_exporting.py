@@ -21,10 +21,11 @@ from seq2seq import cli, pipeline
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.export import run as exporting
+from seq2seq.exporting import export
 from seq2seq.inference import onnx_backend, translator
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.translator import Translator
-from seq2seq.pipeline import export, train
+from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.graphs import KINDS, META, PRECISIONS, Graphs, read_graphs
 
@@ -114,7 +115,7 @@ def test_resuming_keeps_the_graphs_and_overwriting_deletes_them(
     assert train(config, resume=True) == "finished"
     assert written(tmp_path / "run/graph" / META) == before
     (tmp_path / "run/.graph.partial").mkdir()
-    monkeypatch.setattr(pipeline, "_export_trained", lambda *_: None)
+    monkeypatch.setattr(pipeline, "export_trained", lambda *_: None)
     train(config, overwrite=True)
     assert not (tmp_path / "run/graph").exists()
 
