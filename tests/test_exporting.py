@@ -95,7 +95,10 @@ def test_average_of_checkpoints_is_exported(toy: ToyCorpus, tmp_path: Path) -> N
     assert graphs_of(tmp_path / "mean").meta["checkpoint"] == "average"
 
 
-def test_translating_imports_no_torch(run: Path) -> None:
+@pytest.mark.parametrize("made", [True, False])
+def test_translating_imports_no_torch(run: Path, made: bool) -> None:
+    if not made:
+        shutil.rmtree(run / "graph")
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from seq2seq.cli import main\nsys.exit(main(['translate', sys.argv[1]]))"
@@ -103,7 +106,9 @@ def test_translating_imports_no_torch(run: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", code, run], input="gato come\n", capture_output=True, text=True
     )
-    assert (found.stdout, found.stderr) == ("cat eats\n", "")
+    assert found.stdout == "cat eats\n", found.stderr
+    assert ("exported fp32 and int8" in found.stderr) != made
+    assert (run / "graph" / META).exists()
 
 
 def test_resuming_keeps_the_graphs_and_overwriting_deletes_them(
