@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
+from seq2seq.errors import CheckpointError
 from seq2seq.runs.checkpoint import (
     Checkpoint,
     best_first,
@@ -176,7 +177,12 @@ class TrainingState:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
-        tensors, state, weights = checkpoint.training(), checkpoint.state, checkpoint.weights()
+        state = checkpoint.state
+        if "progress" not in state:
+            raise CheckpointError(
+                f"{checkpoint.path}: exported without what --resume needs; start a new run from it"
+            )
+        tensors, weights = checkpoint.training(), checkpoint.weights()
         if self.averaged:
             self.averaged = {name: self._own(weights[name]) for name in self.averaged}
         raw = {name: tensors.get(f"raw.{name}", tensor) for name, tensor in weights.items()}
