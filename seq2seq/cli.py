@@ -19,6 +19,7 @@ from seq2seq.commands import (
     explain,
     export,
     faults,
+    models,
     plot,
     reference,
     study,
@@ -29,8 +30,8 @@ from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (
-    train, translate, evaluate, explain, plot, compare, align, export, study, doctor, faults,
-    reference,
+    train, translate, models, evaluate, explain, plot, compare, align, export, study, doctor,
+    faults, reference,
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from seq2seq.export.run import ensure_graphs, export_graphs, record_int8_loss
 from seq2seq.files import make_folder, remove_directory, write_atomic
 from seq2seq.inference.onnx_backend import OnnxBackend
 from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run, is_packaged
 from seq2seq.runs.checkpoint import Checkpoint, save_compact
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of
 from seq2seq.runs.graphs import PRECISIONS, Graphs, Precision
@@ -36,9 +37,11 @@ def export(
     cannot be used, UserError for a checkpoint without `output` (a run has the graphs of its best
     one), DataError for a directory that cannot be written or is another run.
     """
-    checkpoint, source = find_checkpoint(Path(run)), run_of(Path(run))
-    if output is None and Path(run) != source.path:
-        raise UserError(f"{run}: a checkpoint; name a directory for its graphs with --output")
+    path = find_run(run)
+    checkpoint, source = find_checkpoint(path), run_of(path)
+    if output is None and (path != source.path or is_packaged(path)):
+        kind = "a checkpoint" if path != source.path else "a model that came with the program"
+        raise UserError(f"{run}: {kind}; name a directory for its graphs with --output")
     unknown = sorted({*precisions} - {*PRECISIONS})
     if unknown:
         raise ConfigError(f"unknown precision '{unknown[0]}'; use {' or '.join(PRECISIONS)}")
@@ -60,17 +63,16 @@ def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
     its checkpoint: `compact_bleu_loss` by these weights alone, `int8_bleu_loss` by graphs of them
     that also compute in int8. Raises as `export` does.
     """
-    checkpoint, source = find_checkpoint(Path(run)), run_of(Path(run))
+    path = find_run(run)
+    checkpoint, source = find_checkpoint(path), run_of(path)
     target = _copy(source, RunDirectory(Path(output)))
-    state = {
-        key: checkpoint.state[key] for key in ("step", "validation") if key in checkpoint.state
-    }
+    kept = {"step", "validation"}
+    state = {key: value for key, value in checkpoint.state.items() if key in kept}
     arrays = checkpoint.arrays()
     remove_directory(target.graphs)
     remove_directory(target.checkpoints)
     target.checkpoints.mkdir()
-    path = target.checkpoints / checkpoint.path.name
-    made = save_compact(path, arrays, state)
+    made = save_compact(target.checkpoints / checkpoint.path.name, arrays, state)
     valid = _validation_set(source)
     if not valid:
         return made
@@ -83,7 +85,7 @@ def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
         if multiplies_int8():
             state["int8_bleu_loss"] = round(bleu - _bleu(small, "int8", target, valid), 3)
     log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
-    return save_compact(path, arrays, state)
+    return save_compact(made.path, arrays, state)
 
 
 def _copy(source: RunDirectory, target: RunDirectory) -> RunDirectory:

@@ -23,7 +23,7 @@ from seq2seq.errors import DiskError, RankLostError, system_error
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "train", __doc__, action=_train)
-    parser.add_argument("config", help="YAML file of a recipe")
+    parser.add_argument("config", help="YAML file of a recipe, or the name of a packaged one")
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="keys that replace the recipe's"
     )
@@ -42,9 +42,11 @@ def add(commands: options.Commands) -> None:
 
 def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.config import load_config
+    from seq2seq.packaged import find_recipe
     from seq2seq.pipeline import check_directory, train
 
-    config = load_config(arguments.config, arguments.overrides)
+    recipe = find_recipe(arguments.config)
+    config = load_config(recipe, arguments.overrides)
     if arguments.processes:
         from seq2seq.distributed import launch
 

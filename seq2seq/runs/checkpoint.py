@@ -5,8 +5,8 @@ step-000500/training.safetensors    optimizer moments, raw weights
 step-000500/state.json              step, metrics, positions of the sampler and the schedule
 step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
 
-A compact checkpoint has int8 weights and no training.safetensors; its state.json also says what int8
-cost on the validation set. It translates and can be fine-tuned, but not resumed.
+A compact checkpoint has int8 weights and no training.safetensors; its state.json also says what
+int8 cost on the validation set. It translates and can be fine-tuned, but not resumed.
 
 Functions that return or write tensors import torch themselves; all others work without it.
 """
