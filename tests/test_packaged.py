@@ -146,8 +146,8 @@ def test_packaged_recipe_and_corpus_are_found_anywhere(models: Path) -> None:
     assert len(list(read_corpus(config.data.valid))) == 1000
     assert set(checksum_sources(config.data)) == {"data.train.0.path", "data.valid.path"}
     Path("data/sample").mkdir(parents=True)
-    Path("data/sample/valid.tsv").write_text("gato\tcat\n")
-    assert [pair.source for pair in read_corpus(config.data.valid.model_copy())] == ["gato"]
+    Path("data/sample/valid.tsv").write_text("gato\tcat\t0-0\n")
+    assert [pair.source for pair in read_corpus(config.data.valid)] == ["gato"]
 
 
 def test_recipes_of_both_directions_are_equal() -> None:
