@@ -10,6 +10,7 @@ import functools
 import itertools
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
+from seq2seq.export.weights import Model
 from seq2seq.model.model import TranslationModel
 
 SOURCE_VOCAB, TARGET_VOCAB = 11, 9
@@ -160,6 +162,13 @@ def tiny_model(
             is_gain = "norm_" in parameter_name and parameter_name.endswith("weight")
             parameter.copy_(drawn * 0.3 + 1 if is_gain else drawn * 0.5)
     return model
+
+
+def arrays_of(model: TranslationModel) -> Model:
+    """Return the model as the arrays that graphs are made of."""
+    arrays = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
+    target_vocab, _ = model.output_weight.shape
+    return Model(model.config, SOURCE_VOCAB, target_vocab, arrays, origin=Path("tiny"))
 
 
 @dataclass(frozen=True)
