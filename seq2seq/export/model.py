@@ -77,9 +77,14 @@ def step_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
     attention = _fused_attention(model)
     for name, shape in attention.memory.items():
         g.input(name, shape)
-    step = {"bahdanau": _bahdanau, "luong": _luong, "pre_attention": _pre_attention}[config.style]
+    step = {
+        "bahdanau": _bahdanau,
+        "conditional": _conditional,
+        "luong": _luong,
+        "pre_attention": _pre_attention,
+    }[config.style]
     features, state, weights = step(g, model, attention, inputs, state)
-    is_maxout = config.style == "bahdanau" and config.readout == "maxout"
+    is_maxout = _has_deep_output(model) and config.readout == "maxout"
     bias_V = model("output_bias", model.target_vocab)
     logits = g.product(features, model.output_weight(), bias_V, bound=None if is_maxout else 1.0)
     g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
@@ -245,7 +250,7 @@ def _cells(model: Model) -> list[_Cell]:
     """Return the layers of the decoder."""
     config, size = model.config, model.config.decoder_size
     first = [config.embedding_size]
-    if config.style == "pre_attention":
+    if config.style in ("conditional", "pre_attention"):
         first.append(config.attention_output_size)
     inputs = first + [size] * (config.decoder_layers - 1)
     return [_Cell(model, f"decoder.layers.{n}", inputs[n], size) for n in range(len(inputs))]
@@ -255,7 +260,8 @@ def _state_sizes(model: Model) -> list[int]:
     """Return the sizes of what the decoder's state holds side by side."""
     config = model.config
     fed = [config.features_size] if config.style == "luong" and config.input_feeding else []
-    return [cell.size for cell in _cells(model)] + fed
+    layers = config.decoder_layers + (config.style == "pre_attention")
+    return [config.decoder_size] * layers + fed
 
 
 def _initial_state(g: Graph, model: Model, encoded: _Encoded) -> str:
@@ -266,10 +272,10 @@ def _initial_state(g: Graph, model: Model, encoded: _Encoded) -> str:
     reads = {"backward": encoded.backward_Bh, "mean": encoded.mean_BH, "last": encoded.summary_BH}
     read = reads[config.initial_state](g)
     read_size = config.encoder_size * (1 if config.initial_state == "backward" else 2)
-    hidden_size = sum(cell.size for cell in _cells(model))
+    fed = config.features_size if config.style == "luong" and config.input_feeding else 0
+    hidden_size = sum(sizes) - fed
     weight = model("decoder.initial.weight", hidden_size, read_size)
     hidden = g("Tanh", g.product(read, weight, model("decoder.initial.bias", hidden_size)))
-    fed = sum(sizes) - hidden_size
     return g.concat([hidden, _per_sentence(g, np.zeros(fed))] if fed else [hidden])
 
 
@@ -281,6 +287,8 @@ class _FusedAttention:
 
     def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
         self.read_XM, self.bias_X = read_XM, bias_X
+        # A state of the decoder is within 1, its sum with a product of the piece before is not.
+        self.query_bound = None if model.config.attention.previous_piece else 1.0
         self.residual_XQ = None
         if model.config.residual:
             sizes = model.config.attention_output_size, model.config.decoder_size
@@ -305,7 +313,9 @@ class _FusedAttention:
         reads, weights = self.attend(g, query_BKQ)
         products = [weight for weight in (self.residual_XQ, other_XQ) if weight is not None]
         if products:
-            reads = g("Add", reads, g.product(query_BKQ, np.sum(products, 0)))
+            weight_XQ = np.sum(products, 0)
+            product = g.product(query_BKQ, weight_XQ, bound=self.query_bound)
+            reads = g("Add", reads, product)
         return reads, weights
 
 
@@ -394,7 +404,8 @@ class _AdditiveScores(_DotProducts):
         return g("Unsqueeze", keys_BSA, np.array([1]))
 
     def scores(self, g: Graph, query_BKQ: str) -> str:
-        query_BK1A = g("Unsqueeze", g.product(query_BKQ, self.query_AQ), np.array([2]))
+        query_BKA = g.product(query_BKQ, self.query_AQ, bound=self.query_bound)
+        query_BK1A = g("Unsqueeze", query_BKA, np.array([2]))
         hidden_BKSA = g("Tanh", g("Add", query_BK1A, "keys"))
         scores_BKS1 = g("MatMul", hidden_BKSA, "energy")
         return g("Squeeze", scores_BKS1, np.array([3]))
@@ -432,7 +443,7 @@ class _Heads(_FusedAttention):
         ]
 
     def attend(self, g: Graph, query_BKQ: str) -> tuple[str, str | None]:
-        query_BKD = g.product(query_BKQ, self.query_DQ, self.query_bias_D)
+        query_BKD = g.product(query_BKQ, self.query_DQ, self.query_bias_D, bound=self.query_bound)
         scores_BNKS = g("MatMul", self._split(g, query_BKD, [0, 2, 1, 3]), "keys")
         weights_BNKS = g("Softmax", g("Add", scores_BNKS, "mask"), axis=-1)
         context_BKNm = g("Transpose", g("MatMul", weights_BNKS, "values"), perm=[0, 2, 1, 3])
@@ -459,6 +470,10 @@ def _fused_attention(model: Model) -> _FusedAttention:
         context_GM = model("decoder.context.weight", 3 * first.size, config.attention_output_size)
         read_XM = np.concatenate([context_GM, read_WM])
         bias_X = np.concatenate([first.input_bias_G, bias_W])
+    elif config.style == "conditional":
+        second, (*_, read_WM, bias_W) = _cells(model)[1], _readout(model)
+        read_XM = np.concatenate([second.input_GI, read_WM])
+        bias_X = np.concatenate([second.input_bias_G, bias_W])
     elif config.style == "luong":
         read_XM, _ = _combine(model)
         bias_X = np.zeros(len(read_XM))
@@ -474,8 +489,13 @@ def _fused_attention(model: Model) -> _FusedAttention:
     return kinds.get(config.attention.score, _DotProducts)(model, read_XM, bias_X)
 
 
+def _has_deep_output(model: Model) -> bool:
+    """Return whether features see state, embedding and context (DeepOutputDecoder)."""
+    return model.config.style in ("bahdanau", "conditional")
+
+
 def _readout(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Return the matrices of state, embedding and context, and the bias, of Bahdanau's readout.
+    """Return the matrices of state, embedding and context, and the bias, of a deep output.
 
     Maxout takes pairs of outputs; here, the second ones follow all first ones.
     """
@@ -498,24 +518,51 @@ def _combine(model: Model) -> list[Array]:
 
 def _entering(model: Model) -> tuple[Array, Array | None]:
     """Return the matrix [X, E] and the bias by which embeddings enter a step."""
-    cell = _cells(model)[0]
-    if model.config.style == "bahdanau":  # the bias is in what is read of the attention
-        return np.concatenate([cell.input_GI, _readout(model)[1]]), None
-    return cell.input_GI, cell.input_bias_G
+    cell, config = _cells(model)[0], model.config
+    if not _has_deep_output(model):
+        return cell.input_GI, cell.input_bias_G
+    parts = [cell.input_GI, _readout(model)[1]]
+    if config.attention.previous_piece:
+        parts.append(model("decoder.query.weight", config.decoder_size, config.embedding_size))
+    if config.style == "bahdanau":  # the bias is in what is read of the attention
+        return np.concatenate(parts), None
+    return np.concatenate(parts), np.pad(cell.input_bias_G, (0, len(parts[1])))
 
 
 def _bahdanau(
     g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
 ) -> Stepped:
     cells, (state_WD, *_) = _cells(model), _readout(model)
-    reads, weights = attention(g, hidden[-1])
-    inputs = g("Add", inputs, reads)
-    *gates, deep = cells[0].gates(g, inputs, len(state_WD))
+    query = hidden[-1]
+    if model.config.attention.previous_piece:
+        inputs, seen = g.split(inputs, [3 * cells[0].size + len(state_WD), cells[0].size])
+        query = g("Add", query, seen)
+    reads, weights = attention(g, query)
+    *gates, deep = cells[0].gates(g, g("Add", inputs, reads), len(state_WD))
     hidden = _step_layers(g, cells, gates, hidden)
-    deep = g("Add", deep, g.product(hidden[-1], state_WD))
+    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+
+
+def _conditional(
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+) -> Stepped:
+    (first, *upper), (state_WD, *_) = _cells(model), _readout(model)
+    *gates, deep_embedded = first.gates(g, inputs, len(state_WD))
+    query = first.step(g, gates, hidden[0])
+    reads, weights = attention(g, query)
+    *gates, deep_context = upper[0].gates(g, reads, len(state_WD))
+    hidden = _step_layers(g, upper, gates, [query, *hidden[1:]])
+    deep = g("Add", deep_embedded, deep_context)
+    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+
+
+def _deep_output(g: Graph, model: Model, deep: str, state: str) -> str:
+    """Return the features, given the products of embedding and context."""
+    state_WD = _readout(model)[0]
+    deep = g("Add", deep, g.product(state, state_WD))
     if model.config.readout == "tanh":
-        return g("Tanh", deep), hidden, weights
-    return g("Max", *g.split(deep, [len(state_WD) // 2] * 2)), hidden, weights
+        return g("Tanh", deep)
+    return g("Max", *g.split(deep, [len(state_WD) // 2] * 2))
 
 
 def _luong(

@@ -45,6 +45,7 @@ SWITCHES: dict[str, tuple[Any, ...]] = {
     "attention.value_size": (None, 4, 5),
     "attention.heads": (1, 2),
     "attention.project_query": (False, True),
+    "attention.previous_piece": (False, True),
 }
 Choice = dict[str, Any]
 
@@ -72,7 +73,8 @@ def bases() -> list[Choice]:
 def _applies(switch: str, base: Choice) -> bool:
     score = base["attention.score"]
     applies: dict[str, bool] = {
-        "readout": base["style"] == "bahdanau",
+        "readout": base["style"] in ("bahdanau", "conditional"),
+        "attention.previous_piece": base["style"] == "bahdanau" and score != "none",
         "attention.key_size": score != "none",
         "attention.value_size": score != "none",
         "attention.heads": score == "multi_head",
@@ -111,7 +113,7 @@ def choices() -> tuple[list[Choice], ...]:
     for base in bases():
         rows: list[Choice] = []
         for initial_state in INITIAL_STATES:
-            drawn = [legal_choice(base, initial_state, generator) for _ in range(6)]
+            drawn = [legal_choice(base, initial_state, generator) for _ in range(8)]
             drawn.sort(key=lambda choice: len(pairs(choice) - seen))
             left += [(rows, choice) for choice in drawn]
             rows.append(drawn[-1])
