@@ -129,7 +129,7 @@ def _costs(state: dict[str, object]) -> str:
 
 def _training(run: RunDirectory, step: int, machine: str, recipe: str | None) -> str:
     """Return how a run was trained, in words."""
-    minutes = read_metrics(run.metrics)[-1]["minutes"]
+    minutes = max(record.get("minutes", 0) for record in read_metrics(run.metrics))
     text = f"{step:,} updates in {minutes:.0f} minutes on {machine}"
     if recipe is None:
         return f"{text}."

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import ToyCorpus
 
+import ship_model
 from seq2seq import Translator, cli, packaged
 from seq2seq.config import load_config
 from seq2seq.config.loading import changed_keys
@@ -120,6 +121,21 @@ def test_models_are_listed(models: Path, capsys: pytest.CaptureFixture[str]) -> 
     shutil.rmtree(models)
     assert run("models") == 0
     assert "no models come with this installation" in capsys.readouterr().out
+
+
+def test_model_is_made_of_a_run(
+    models: Path, trained: Path, toy: ToyCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ship_model, "MODELS", models)
+    for _ in range(2):  # the second replaces the first
+        ship_model.ship(str(trained), "es-en", str(toy.folder / "test.tsv"), "a machine", None)
+    card, text = read_card(models / "es-en"), (models / "es-en" / CARD).read_text(encoding="utf-8")
+    assert (card.source_language, card.target_language) == ("Spanish", "English")
+    assert card.bleu > 50
+    assert card.test_set == "20 pairs of Tatoeba, one reference, beam 3"
+    assert "minutes on a machine. `config.yaml` is the complete recipe." in text
+    assert "{" not in text
+    assert Translator.load("es-en").translate(["gato"])[0][0].text == "cat"
 
 
 @pytest.mark.parametrize(
