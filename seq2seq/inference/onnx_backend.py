@@ -187,8 +187,9 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
 def _write_graphs(checkpoint: Checkpoint, run: RunDirectory, folder: Path) -> dict[str, Any]:
     from seq2seq.export.run import write_graphs
 
-    log.info("%s: making its graphs, once; they are kept in the cache", run.path.name)
-    return write_graphs(checkpoint, run, folder)
+    meta = write_graphs(checkpoint, run, folder)
+    log.info("%s: made its graphs, which are kept in the cache", run.path.name)
+    return meta
 
 
 def _start(graphs: Graphs, *, vocab_size: int, precision: str, threads: int) -> OnnxBackend:
