@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import mmap
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -80,21 +81,52 @@ class ProcessGroup(Ranks):
         """Wait until all ranks have prepared their data, for up to PREPARATION_TIMEOUT."""
         dist.barrier(self.preparation_group)
 
+    @property
+    def on_one_host(self) -> bool:
+        """Whether torchrun started all ranks on this machine."""
+        return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) == self.size
+
+    def zeros(self, count: int, device: torch.device) -> Tensor:
+        """Return this many zeros, in memory of the CPU that all ranks read and write.
+
+        The memory has no name, so nothing can be left behind, and it is not limited by the size of
+        /dev/shm, which is small in containers.
+        """
+        size = count * torch.float32.itemsize
+        creator, number = self.on_rank0(_create_memory, size)
+        file = os.open(f"/proc/{creator}/fd/{number}", os.O_RDWR)
+        self.barrier()
+        if self.is_first:
+            os.close(number)
+        memory = mmap.mmap(file, size)
+        os.close(file)
+        return torch.frombuffer(memory, dtype=torch.float32)
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here; what they wrote before can then be read."""
+        dist.barrier()
+
     def data_parallel(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
-        """Return the module with gradients averaged over the ranks, reduced in the given dtype."""
-        wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True)
-        if dtype != torch.float32:
-            wrapped.register_comm_hook(dtype, lambda dtype, bucket: _compressed(dtype, bucket))
+        """Return the module with gradients summed over the ranks, reduced in the given dtype."""
+        wrapped = DistributedDataParallel(module)
+        wrapped.register_comm_hook(dtype, _sum)
         return wrapped
 
 
-def _compressed(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
-    """Average a torch.distributed.GradBucket over the ranks in a narrower dtype.
+def _create_memory(size: int) -> tuple[int, int]:
+    """Return this process's id and its descriptor of new memory, which others can open."""
+    descriptor = os.memfd_create("seq2seq")
+    os.ftruncate(descriptor, size)
+    return os.getpid(), descriptor
 
-    torch's own hook for this does not support CPUs.
+
+def _sum(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Sum a bucket of gradients over the ranks in the given dtype.
+
+    torch's own hooks divide by the number of ranks, and the narrow one does not support CPUs.
     """
     wide: Tensor = bucket.buffer()
-    narrow = wide.to(dtype).div_(dist.get_world_size())
+    narrow = wide.to(dtype)
     sent = dist.all_reduce(narrow, async_op=True).get_future()
     received: torch.futures.Future[Tensor] = sent.then(lambda _: wide.copy_(narrow))
     return received

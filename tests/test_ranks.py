@@ -36,7 +36,9 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
 STILL = ("model.dropout=0", "training.scheduled_sampling=0")
 
 
-def gradients(recipe: Path, out: Path, size: int, *overrides: str) -> dict[str, torch.Tensor]:
+def gradients(
+    recipe: Path, out: Path, size: int, *overrides: str, hosts: int = 1
+) -> dict[str, torch.Tensor]:
     """Return the gradient that `size` processes compute for the same update."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -44,6 +46,7 @@ def gradients(recipe: Path, out: Path, size: int, *overrides: str) -> dict[str, 
     processes = []
     for rank in range(size):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+        own["LOCAL_WORLD_SIZE"] = str(size // hosts)
         environment = {**ENVIRONMENT, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         command = [sys.executable, str(WORKER), str(recipe), str(out), *STILL, *overrides]
         processes.append(subprocess.Popen(command, env=environment))
@@ -63,11 +66,15 @@ def alone(recipe: Path) -> dict[str, torch.Tensor]:
     return gradients(recipe, recipe.with_name("1.safetensors"), 1)
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("size", "hosts"),
+    [(2, 1), (2, 2), *(pytest.param(4, n, marks=pytest.mark.slow) for n in (1, 2))],
+)
 def test_rank_count_does_not_change_gradients_or_metrics(
-    recipe: Path, alone: dict[str, torch.Tensor], size: int
+    recipe: Path, alone: dict[str, torch.Tensor], size: int, hosts: int
 ) -> None:
-    together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size)
+    """The ranks of one host share memory, those of several exchange gradients."""
+    together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size, hosts=hosts)
     assert together.keys() == alone.keys()
     for name, expected in alone.items():
         scale = float(expected.abs().max())
@@ -75,7 +82,8 @@ def test_rank_count_does_not_change_gradients_or_metrics(
 
 
 def test_bf16_gradient_reduction_is_close(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
-    near = gradients(recipe, recipe.with_name("n.safetensors"), 2, "training.reduce_bf16=true")
+    path, override = recipe.with_name("n.safetensors"), "training.reduce_bf16=true"
+    near = gradients(recipe, path, 2, override, hosts=2)
     differs = False
     for name, expected in alone.items():
         scale = float(expected.abs().max())
