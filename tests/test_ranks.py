@@ -243,7 +243,8 @@ def test_restart_does_not_touch_the_run_of_another_launch(recipe: Path, tmp_path
 
 def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
     os.environ |= {
-        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)
+        "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
     }  # fmt: skip
     with init_process_group() as ranks:
         time.sleep(3 * rank)

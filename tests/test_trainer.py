@@ -179,7 +179,8 @@ def test_non_finite_update_is_reported_and_skipped(
     batches = iter(trainer.stream)
     loss = losses.projection_loss
     factors = iter([math.inf, math.nan, 1.0])
-    before = {n: p.detach().clone() for n, p in trainer.state.optimizer.parameters.items()}
+    parameters = trainer.state.optimizer.parameters
+    before = {n: p.detach().clone() for n, p in parameters.items()}
 
     def spoiled(*arguments: Any, **options: Any) -> Any:
         smoothed, plain = loss(*arguments, **options)
@@ -190,7 +191,9 @@ def test_non_finite_update_is_reported_and_skipped(
     for factor in factors:
         spoilt.append(next(batches))
         trainer.update(spoilt[-1:])
-        changed = any(not torch.equal(before[n], p) for n, p in trainer.state.optimizer.parameters.items())
+        changed = any(
+            not torch.equal(before[n], p) for n, p in trainer.state.optimizer.parameters.items()
+        )
         assert changed == (factor == 1)
     assert trainer.state.progress.step == 3
     assert trainer.state.progress.skipped == 0
