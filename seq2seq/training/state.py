@@ -126,8 +126,10 @@ class TrainingState:
     @torch.no_grad()
     def update_average(self) -> None:
         """Move the average towards the current weights."""
-        # A young average moves quickly, so that it forgets the random initial weights.
-        decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))
+        decay = self.config.ema
+        if self.config.initial is None:
+            # A young average moves quickly, so that it forgets the random initial weights.
+            decay = min(decay, (1 + self.progress.step) / (10 + self.progress.step))
         for name, tensor in self.averaged.items():
             tensor.lerp_(self.parameters[name], 1 - decay)
 
