@@ -142,7 +142,8 @@ def test_killed_and_continued(
     output, part = tmp_path / "out.tsv", tmp_path / "out.tsv.partial"
     arguments = ("distill", single, other, corpus, "-o", output)
     setup = (
-        "import time; from seq2seq.inference import distillation as d; d.WINDOW = 7; t = d._translate\n"
+        "import time; from seq2seq.inference import distillation as d\n"
+        "d.WINDOW, t = 7, d._translate\n"
         "d._translate = lambda *a: (time.sleep(0.1), t(*a))[1]"
     )
     for number, (stop, lines, workers) in enumerate(
