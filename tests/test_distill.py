@@ -80,12 +80,12 @@ def test_contents(
     assert os.stat(output).st_mtime_ns == changed
 
 
-def test_parallel_files(single: Path, tmp_path: Path) -> None:
-    """Line n is made of pair n, also if a side is empty or has tabs."""
+def test_parallel_files(exported: Path, tmp_path: Path) -> None:
+    """Line n is made of pair n, also if a side is empty or has tabs; the run needs no weights."""
     source, target, output = (tmp_path / name for name in ("a.es", "a.en", "out.tsv"))
     source.write_text("perro\tcome\n\ngato ve agua\n")
     target.write_text("dog eats\nnothing\n\n")
-    assert run(single, source, "--target", target, "-o", output) == 0
+    assert run(exported, source, "--target", target, "-o", output) == 0
     assert output.read_text() == "perro come\tdog eats\n\t\ngato ve agua\tcat sees water\n"
 
 
