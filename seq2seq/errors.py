@@ -20,8 +20,13 @@ _PATH_ERRORS = {
 # What an installation for translating alone lacks (requirements-inference.txt), by the names that
 # pip and `import` share.
 _TRAINING = (
-    "torch", "safetensors", "datasets", "pyarrow", "pooch", "requests", "onnx", "tensorboard",
-)  # fmt: skip
+    "torch",
+    "datasets",
+    "pyarrow",
+    "pooch",
+    "requests",
+    "tensorboard",
+)
 _OPTIONAL = dict.fromkeys(_TRAINING, _TRAINING) | {
     name: (name,) for name in ("matplotlib", "jinja2", "rich")
 }

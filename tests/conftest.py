@@ -17,7 +17,8 @@ from hypothesis import settings
 from processes import Server
 
 from seq2seq.config import Config, parse_config
-from seq2seq.pipeline import export, train
+from seq2seq.exporting import export
+from seq2seq.pipeline import train
 
 LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",

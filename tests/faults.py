@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import safetensors.torch
 from safetensors import SafetensorError
-
-from seq2seq.runs import tensors as tensor_files
 
 _CALLS = ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync")
 _FOR_EVER = contextlib.ExitStack()
-_open, _save_file = io.open, tensor_files.save_file
+_open, _save_file = io.open, safetensors.torch.save_file
 
 
 class Calls:
@@ -59,7 +58,7 @@ def faulty(calls: Calls) -> Iterator[Calls]:
         for name in _CALLS:
             stack.enter_context(mock.patch.object(os, name, _met(calls, name)))
         stack.enter_context(mock.patch.object(io, "open", _opener(calls)))
-        stack.enter_context(mock.patch.object(tensor_files, "save_file", _saver(calls)))
+        stack.enter_context(mock.patch.object(safetensors.torch, "save_file", _saver(calls)))
         yield calls
 
 

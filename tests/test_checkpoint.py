@@ -25,7 +25,7 @@ from seq2seq.runs.checkpoint import (
 
 
 def weights(value: float) -> dict[str, Tensor]:
-    return {"weight": torch.full((2, 3), value), "bias": torch.full((2,), -value)}
+    return {"weight": torch.full((2, 3), float(value)), "bias": torch.full((2,), -float(value))}
 
 
 def save(folder: Path, step: int, **metrics: float) -> Checkpoint:

@@ -123,8 +123,14 @@ def test_dropout_of_embeddings_states_and_features(style: Style) -> None:
 @either_kind
 @pytest.mark.parametrize(
     ("style", "feeding"),
-    [("bahdanau", True), ("luong", True), ("luong", False), ("pre_attention", True)],
-    ids=["bahdanau", "luong-fed", "luong-unfed", "pre_attention"],
+    [
+        ("bahdanau", True),
+        ("conditional", True),
+        ("luong", True),
+        ("luong", False),
+        ("pre_attention", True),
+    ],
+    ids=["bahdanau", "conditional", "luong-fed", "luong-unfed", "pre_attention"],
 )
 @torch.no_grad()
 def test_dropout_between_decoder_layers(style: Style, feeding: bool, variational: bool) -> None:

@@ -99,9 +99,12 @@ def test_every_model_can_be_shown(translator: Translator, config: ModelConfig) -
     text = printed(explanation)
     score, style = config.attention.score, config.style
     assert f"style {style}, score {score}" in text
-    assert {"bahdanau": "s_(i-1), the", "luong": "s_i, the", "pre_attention": "q_i, the"}[
-        style
-    ] in text
+    assert {
+        "bahdanau": "s_(i-1), the",
+        "conditional": "s'_i =",
+        "luong": "s_i, the",
+        "pre_attention": "q_i, the",
+    }[style] in text
     assert ("the query is added" in text) == config.residual
     assert ("-inf" in text) == (score != "none")
     assert ("the summary" in text) == (score == "none")

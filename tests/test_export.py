@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from oracle.cases import (
     TARGET_VOCAB,
+    arrays_of,
     every_case,
     one_of_each,
     tiny_batch,
@@ -46,7 +47,8 @@ def run(session: onnxruntime.InferenceSession, feeds: dict[str, Array]) -> dict[
 class Exported:
     """A model's graphs, run over the same random targets as the model."""
 
-    def __init__(self, model: TranslationModel, precision: Precision) -> None:
+    def __init__(self, trained: TranslationModel, precision: Precision) -> None:
+        model = arrays_of(trained)
         self.encoder = session(encoder_graph(model, precision=precision))
         self.embedding = session(embedding_graph(model, precision=precision))
         self.step = session(step_graph(model, precision=precision))
@@ -128,9 +130,10 @@ def test_graphs_of_large_batches_match_model(config: ModelConfig) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @every_case
 def test_graphs_are_valid(config: ModelConfig, precision: Precision) -> None:
-    model = tiny_model(config)
+    model = arrays_of(tiny_model(config))
     for make in (encoder_graph, embedding_graph, step_graph):
         onnx.checker.check_model(make(model, precision=precision), full_check=True)
+    model.check_all_read()
 
 
 @one_of_each

@@ -21,10 +21,11 @@ from seq2seq import cli, pipeline
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.export import run as exporting
+from seq2seq.exporting import export
 from seq2seq.inference import onnx_backend, translator
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.translator import Translator
-from seq2seq.pipeline import export, train
+from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.graphs import KINDS, META, PRECISIONS, Graphs, read_graphs
 
@@ -94,7 +95,10 @@ def test_average_of_checkpoints_is_exported(toy: ToyCorpus, tmp_path: Path) -> N
     assert graphs_of(tmp_path / "mean").meta["checkpoint"] == "average"
 
 
-def test_translating_imports_no_torch(run: Path) -> None:
+@pytest.mark.parametrize("made", [True, False])
+def test_translating_imports_no_torch(run: Path, made: bool) -> None:
+    if not made:
+        shutil.rmtree(run / "graph")
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from seq2seq.cli import main\nsys.exit(main(['translate', sys.argv[1]]))"
@@ -102,7 +106,9 @@ def test_translating_imports_no_torch(run: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", code, run], input="gato come\n", capture_output=True, text=True
     )
-    assert (found.stdout, found.stderr) == ("cat eats\n", "")
+    assert found.stdout == "cat eats\n", found.stderr
+    assert ("exported fp32 and int8" in found.stderr) != made
+    assert (run / "graph" / META).exists()
 
 
 def test_resuming_keeps_the_graphs_and_overwriting_deletes_them(
@@ -114,7 +120,7 @@ def test_resuming_keeps_the_graphs_and_overwriting_deletes_them(
     assert train(config, resume=True) == "finished"
     assert written(tmp_path / "run/graph" / META) == before
     (tmp_path / "run/.graph.partial").mkdir()
-    monkeypatch.setattr(pipeline, "_export_trained", lambda *_: None)
+    monkeypatch.setattr(pipeline, "export_trained", lambda *_: None)
     train(config, overwrite=True)
     assert not (tmp_path / "run/graph").exists()
 

@@ -21,6 +21,8 @@ from seq2seq.model.model import TranslationModel
 
 STYLES = {
     "bahdanau": {"style": "bahdanau", "attention": {"score": "additive", "size": 7}},
+    "seen": {"attention": {"score": "additive", "size": 7, "previous_piece": True}},
+    "conditional": {"style": "conditional", "decoder_layers": 2},
     "luong": {"style": "luong", "attention": {"score": "general"}, "decoder_layers": 2},
     "unfed": {"style": "luong", "input_feeding": False, "attention": {"score": "concat"}},
     "heads": {"style": "luong", "attention": {"score": "multi_head", "heads": 2}},

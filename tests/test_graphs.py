@@ -21,7 +21,7 @@ from foreign import alter_graph, seal_graphs
 from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
-from oracle.cases import ALL, ONE_EACH, tiny_config, tiny_model
+from oracle.cases import ALL, ONE_EACH, arrays_of, tiny_config, tiny_model
 from properties import examples
 
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
@@ -32,7 +32,7 @@ from seq2seq.runs.graphs import KINDS, META, OPERATORS, PRECISIONS, check_graph,
 
 MAKERS = encoder_graph, embedding_graph, step_graph  # in the order of KINDS
 Change = Callable[[onnx.ModelProto], Any]
-TINY = tiny_model(next(iter(ONE_EACH.values())))
+TINY = arrays_of(tiny_model(next(iter(ONE_EACH.values()))))
 ENCODER = encoder_graph(TINY, precision="fp32").SerializeToString()
 
 
@@ -392,7 +392,7 @@ def test_any_damage_with_its_checksum_is_an_error_or_harmless(
 def test_operators_are_those_of_all_models() -> None:
     found: set[str] = set()
     for config in ALL.values():
-        model = tiny_model(config)
+        model = arrays_of(tiny_model(config))
         for precision in PRECISIONS:
             for make in MAKERS:
                 graph = make(model, precision=precision)
@@ -419,7 +419,7 @@ def test_graphs_of_other_models_are_refused(
 ) -> None:
     choices = encoder, step, step
     for kind, make, choice in zip(KINDS, MAKERS, choices, strict=True):
-        graph = make(tiny_model(tiny_config(**choice)), precision="fp32")
+        graph = make(arrays_of(tiny_model(tiny_config(**choice))), precision="fp32")
         (copied / f"graph/{kind}.fp32.onnx").write_bytes(graph.SerializeToString())
     seal_graphs(copied / "graph")
     if "not made for" not in words:

@@ -130,7 +130,7 @@ def test_command_without_torch_is_a_user_error(without_others: str, command: lis
     assert found.returncode == 2
     assert re.fullmatch(
         r"seq2seq: this needs torch, which is not installed; install it with: pip install torch "
-        r"safetensors datasets .*\n",
+        r"datasets .*\n",
         found.stderr,
     )
 

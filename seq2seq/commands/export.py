@@ -35,7 +35,7 @@ def add(commands: options.Commands) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from seq2seq.pipeline import export
+    from seq2seq.exporting import export
     from seq2seq.runs.graphs import PRECISIONS
 
     precisions = (arguments.precision,) if arguments.precision else PRECISIONS

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from seq2seq.config.section import Layers, Rate, Section, Size
 
 Score = Literal["dot", "scaled_dot", "general", "additive", "concat", "multi_head", "none"]
-Style = Literal["bahdanau", "luong", "pre_attention"]
+Style = Literal["bahdanau", "conditional", "luong", "pre_attention"]
 
 
 class AttentionConfig(Section):
@@ -22,6 +22,9 @@ class AttentionConfig(Section):
     value_size: Size | None = Field(None, description="project H to values of this size")
     project_query: bool = Field(
         False, description="dot, scaled_dot: project the query to the key size if they differ"
+    )
+    previous_piece: bool = Field(
+        False, description="bahdanau: the query also sees the piece before, s_(i-1) + W y_(i-1)"
     )
     residual: bool | None = Field(
         None,
@@ -47,7 +50,9 @@ class ModelConfig(Section):
         True, description="luong: feed the attentional state to the next step"
     )
     readout: Literal["maxout", "tanh"] = Field(
-        "maxout", description="bahdanau: layer before the vocabulary projection (the paper: maxout)"
+        "maxout",
+        description="bahdanau, conditional: layer before the vocabulary projection (Bahdanau et "
+        "al. 2014: maxout)",
     )
     readout_size: Size | None = Field(
         None,
@@ -90,8 +95,15 @@ class ModelConfig(Section):
             )
         if attention.project_query and not is_dot:
             raise ValueError("attention.project_query requires attention.score dot or scaled_dot")
+        if attention.previous_piece and self.style != "bahdanau":
+            raise ValueError(
+                f"attention.previous_piece is for style bahdanau; the query of {self.style} has "
+                "read the piece before"
+            )
         if attention.score == "none" and (attention.key_size or attention.value_size):
             raise ValueError("attention.score none has no keys or values; remove their sizes")
+        if attention.score == "none" and attention.previous_piece:
+            raise ValueError("attention.score none has no query; remove attention.previous_piece")
         if self.style == "pre_attention" and attention.score == "none" and not self.residual:
             raise ValueError(
                 "style pre_attention with attention.score none and attention.residual false would "

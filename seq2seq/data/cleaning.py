@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.data.corpus import Pair
+from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.errors import DataError
 
 if TYPE_CHECKING:
-    from seq2seq.config import CleaningConfig
+    from seq2seq.config import CleaningConfig, DataConfig
 
 Codes = npt.NDArray[np.uint8]
 Digests = npt.NDArray[np.uint64]
@@ -65,6 +66,15 @@ def normalize_pair(pair: Pair) -> Pair:
     """Return the pair with every side normalized; references that become empty are left out."""
     references = filter(None, map(normalize, pair.references))
     return Pair(normalize(pair.source), normalize(pair.target), tuple(references), pair.alignment)
+
+
+def read_validation(data: DataConfig) -> list[Pair]:
+    """Return the normalized validation pairs of a recipe. Raises DataError if there are none."""
+    read = map(normalize_pair, read_corpus(data.valid))
+    valid = [pair for pair in read if pair.source and pair.target]
+    if not valid:
+        raise DataError("data.valid: no pairs with text on both sides; validation needs some")
+    return valid
 
 
 def fold(text: str) -> str:

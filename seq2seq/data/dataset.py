@@ -34,7 +34,7 @@ from seq2seq.data.cleaning import (
     HeldOut,
     assess_pairs,
     filter_pairs,
-    normalize_pair,
+    read_validation,
 )
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.ragged import Ints
@@ -165,15 +165,6 @@ class PreparedWindows:
             else StreamPosition(position.epoch, position.window + 1)
         )
         return Window(indices, source, target, fitting, following)
-
-
-def read_validation(data: DataConfig) -> list[Pair]:
-    """Return the normalized validation pairs of a recipe. Raises DataError if there are none."""
-    read = map(normalize_pair, read_corpus(data.valid))
-    valid = [pair for pair in read if pair.source and pair.target]
-    if not valid:
-        raise DataError("data.valid: no pairs with text on both sides; validation needs some")
-    return valid
 
 
 def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:

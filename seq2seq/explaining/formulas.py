@@ -96,8 +96,12 @@ def _root(scale: float, of: str) -> str:
 
 def query_name(config: ModelConfig) -> str:
     """Return which state is the query in this style of decoder."""
+    if config.attention.previous_piece:
+        return "s_(i-1) + W y_(i-1), the decoder's state before this step and the piece before"
     return {
         "bahdanau": "s_(i-1), the decoder's state before this step (Bahdanau et al. 2014, eq. 6)",
+        "conditional": "s'_i = GRU_1(y_(i-1), s_(i-1)), the decoder's state after it has read the "
+        "piece before (Sennrich et al. 2017, sec. 2)",
         "luong": "s_i, the decoder's state after it has read the piece before "
         "(Luong et al. 2015, sec. 3; h_t there)",
         "pre_attention": "q_i, the state of the first GRU after it has read the piece before",
@@ -110,6 +114,8 @@ def output_use(config: ModelConfig) -> str:
     return {
         "bahdanau": "s_i = GRU([y_(i-1); a_i], s_(i-1)); the logits come from s_i, y_(i-1) and a_i "
         "(Bahdanau et al. 2014, eq. 4, A.2.2)",
+        "conditional": "s_i = GRU_2(a_i, s'_i), the second transition; the logits come from s_i, "
+        "y_(i-1) and a_i (Sennrich et al. 2017, sec. 2)",
         "luong": f"the attentional state tanh(W [a_i; s_i]) gives the logits{fed} "
         "(Luong et al. 2015, eqs. 5 and 6)",
         "pre_attention": "a_i is the input of the second GRU, whose state gives the logits",

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from seq2seq.runs.graphs import Precision
-
-Array = NDArray[Any]
+from seq2seq.runs.tensors import Array, quantize_rows
 
 OPSET = 17  # the first with LayerNormalization
 IR_VERSION = 8  # of the same release, so that runtimes which know the opset read the file
@@ -124,7 +122,7 @@ class Graph:
         """Return W e + b for the embeddings e of ids [...]; int8 embeddings have a scale a row."""
         if self.precision == "fp32":
             return self.product(self("Gather", embedding_VE, ids), weight_OE, bias_O)
-        integers_VE, scale_V = _quantize_rows(embedding_VE)
+        integers_VE, scale_V = quantize_rows(embedding_VE)
         unsigned_VE = (integers_VE.astype(np.int16) + 128).astype(np.uint8)
         product = self._int8_product(self("Gather", unsigned_VE, ids), 1.0, weight_OE)
         product = self("Mul", product, self("Gather", scale_V[:, None], ids))
@@ -155,7 +153,7 @@ class Graph:
     def _int8_product(
         self, integers: str, scale: float, weight_OI: Array, bias_O: Array | None = None
     ) -> str:
-        weight_OI, scale_O = _quantize_rows(weight_OI)
+        weight_OI, scale_O = quantize_rows(weight_OI)
         biases: list[str | Array] = [] if bias_O is None else ["", bias_O]
         inputs = [integers, weight_OI.T, np.float32(scale), scale_O, np.uint8(128), *biases]
         return self("MatMulIntegerToFloat", *inputs, domain=MICROSOFT)
@@ -170,9 +168,3 @@ def _value_info(name: str, shape: Sequence[int | str], dtype: type) -> onnx.Valu
     return helper.make_tensor_value_info(
         name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
     )
-
-
-def _quantize_rows(weight_OI: Array) -> tuple[Array, Array]:
-    """Return int8 weights and the scale [O] of each row."""
-    scale_O = np.maximum(np.abs(weight_OI).max(1), TINY) / 127
-    return np.rint(weight_OI / scale_O[:, None]).astype(np.int8), scale_O.astype(np.float32)

@@ -27,81 +27,66 @@ O features size, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import onnx
-import torch
 from onnx import TensorProto
-from torch import Tensor, nn
 
-from seq2seq.data.tokenizer import BOS, EOS
-from seq2seq.export.graph import Array, Graph
-from seq2seq.model.attention import (
-    Additive,
-    Attention,
-    Concat,
-    Dot,
-    General,
-    MultiHeadAttention,
-    ScoreFunction,
-    SingleHeadAttention,
-)
-from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PreAttentionDecoder
-from seq2seq.model.gru import GRU
-from seq2seq.model.model import Encoder, TranslationModel
+from seq2seq.export.graph import Graph
+from seq2seq.export.weights import Model
 from seq2seq.runs.graphs import Precision
+from seq2seq.runs.tensors import Array
 
 Shape = list[int | str]
 Stepped = tuple[str, list[str], str | None]  # features, next states, weights
+_Norm = tuple[Array, Array] | None  # weight and bias
 
 
-def encoder_graph(model: TranslationModel, *, precision: Precision) -> onnx.ModelProto:
+def encoder_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that computes the initial state and the memory of sources."""
-    g, decoder = Graph("encoder", precision), model.decoder
-    encoded = _encode(g, model.encoder, _array(model.source_embedding.weight))
-    g.output(_initial_state(g, decoder, encoded), "state", ["B", sum(_state_sizes(decoder))])
-    attention = _fused_attention(decoder)
+    g, attention = Graph("encoder", precision), _fused_attention(model)
+    encoded = _encode(g, model)
+    g.output(_initial_state(g, model, encoded), "state", ["B", sum(_state_sizes(model))])
     values = attention.make_memory(g, encoded)
     for value, (name, shape) in zip(values, attention.memory.items(), strict=True):
         g.output(value, name, shape)
     return g.model()
 
 
-def embedding_graph(model: TranslationModel, *, precision: Precision) -> onnx.ModelProto:
+def embedding_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that computes what a step needs of the embeddings of target pieces."""
     g = Graph("embedding", precision)
     pieces = g.input("pieces", ["N"], np.int64)
-    weight_XE, bias_X = _entering(model.decoder)
-    inputs = g.lookup(_array(model.target_embedding.weight), pieces, weight_XE, bias_X)
+    weight_XE, bias_X = _entering(model)
+    inputs = g.lookup(model.target_embedding(), pieces, weight_XE, bias_X)
     g.output(inputs, "inputs", ["N", len(weight_XE)])
     return g.model()
 
 
-def step_graph(model: TranslationModel, *, precision: Precision) -> onnx.ModelProto:
+def step_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that advances all hypotheses by one target piece."""
-    g, decoder = Graph("step", precision), model.decoder
-    sizes = _state_sizes(decoder)
-    entering, _ = _entering(decoder)
+    g, config = Graph("step", precision), model.config
+    sizes = _state_sizes(model)
+    entering, _ = _entering(model)
     inputs = g.input("inputs", ["B", "K", len(entering)])
     state = g.split(g.input("state", ["B", "K", sum(sizes)]), sizes)
-    attention = _fused_attention(decoder)
+    attention = _fused_attention(model)
     for name, shape in attention.memory.items():
         g.input(name, shape)
-    bound = 1.0
-    if isinstance(decoder, BahdanauDecoder):
-        features, state, weights = _bahdanau(g, decoder, attention, inputs, state)
-        if decoder.maxout and precision == "int8":
-            bound = _largest_feature(model)
-    elif isinstance(decoder, LuongDecoder):
-        features, state, weights = _luong(g, decoder, attention, inputs, state)
-    else:
-        assert isinstance(decoder, PreAttentionDecoder)
-        features, state, weights = _pre_attention(g, decoder, attention, inputs, state)
-    weight_VO, bias_V = _array(model.output_weight), _array(model.output_bias)
-    logits = g.product(features, weight_VO, bias_V, bound=bound)
+    step = {
+        "bahdanau": _bahdanau,
+        "conditional": _conditional,
+        "luong": _luong,
+        "pre_attention": _pre_attention,
+    }[config.style]
+    features, state, weights = step(g, model, attention, inputs, state)
+    is_maxout = _has_deep_output(model) and config.readout == "maxout"
+    bias_V = model("output_bias", model.target_vocab)
+    logits = g.product(features, model.output_weight(), bias_V, bound=None if is_maxout else 1.0)
     g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
     g.output(g.concat(state), "next_state", ["B", "K", sum(sizes)])
     if weights is not None:
@@ -109,45 +94,27 @@ def step_graph(model: TranslationModel, *, precision: Precision) -> onnx.ModelPr
     return g.model()
 
 
-@torch.no_grad()
-def _largest_feature(model: TranslationModel) -> float:
-    """Return a bound of maxout features, which int8 features are scaled by.
-
-    It is a little more than the largest one while random pieces are translated. Features beyond it
-    are cut off.
-    """
-    generator = np.random.default_rng(1)
-    sources = generator.integers(EOS, model.source_embedding.num_embeddings, (32, 12))
-    source_BS = torch.from_numpy(sources).to(model.output_bias.device)
-    decoding = model.decoding(source_BS, torch.ones_like(source_BS, dtype=torch.bool))
-    state, tokens_B = decoding.start(), torch.full_like(source_BS[:, 0], BOS)
-    largest = 0.0
-    for _ in range(24):
-        embedded_BE = model.target_embedding(tokens_B)
-        features_BO, _, state = model.decoder.step(embedded_BE, state, decoding.memory)
-        largest = max(largest, float(features_BO.abs().max()))
-        tokens_B = model.logits(features_BO).argmax(1)
-    return max(1.25 * largest, 1e-6)
-
-
-def _array(tensor: Tensor) -> Array:
-    """Return weights in double precision, in which they are joined."""
-    array: Array = tensor.detach().double().cpu().numpy()
-    return array
-
-
 class _Cell:
     """One GRU layer. The biases of r and z, and of n's input, enter with the inputs."""
 
-    def __init__(self, gru: GRU) -> None:
-        self.norm_input, self.norm_hidden = gru.norm_input, gru.norm_hidden
-        self.size = gru.hidden_size
-        self.sizes = [2 * self.size, self.size]  # of r and z, and of n
-        self.input_GI, self.hidden_GD = _array(gru.weight_input), _array(gru.weight_hidden)
-        self.input_bias_G, self.hidden_bias_D = np.zeros(3 * self.size), None
-        if gru.bias_input is not None and gru.bias_hidden is not None:
-            bias_rz, self.hidden_bias_D = np.split(_array(gru.bias_hidden), [2 * self.size])
-            self.input_bias_G = _array(gru.bias_input) + np.pad(bias_rz, (0, self.size))
+    def __init__(self, model: Model, name: str, input_size: int, size: int) -> None:
+        self.size = size
+        self.sizes = [2 * size, size]  # of r and z, and of n
+        self.input_GI = model(f"{name}.weight_input", 3 * size, input_size)
+        self.hidden_GD = model(f"{name}.weight_hidden", 3 * size, size)
+        self.input_bias_G, self.hidden_bias_D = np.zeros(3 * size), None
+        self.norm_input: _Norm = None
+        self.norm_hidden: _Norm = None
+        if model.config.layer_norm:
+            self.norm_input, self.norm_hidden = (
+                (model(f"{name}.{norm}.weight", 3 * size), model(f"{name}.{norm}.bias", 3 * size))
+                for norm in ("norm_input", "norm_hidden")
+            )
+        else:
+            bias_hidden_G = model(f"{name}.bias_hidden", 3 * size)
+            bias_rz, self.hidden_bias_D = np.split(bias_hidden_G, [2 * size])
+            bias_input_G = model(f"{name}.bias_input", 3 * size)
+            self.input_bias_G = bias_input_G + np.pad(bias_rz, (0, size))
 
     def gates(self, g: Graph, inputs: str, *more: int) -> list[str]:
         """Split projected inputs into those of r and z, of n, and parts of `more` sizes."""
@@ -177,10 +144,8 @@ def _next_state(g: Graph, inputs: list[str], hidden: list[str], state: str, size
     return g("Add", new, g("Mul", update, g("Sub", state, new)))
 
 
-def _layer_norm(g: Graph, norm: nn.LayerNorm | None, value: str) -> str:
-    if norm is None:
-        return value
-    return g("LayerNormalization", value, _array(norm.weight), _array(norm.bias), epsilon=norm.eps)
+def _layer_norm(g: Graph, norm: _Norm, value: str) -> str:
+    return value if norm is None else g("LayerNormalization", value, *norm, epsilon=1e-5)
 
 
 @dataclass(frozen=True)
@@ -215,21 +180,26 @@ class _Encoded:
         return g("ReduceSum", self.real_BS, np.array([1]), keepdims=1)
 
 
-def _encode(g: Graph, encoder: Encoder, embedding_VE: Array) -> _Encoded:
+def _encode(g: Graph, model: Model) -> _Encoded:
     """Run the layers, each as a Scan of both directions side by side.
 
     The backward direction's half of all that is scanned is reversed. Its states are zero at
     padding, so that a sentence begins as it would without; forward states there are never read.
     """
+    config, size = model.config, model.config.encoder_size
     source_BS = g.input("source", ["B", "S"], np.int64)
     real_BS = g("Cast", g("Cast", source_BS, to=TensorProto.BOOL), to=TensorProto.FLOAT)
     real_SB11 = g("Unsqueeze", g("Transpose", real_BS, perm=[1, 0]), np.array([2, 3]))
     always_SB11 = g("Expand", np.ones((1, 1, 1, 1)), g("Shape", real_SB11))
     real_SB21 = g("Concat", always_SB11, _reversed(g, real_SB11), axis=2)
     layer_SBH = g("Transpose", source_BS, perm=[1, 0])
-    enter: Callable[[str, Array, Array], str] = partial(g.lookup, embedding_VE)
-    for forwards, backwards in zip(encoder.forwards, encoder.backwards, strict=True):
-        cells, size = [_Cell(forwards), _Cell(backwards)], forwards.hidden_size
+    enter: Callable[[str, Array, Array], str] = partial(g.lookup, model.source_embedding())
+    for number in range(config.encoder_layers):
+        input_size = 2 * size if number else config.embedding_size
+        cells = [
+            _Cell(model, f"encoder.{direction}.{number}", input_size, size)
+            for direction in ("forwards", "backwards")
+        ]
         gates = [
             _layer_norm(g, cell.norm_input, enter(inputs, cell.input_GI, cell.input_bias_G))
             for cell, inputs in zip(cells, [layer_SBH, _reversed(g, layer_SBH)], strict=True)
@@ -276,24 +246,37 @@ def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
     return body.body()
 
 
-def _state_sizes(decoder: Decoder) -> list[int]:
+def _cells(model: Model) -> list[_Cell]:
+    """Return the layers of the decoder."""
+    config, size = model.config, model.config.decoder_size
+    first = [config.embedding_size]
+    if config.style in ("conditional", "pre_attention"):
+        first.append(config.attention_output_size)
+    inputs = first + [size] * (config.decoder_layers - 1)
+    return [_Cell(model, f"decoder.layers.{n}", inputs[n], size) for n in range(len(inputs))]
+
+
+def _state_sizes(model: Model) -> list[int]:
     """Return the sizes of what the decoder's state holds side by side."""
-    sizes = [layer.hidden_size for layer in decoder.layers]
-    if isinstance(decoder, LuongDecoder) and decoder.feed is not None:
-        sizes.append(decoder.features_size)
-    return sizes
+    config = model.config
+    fed = [config.features_size] if config.style == "luong" and config.input_feeding else []
+    layers = config.decoder_layers + (config.style == "pre_attention")
+    return [config.decoder_size] * layers + fed
 
 
-def _initial_state(g: Graph, decoder: Decoder, encoded: _Encoded) -> str:
+def _initial_state(g: Graph, model: Model, encoded: _Encoded) -> str:
     """Return the state before the first target piece [B, Z]; see Decoder.start."""
-    if decoder.initial is None:
-        return _per_sentence(g, np.zeros(sum(_state_sizes(decoder))))
+    config, sizes = model.config, _state_sizes(model)
+    if config.initial_state == "zeros":
+        return _per_sentence(g, np.zeros(sum(sizes)))
     reads = {"backward": encoded.backward_Bh, "mean": encoded.mean_BH, "last": encoded.summary_BH}
-    read = reads[decoder.initial_state](g)
-    weight, bias = _array(decoder.initial.weight), _array(decoder.initial.bias)
-    hidden = g("Tanh", g.product(read, weight, bias))
-    fed = _state_sizes(decoder)[len(decoder.layers) :]
-    return g.concat([hidden, *(_per_sentence(g, np.zeros(size)) for size in fed)])
+    read = reads[config.initial_state](g)
+    read_size = config.encoder_size * (1 if config.initial_state == "backward" else 2)
+    fed = config.features_size if config.style == "luong" and config.input_feeding else 0
+    hidden_size = sum(sizes) - fed
+    weight = model("decoder.initial.weight", hidden_size, read_size)
+    hidden = g("Tanh", g.product(read, weight, model("decoder.initial.bias", hidden_size)))
+    return g.concat([hidden, _per_sentence(g, np.zeros(fed))] if fed else [hidden])
 
 
 class _FusedAttention:
@@ -302,10 +285,16 @@ class _FusedAttention:
     This one reads the same of the source at every step (score none).
     """
 
-    def __init__(self, attention: Attention, read_XM: Array, bias_X: Array) -> None:
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
         self.read_XM, self.bias_X = read_XM, bias_X
-        residual = attention.residual
-        self.residual_XQ = None if residual is None else _joined(read_XM, residual.query)
+        # A state of the decoder is within 1, its sum with a product of the piece before is not.
+        self.query_bound = None if model.config.attention.previous_piece else 1.0
+        self.residual_XQ = None
+        if model.config.residual:
+            sizes = model.config.attention_output_size, model.config.decoder_size
+            same = sizes[0] == sizes[1]
+            query = None if same else model("decoder.attention.residual.query.weight", *sizes)
+            self.residual_XQ = _joined(read_XM, query)
         self.memory: dict[str, Shape] = {"values": ["B", 1, len(read_XM)]}
 
     def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
@@ -324,7 +313,9 @@ class _FusedAttention:
         reads, weights = self.attend(g, query_BKQ)
         products = [weight for weight in (self.residual_XQ, other_XQ) if weight is not None]
         if products:
-            reads = g("Add", reads, g.product(query_BKQ, np.sum(products, 0)))
+            weight_XQ = np.sum(products, 0)
+            product = g.product(query_BKQ, weight_XQ, bound=self.query_bound)
+            reads = g("Add", reads, product)
         return reads, weights
 
 
@@ -334,26 +325,32 @@ class _DotProducts(_FusedAttention):
     The values are what is read of the encoder's states.
     """
 
-    def __init__(self, attention: SingleHeadAttention, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(attention, read_XM, bias_X)
-        self.read_XM = _joined(read_XM, attention.value)
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(model, read_XM, bias_X)
+        config, memory_size = model.config.attention, 2 * model.config.encoder_size
+        key_DH, value_MH = (
+            None if size is None else model(f"decoder.attention.{name}.weight", size, memory_size)
+            for name, size in (("key", config.key_size), ("value", config.value_size))
+        )
+        self.read_XM = _joined(read_XM, value_MH)
         self.memory = {
-            "keys": self.set_score(attention.score, attention.key),
+            "keys": self.set_score(model, key_DH),
             "values": ["B", "S", len(read_XM)],
             "mask": ["B", 1, "S"],
         }
 
-    def set_score(self, score: ScoreFunction, key: nn.Linear | None) -> Shape:
+    def set_score(self, model: Model, key_DH: Array | None) -> Shape:
         """Join the weights of the score with the projection of the keys; return the keys' shape."""
-        assert isinstance(score, Dot | General)
-        self.scale = score.scale if isinstance(score, Dot) else 1.0
-        if isinstance(score, General):
-            self.key_QH: Array | None = _joined(_array(score.key.weight), key)
-        elif score.query is not None:
-            self.key_QH = _joined(_array(score.query.weight).T, key)
-        else:
-            self.key_QH = None if key is None else _array(key.weight)
-        size = self.read_XM.shape[1] if self.key_QH is None else len(self.key_QH)
+        config, size = model.config.attention, model.config.decoder_size
+        key_size = config.key_size or 2 * model.config.encoder_size
+        self.scale = 1 / math.sqrt(key_size) if config.score == "scaled_dot" else 1.0
+        self.key_QH = key_DH
+        if config.score == "general":
+            weight_QD = model("decoder.attention.score.key.weight", size, key_size)
+            self.key_QH = _joined(weight_QD, key_DH)
+        elif config.project_query and size != key_size:
+            weight_DQ = model("decoder.attention.score.query.weight", key_size, size)
+            self.key_QH = _joined(weight_DQ.T, key_DH)
         return ["B", size, "S"]
 
     def keys(self, g: Graph, states_BSH: str) -> str:
@@ -377,8 +374,8 @@ class _DotProducts(_FusedAttention):
 class _AdditiveScores(_DotProducts):
     """One head; v'tanh(W q + U k + b), additive or concat."""
 
-    def __init__(self, attention: SingleHeadAttention, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(attention, read_XM, bias_X)
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(model, read_XM, bias_X)
         self.memory["energy"] = ["B", 1, len(self.energy_A1), 1]
 
     def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
@@ -387,23 +384,28 @@ class _AdditiveScores(_DotProducts):
         energy_B1A1 = _per_sentence(g, self.energy_A1[None])
         return [*super().make_memory(g, encoded), energy_B1A1]
 
-    def set_score(self, score: ScoreFunction, key: nn.Linear | None) -> Shape:
-        assert isinstance(score, Additive | Concat)
-        if isinstance(score, Additive):
-            self.query_AQ, key_AD = _array(score.query.weight), _array(score.key.weight)
-            self.key_bias_A = _array(score.key.bias)
+    def set_score(self, model: Model, key_DH: Array | None) -> Shape:
+        config, query_size = model.config.attention, model.config.decoder_size
+        size, key_size = config.size, config.key_size or 2 * model.config.encoder_size
+        if config.score == "additive":
+            self.query_AQ = model("decoder.attention.score.query.weight", size, query_size)
+            key_AD = model("decoder.attention.score.key.weight", size, key_size)
+            self.key_bias_A = model("decoder.attention.score.key.bias", size)
         else:
-            self.query_AQ, key_AD = np.split(_array(score.weight), [score.query_size], axis=1)
-            self.key_bias_A = np.zeros(len(key_AD))
-        self.key_AH, self.energy_A1 = _joined(key_AD, key), _array(score.energy)[:, None]
-        return ["B", 1, "S", len(key_AD)]
+            weight = model("decoder.attention.score.weight", size, query_size + key_size)
+            self.query_AQ, key_AD = np.split(weight, [query_size], axis=1)
+            self.key_bias_A = np.zeros(size)
+        self.key_AH = _joined(key_AD, key_DH)
+        self.energy_A1 = model("decoder.attention.score.energy", size)[:, None]
+        return ["B", 1, "S", size]
 
     def keys(self, g: Graph, states_BSH: str) -> str:
         keys_BSA = g.product(states_BSH, self.key_AH, self.key_bias_A)
         return g("Unsqueeze", keys_BSA, np.array([1]))
 
     def scores(self, g: Graph, query_BKQ: str) -> str:
-        query_BK1A = g("Unsqueeze", g.product(query_BKQ, self.query_AQ), np.array([2]))
+        query_BKA = g.product(query_BKQ, self.query_AQ, bound=self.query_bound)
+        query_BK1A = g("Unsqueeze", query_BKA, np.array([2]))
         hidden_BKSA = g("Tanh", g("Add", query_BK1A, "keys"))
         scores_BKS1 = g("MatMul", hidden_BKSA, "energy")
         return g("Squeeze", scores_BKS1, np.array([3]))
@@ -412,20 +414,28 @@ class _AdditiveScores(_DotProducts):
 class _Heads(_FusedAttention):
     """Several heads, whose contexts go side by side through one product."""
 
-    def __init__(self, attention: MultiHeadAttention, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(attention, read_XM, bias_X)
-        self.attention, heads, output = attention, attention.heads, attention.output
-        self.read_XM, self.bias_X = _joined(read_XM, output), bias_X + read_XM @ _array(output.bias)
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(model, read_XM, bias_X)
+        config, memory_size = model.config.attention, 2 * model.config.encoder_size
+        key_size, value_size = config.key_size or memory_size, config.value_size or memory_size
+        name, self.heads = "decoder.attention", config.heads
+        self.scale = 1 / math.sqrt(key_size // config.heads)
+        self.query_DQ = model(f"{name}.query.weight", key_size, model.config.decoder_size)
+        self.query_bias_D = model(f"{name}.query.bias", key_size)
+        self.key_DH = model(f"{name}.key.weight", key_size, memory_size)
+        self.value_MH = model(f"{name}.value.weight", value_size, memory_size)
+        self.value_bias_M = model(f"{name}.value.bias", value_size)
+        self.read_XM = _joined(read_XM, model(f"{name}.output.weight", value_size, value_size))
+        self.bias_X = bias_X + read_XM @ model(f"{name}.output.bias", value_size)
         self.memory = {
-            "keys": ["B", heads, attention.key.out_features // heads, "S"],
-            "values": ["B", heads, "S", attention.value.out_features // heads],
+            "keys": ["B", self.heads, key_size // self.heads, "S"],
+            "values": ["B", self.heads, "S", value_size // self.heads],
             "mask": ["B", 1, 1, "S"],
         }
 
     def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
-        key, value = self.attention.key, self.attention.value
-        keys_BSD = g.product(encoded.states_BSH, _array(key.weight) * self.attention.scale)
-        values_BSM = g.product(encoded.states_BSH, _array(value.weight), _array(value.bias))
+        keys_BSD = g.product(encoded.states_BSH, self.key_DH * self.scale)
+        values_BSM = g.product(encoded.states_BSH, self.value_MH, self.value_bias_M)
         return [
             self._split(g, keys_BSD, [0, 2, 3, 1]),
             self._split(g, values_BSM, [0, 2, 1, 3]),
@@ -433,8 +443,7 @@ class _Heads(_FusedAttention):
         ]
 
     def attend(self, g: Graph, query_BKQ: str) -> tuple[str, str | None]:
-        query = self.attention.query
-        query_BKD = g.product(query_BKQ, _array(query.weight), _array(query.bias))
+        query_BKD = g.product(query_BKQ, self.query_DQ, self.query_bias_D, bound=self.query_bound)
         scores_BNKS = g("MatMul", self._split(g, query_BKD, [0, 2, 1, 3]), "keys")
         weights_BNKS = g("Softmax", g("Add", scores_BNKS, "mask"), axis=-1)
         context_BKNm = g("Transpose", g("MatMul", weights_BNKS, "values"), perm=[0, 2, 1, 3])
@@ -444,104 +453,146 @@ class _Heads(_FusedAttention):
 
     def _split(self, g: Graph, vectors_BXD: str, order: list[int]) -> str:
         """Return those of the heads [B, X, N, d], with the axes in this order."""
-        vectors = g("Reshape", vectors_BXD, np.array([0, 0, self.attention.heads, -1]))
+        vectors = g("Reshape", vectors_BXD, np.array([0, 0, self.heads, -1]))
         return g("Transpose", vectors, perm=order)
 
 
-def _joined(weight: Array, before: nn.Linear | None) -> Array:
+def _joined(weight: Array, before: Array | None) -> Array:
     """Return the matrix of two products in a row."""
-    return weight if before is None else weight @ _array(before.weight)
+    return weight if before is None else weight @ before
 
 
-def _fused_attention(decoder: Decoder) -> _FusedAttention:
+def _fused_attention(model: Model) -> _FusedAttention:
     """Return the attention of a decoder with the product that reads it."""
-    attention = decoder.attention
-    if isinstance(decoder, BahdanauDecoder):
-        first, (*_, read_WM, bias_W) = _Cell(decoder.layers[0]), _readout(decoder)
-        read_XM = np.concatenate([_array(decoder.context.weight), read_WM])
+    config = model.config
+    if config.style == "bahdanau":
+        first, (*_, read_WM, bias_W) = _cells(model)[0], _readout(model)
+        context_GM = model("decoder.context.weight", 3 * first.size, config.attention_output_size)
+        read_XM = np.concatenate([context_GM, read_WM])
         bias_X = np.concatenate([first.input_bias_G, bias_W])
-    elif isinstance(decoder, LuongDecoder):
-        read_XM = _array(decoder.combine.weight)[:, : attention.output_size]
+    elif config.style == "conditional":
+        second, (*_, read_WM, bias_W) = _cells(model)[1], _readout(model)
+        read_XM = np.concatenate([second.input_GI, read_WM])
+        bias_X = np.concatenate([second.input_bias_G, bias_W])
+    elif config.style == "luong":
+        read_XM, _ = _combine(model)
         bias_X = np.zeros(len(read_XM))
     else:
-        second = _Cell(decoder.layers[1])
+        second = _cells(model)[1]
         read_XM, bias_X = second.input_GI, second.input_bias_G
-    if isinstance(attention, MultiHeadAttention):
-        return _Heads(attention, read_XM, bias_X)
-    if isinstance(attention, SingleHeadAttention):
-        is_dot = isinstance(attention.score, Dot | General)
-        return (_DotProducts if is_dot else _AdditiveScores)(attention, read_XM, bias_X)
-    return _FusedAttention(attention, read_XM, bias_X)
+    kinds = {
+        "none": _FusedAttention,
+        "multi_head": _Heads,
+        "additive": _AdditiveScores,
+        "concat": _AdditiveScores,
+    }
+    return kinds.get(config.attention.score, _DotProducts)(model, read_XM, bias_X)
 
 
-def _readout(decoder: BahdanauDecoder) -> tuple[Array, Array, Array, Array]:
-    """Return the matrices of state, embedding and context, and the bias.
+def _has_deep_output(model: Model) -> bool:
+    """Return whether features see state, embedding and context (DeepOutputDecoder)."""
+    return model.config.style in ("bahdanau", "conditional")
+
+
+def _readout(model: Model) -> tuple[Array, Array, Array, Array]:
+    """Return the matrices of state, embedding and context, and the bias, of a deep output.
 
     Maxout takes pairs of outputs; here, the second ones follow all first ones.
     """
-    width = decoder.readout.out_features
-    order = np.r_[0:width:2, 1:width:2] if decoder.maxout else np.arange(width)
-    weight, bias_W = _array(decoder.readout.weight)[order], _array(decoder.readout.bias)[order]
-    size, context_size = decoder.layers[0].hidden_size, decoder.attention.output_size
-    state_WD, embedded_WE, context_WM = np.split(weight, [size, -context_size], axis=1)
+    config, is_maxout = model.config, model.config.readout == "maxout"
+    width = config.features_size * (2 if is_maxout else 1)
+    sizes = [config.decoder_size, config.embedding_size, config.attention_output_size]
+    order = np.r_[0:width:2, 1:width:2] if is_maxout else np.arange(width)
+    weight = model("decoder.readout.weight", width, sum(sizes))[order]
+    bias_W = model("decoder.readout.bias", width)[order]
+    state_WD, embedded_WE, context_WM = np.split(weight, np.cumsum(sizes)[:-1], axis=1)
     return state_WD, embedded_WE, context_WM, bias_W
 
 
-def _entering(decoder: Decoder) -> tuple[Array, Array | None]:
+def _combine(model: Model) -> list[Array]:
+    """Return the matrices of context and state of Luong's attentional state."""
+    config, size = model.config, model.config.attention_output_size
+    weight = model("decoder.combine.weight", config.features_size, size + config.decoder_size)
+    return np.split(weight, [size], axis=1)
+
+
+def _entering(model: Model) -> tuple[Array, Array | None]:
     """Return the matrix [X, E] and the bias by which embeddings enter a step."""
-    cell = _Cell(decoder.layers[0])
-    if isinstance(decoder, BahdanauDecoder):  # the bias is in what is read of the attention
-        return np.concatenate([cell.input_GI, _readout(decoder)[1]]), None
-    return cell.input_GI, cell.input_bias_G
+    cell, config = _cells(model)[0], model.config
+    if not _has_deep_output(model):
+        return cell.input_GI, cell.input_bias_G
+    parts = [cell.input_GI, _readout(model)[1]]
+    if config.attention.previous_piece:
+        parts.append(model("decoder.query.weight", config.decoder_size, config.embedding_size))
+    if config.style == "bahdanau":  # the bias is in what is read of the attention
+        return np.concatenate(parts), None
+    return np.concatenate(parts), np.pad(cell.input_bias_G, (0, len(parts[1])))
 
 
 def _bahdanau(
-    g: Graph, decoder: BahdanauDecoder, attention: _FusedAttention, inputs: str, hidden: list[str]
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
 ) -> Stepped:
-    cells, (state_WD, *_) = _cells(decoder), _readout(decoder)
-    reads, weights = attention(g, hidden[-1])
-    inputs = g("Add", inputs, reads)
-    *gates, deep = cells[0].gates(g, inputs, len(state_WD))
+    cells, (state_WD, *_) = _cells(model), _readout(model)
+    query = hidden[-1]
+    if model.config.attention.previous_piece:
+        inputs, seen = g.split(inputs, [3 * cells[0].size + len(state_WD), cells[0].size])
+        query = g("Add", query, seen)
+    reads, weights = attention(g, query)
+    *gates, deep = cells[0].gates(g, g("Add", inputs, reads), len(state_WD))
     hidden = _step_layers(g, cells, gates, hidden)
-    deep = g("Add", deep, g.product(hidden[-1], state_WD))
-    if not decoder.maxout:
-        return g("Tanh", deep), hidden, weights
-    return g("Max", *g.split(deep, [len(state_WD) // 2] * 2)), hidden, weights
+    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+
+
+def _conditional(
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+) -> Stepped:
+    (first, *upper), (state_WD, *_) = _cells(model), _readout(model)
+    *gates, deep_embedded = first.gates(g, inputs, len(state_WD))
+    query = first.step(g, gates, hidden[0])
+    reads, weights = attention(g, query)
+    *gates, deep_context = upper[0].gates(g, reads, len(state_WD))
+    hidden = _step_layers(g, upper, gates, [query, *hidden[1:]])
+    deep = g("Add", deep_embedded, deep_context)
+    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+
+
+def _deep_output(g: Graph, model: Model, deep: str, state: str) -> str:
+    """Return the features, given the products of embedding and context."""
+    state_WD = _readout(model)[0]
+    deep = g("Add", deep, g.product(state, state_WD))
+    if model.config.readout == "tanh":
+        return g("Tanh", deep)
+    return g("Max", *g.split(deep, [len(state_WD) // 2] * 2))
 
 
 def _luong(
-    g: Graph, decoder: LuongDecoder, attention: _FusedAttention, inputs: str, state: list[str]
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, state: list[str]
 ) -> Stepped:
-    cells = _cells(decoder)
-    if decoder.feed is not None:
-        inputs = g("Add", inputs, g.product(state[-1], _array(decoder.feed.weight)))
+    config, cells, (_, state_OD) = model.config, _cells(model), _combine(model)
+    if config.input_feeding:
+        sizes = 3 * config.decoder_size, config.features_size
+        inputs = g("Add", inputs, g.product(state[-1], model("decoder.feed.weight", *sizes)))
     hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
-    state_OD = _array(decoder.combine.weight)[:, decoder.attention.output_size :]
     reads, weights = attention(g, hidden[-1], state_OD)
     features = g("Tanh", reads)
-    return features, hidden if decoder.feed is None else [*hidden, features], weights
+    return features, [*hidden, features] if config.input_feeding else hidden, weights
 
 
 def _pre_attention(
-    g: Graph,
-    decoder: PreAttentionDecoder,
-    attention: _FusedAttention,
-    inputs: str,
-    hidden: list[str],
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
 ) -> Stepped:
-    first, *upper = _cells(decoder)
+    first, *upper = _cells(model)
     query = first.step(g, first.gates(g, inputs), hidden[0])
     reads, weights = attention(g, query)
     states = [query, *_step_layers(g, upper, upper[0].gates(g, reads), hidden[1:])]
-    readout = decoder.readout
-    if readout is None:
+    sizes = model.config.features_size, model.config.decoder_size
+    if sizes[0] == sizes[1]:
         return states[-1], states, weights
-    features = g("Tanh", g.product(states[-1], _array(readout.weight), _array(readout.bias)))
-    return features, states, weights
-
-
-def _cells(decoder: Decoder) -> list[_Cell]:
-    return [_Cell(layer) for layer in decoder.layers]
+    weight_OD, bias_O = (
+        model("decoder.readout.weight", *sizes),
+        model("decoder.readout.bias", sizes[0]),
+    )
+    return g("Tanh", g.product(states[-1], weight_OD, bias_O)), states, weights
 
 
 def _step_layers(g: Graph, cells: list[_Cell], gates: list[str], hidden: list[str]) -> list[str]:

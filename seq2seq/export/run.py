@@ -17,9 +17,9 @@ import onnx
 from seq2seq.data.tokenizer import BOS, EOS, PAD, UNK
 from seq2seq.errors import CheckpointError
 from seq2seq.export.model import embedding_graph, encoder_graph, step_graph
+from seq2seq.export.weights import Model
 from seq2seq.files import naming, publish_directory, sha256, write_atomic
-from seq2seq.model.model import TranslationModel, meta_parameters
-from seq2seq.runs.checkpoint import Checkpoint, load_weights
+from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.graphs import (
     FORMAT,
@@ -31,7 +31,6 @@ from seq2seq.runs.graphs import (
     origin_of,
     read_graphs,
 )
-from seq2seq.runs.untrusted import check_shapes
 from seq2seq.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -85,10 +84,8 @@ def write_graphs(
     """Write graphs and their description into an empty folder; return the description."""
     config = run.config()
     source, target = (tokenizer.vocab_size for tokenizer in run.tokenizers())
-    sizes = config.model, source, target
-    check_shapes(meta_parameters(*sizes), checkpoint.shapes(), origin=checkpoint.path)
-    model = TranslationModel(*sizes).eval()
-    load_weights(model, checkpoint.weights(), origin=checkpoint.path)
+    arrays = checkpoint.arrays()
+    model = Model(config.model, source, target, arrays, origin=checkpoint.path)
     makers = encoder_graph, embedding_graph, step_graph
     graphs = {
         precision: {
@@ -97,6 +94,7 @@ def write_graphs(
         }
         for precision in precisions
     }
+    model.check_all_read()
     origin = origin_of(run, checkpoint, config.model)
     meta = {
         "format": FORMAT,

@@ -171,7 +171,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
     except CheckpointError as error:
         log.warning("%s: doing that now", error)
     checkpoint = find_checkpoint(path)
-    from seq2seq.export.run import ensure_graphs, write_graphs  # slow, and needs PyTorch
+    from seq2seq.export.run import ensure_graphs, write_graphs  # imports onnx, which is slow
 
     if is_run:
         with contextlib.suppress(OSError):

@@ -42,8 +42,12 @@ class DecoderState:
 class Decoder(nn.Module):
     """Layers, initial state and attention of every style."""
 
-    def __init__(self, config: ModelConfig, input_sizes: list[int]) -> None:
+    def __init__(
+        self, config: ModelConfig, input_sizes: list[int], *, states: int | None = None
+    ) -> None:
+        """Make layers that read inputs of these sizes; normally each has a state of its own."""
         super().__init__()
+        self.states = states or len(input_sizes)
         memory_size = 2 * config.encoder_size
         self.layers = Layers(input_sizes, config.decoder_size, layer_norm=config.layer_norm)
         self.attention = build_attention(
@@ -57,7 +61,7 @@ class Decoder(nn.Module):
         self.initial = (
             None
             if config.initial_state == "zeros"
-            else nn.Linear(start_size, config.decoder_size * len(input_sizes))
+            else nn.Linear(start_size, config.decoder_size * self.states)
         )
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
@@ -69,7 +73,7 @@ class Decoder(nn.Module):
         both directions; or zeros.
         """
         if self.initial is None:
-            size = sum(layer.hidden_size for layer in self.layers)
+            size = self.states * self.layers[0].hidden_size
             initial = memory.summary_BH.new_zeros(len(memory.summary_BH), size)
         else:
             summary = memory.mean_BH if self.initial_state == "mean" else memory.summary_BH
@@ -77,7 +81,7 @@ class Decoder(nn.Module):
                 summary = summary.chunk(2, -1)[1]
             initial = torch.tanh(self.initial(summary))
         dtype = self.layers[0].weight_hidden.dtype
-        return DecoderState(tuple(initial.to(dtype).chunk(len(self.layers), -1)))
+        return DecoderState(tuple(initial.to(dtype).chunk(self.states, -1)))
 
     def attend(self, query_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """Return attention output [R, M] and weights [R, S] of one query a row.
@@ -94,13 +98,13 @@ class Decoder(nn.Module):
     def step_layers(
         self, gates_RG: Tensor, hidden: tuple[Tensor, ...], *, first: int = 0, masks: Masks = ()
     ) -> tuple[Tensor, ...]:
-        """Return the next states of the layers from `first` on, whose projected inputs are given.
+        """Return the next of these states, of the layers from `first` on, given its gates' inputs.
 
         Each other layer reads the state of the one below, times its dropout mask if there are any.
         """
         states: list[Tensor] = []
-        for number, state in enumerate(hidden[first:], first):
-            layer = self.layers[number]
+        for number, state in enumerate(hidden):
+            layer = self.layers[first + number]
             if states:
                 gates_RG = layer.project(states[-1] * masks[number - 1] if masks else states[-1])
             states.append(layer.step(gates_RG, state))
@@ -142,38 +146,35 @@ def stack_weights(weights: list[Tensor | None]) -> Tensor | None:
     return torch.stack(known) if known else None
 
 
-class BahdanauDecoder(Decoder):
-    """Query s_{i-1}; the context enters the GRU with the embedding (Bahdanau et al. 2014).
+class DeepOutputDecoder(Decoder):
+    """Steps one by one, and features that see the state, the piece before and the context.
 
-    c_i = attend(s_{i-1}),  s_i = GRU([y_{i-1}; c_i], s_{i-1}),
-    t_i = maxout or tanh of U s_i + V y_{i-1} + C c_i (A.2.2; the readout reads s_i, as in eq. 4,
-    where the appendix has s_{i-1}).
+    t_i = maxout or tanh of U s_i + V y_{i-1} + C c_i (Bahdanau et al. 2014, A.2.2; the readout
+    reads s_i, as in eq. 4, where the appendix has s_{i-1}). Subclasses define one step.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
-        size, embedding = config.decoder_size, config.embedding_size
-        super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
-        context_size = self.attention.output_size
-        # The first layer reads [y; c]. Its product with y does not need the context, so that it is
-        # taken for all time steps at once; the product with c is added at each step.
-        self.context = nn.Linear(context_size, 3 * size, bias=False)
+    def __init__(
+        self, config: ModelConfig, input_sizes: list[int], *, states: int | None = None
+    ) -> None:
+        super().__init__(config, input_sizes, states=states)
         self.maxout = config.readout == "maxout"
         width = config.features_size * (2 if self.maxout else 1)
-        self.readout = nn.Linear(size + embedding + context_size, width)
+        read = config.decoder_size + config.embedding_size + self.attention.output_size
+        self.readout = nn.Linear(read, width)
 
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        gates_RG = self.layers[0].project(embedded_RE)
-        output_RM, weights_RS, state = self._step(gates_RG, state, memory)
+        output_RM, weights_RS, state = self._step(self._enter(embedded_RE), state, memory)
         return self._features(state.hidden[-1], embedded_RE, output_RM), weights_RS, state
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
-        gates_TBG = self.layers[0].project(embedded_TBE)
+        entering_TBX = self._enter(embedded_TBE)
         states, outputs, weights = [], [], []
-        for gates_BG, masks in zip(gates_TBG, self.layer_masks(len(gates_TBG), state), strict=True):
-            output_BM, weights_BS, state = self._step(gates_BG, state, memory, masks)
+        all_masks = self.layer_masks(len(entering_TBX), state)
+        for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
+            output_BM, weights_BS, state = self._step(entering_BX, state, memory, masks)
             states.append(state.hidden[-1])
             outputs.append(output_BM)
             weights.append(weights_BS)
@@ -181,19 +182,77 @@ class BahdanauDecoder(Decoder):
         features_TBO = self._features(states_TBD, embedded_TBE, outputs_TBM)
         return features_TBO, stack_weights(weights)
 
+    def _enter(self, embedded: Tensor) -> Tensor:
+        """Return the products of the embeddings that a step reads: [..., E] to [..., X]."""
+        return self.layers[0].project(embedded)
+
     def _step(
-        self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
+        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        output_RM, weights_RS = self.attend(state.hidden[-1], memory)
-        gates_RG = gates_RG + self.context(output_RM)
-        hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
-        return output_RM, weights_RS, DecoderState(hidden)
+        """Return attention output [R, M], weights [R, S] or None, and the next state."""
+        raise NotImplementedError
 
     def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
         if self.maxout:
             return deep.view(*deep.shape[:-1], -1, 2).amax(-1)
         return torch.tanh(deep)
+
+
+class BahdanauDecoder(DeepOutputDecoder):
+    """Query s_{i-1}; the context enters the GRU with the embedding (Bahdanau et al. 2014).
+
+    c_i = attend(s_{i-1}),  s_i = GRU([y_{i-1}; c_i], s_{i-1}). With `previous_piece` the query is
+    s_{i-1} + W y_{i-1}, since s_{i-1} has not read y_{i-1}.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        size, embedding = config.decoder_size, config.embedding_size
+        super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
+        # The first layer reads [y; c]. Its product with y does not need the context, so that it is
+        # taken for all time steps at once; the product with c is added at each step.
+        self.context = nn.Linear(self.attention.output_size, 3 * size, bias=False)
+        seen = config.attention.previous_piece
+        self.query = nn.Linear(embedding, size, bias=False) if seen else None
+
+    def _enter(self, embedded: Tensor) -> Tensor:
+        gates = super()._enter(embedded)
+        return gates if self.query is None else torch.cat([gates, self.query(embedded)], -1)
+
+    def _step(
+        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        query_RD, size = state.hidden[-1], self.layers[0].hidden_size
+        if self.query is not None:
+            entering_RX, seen_RD = torch.split(entering_RX, [3 * size, size], -1)
+            query_RD = query_RD + seen_RD
+        output_RM, weights_RS = self.attend(query_RD, memory)
+        gates_RG = entering_RX + self.context(output_RM)
+        hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
+        return output_RM, weights_RS, DecoderState(hidden)
+
+
+class ConditionalDecoder(DeepOutputDecoder):
+    """The conditional GRU: one state, two transitions, and the attention between them.
+
+    s'_i = GRU_1(y_{i-1}, s_{i-1}),  c_i = attend(s'_i),  s_i = GRU_2(c_i, s'_i) (Sennrich et al.
+    2017, "Nematus", sec. 2; Marian's s2s). The query has read y_{i-1}, as Luong's, and what is
+    predicted next has seen the context in its recurrence, as Bahdanau's.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        layers = config.decoder_layers
+        sizes = [config.embedding_size, config.attention_output_size]
+        super().__init__(config, sizes + [config.decoder_size] * (layers - 1), states=layers)
+
+    def _step(
+        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        query_RD = self.layers[0].step(entering_RX, state.hidden[0])
+        output_RM, weights_RS = self.attend(query_RD, memory)
+        gates_RG = self.layers[1].project(output_RM)
+        hidden = self.step_layers(gates_RG, (query_RD, *state.hidden[1:]), first=1, masks=masks)
+        return output_RM, weights_RS, DecoderState(hidden)
 
 
 class LuongDecoder(Decoder):
@@ -286,7 +345,7 @@ class PreAttentionDecoder(Decoder):
         query_RD = self.layers[0].step(self.layers[0].project(embedded_RE), state.hidden[0])
         output_RM, weights_RS = self.attend(query_RD, memory)
         gates_RG = self.layers[1].project(output_RM)
-        hidden = (query_RD, *self.step_layers(gates_RG, state.hidden, first=1))
+        hidden = (query_RD, *self.step_layers(gates_RG, state.hidden[1:], first=1))
         return self._features(hidden[-1]), weights_RS, DecoderState(hidden)
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:

@@ -18,6 +18,7 @@ from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Encoded, Memory
 from seq2seq.model.decoder import (
     BahdanauDecoder,
+    ConditionalDecoder,
     Decoder,
     DecoderState,
     LuongDecoder,
@@ -59,6 +60,7 @@ class Encoder(nn.Module):
 
 DECODERS: dict[str, Callable[[ModelConfig], Decoder]] = {
     "bahdanau": BahdanauDecoder,
+    "conditional": ConditionalDecoder,
     "luong": LuongDecoder,
     "pre_attention": PreAttentionDecoder,
 }

@@ -5,7 +5,7 @@ step-000500/training.safetensors    optimizer moments, raw weights
 step-000500/state.json              step, metrics, positions of the sampler and the schedule
 step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
 
-Functions that read or write tensors import torch themselves; all others work without it.
+Functions that return or write tensors import torch themselves; all others work without it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from seq2seq.runs.untrusted import check_shapes, check_state
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from seq2seq.runs.tensors import Array
 
 log = logging.getLogger(__name__)
 
@@ -81,26 +83,33 @@ class Checkpoint:
 
         return read_shapes(self.path / MODEL)
 
+    def arrays(self) -> dict[str, Array]:
+        """Return the weights that translate as NumPy arrays, read without torch."""
+        from seq2seq.runs.tensors import read_weights
+
+        return read_weights(self.path / MODEL)
+
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
-        return self._load(MODEL)
+        if self.tensors is not None:
+            return self.tensors[MODEL]
+        import torch
+
+        return {name: torch.from_numpy(array) for name, array in self.arrays().items()}
 
     def training(self) -> dict[str, Tensor]:
         """Return the tensors that only training needs; none before the first update."""
-        return self._load(TRAINING)
+        if self.tensors is not None:
+            return self.tensors[TRAINING]
+        if not (self.path / TRAINING).exists():
+            return {}
+        from seq2seq.runs.tensors import read_tensors
+
+        return read_tensors(self.path / TRAINING)
 
     def in_memory(self) -> Checkpoint:
         """Return the checkpoint with its tensors, for a process that cannot see its files."""
         return replace(self, tensors={MODEL: self.weights(), TRAINING: self.training()})
-
-    def _load(self, name: str) -> dict[str, Tensor]:
-        if self.tensors is not None:
-            return self.tensors[name]
-        if name == TRAINING and not (self.path / name).exists():
-            return {}
-        from seq2seq.runs.tensors import read_tensors
-
-        return read_tensors(self.path / name)
 
 
 def save_checkpoint(

@@ -1,6 +1,9 @@
 """The tensors of a checkpoint, in files of safetensors.
 
-Choosing and checking a checkpoint does without this module, and so without torch.
+The weights that translate are read as NumPy arrays, without torch. They are fp32, or compact:
+int8 matrices with a scale for each row, in a tensor of their own (NAME and NAME.row_scale).
+
+Legend: R rows, C columns.
 """
 
 from __future__ import annotations
@@ -11,34 +14,98 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from seq2seq.errors import CheckpointError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[Any]
+
+_SCALE = ".row_scale"
+_TINY = np.float32(1e-30)
+
+
+def quantize_rows(weight_RC: Array) -> tuple[Array, Array]:
+    """Return int8 weights and the scale [R] of each row."""
+    scale_R = np.maximum(np.abs(weight_RC).max(1), _TINY) / 127
+    return np.rint(weight_RC / scale_R[:, None]).astype(np.int8), scale_R.astype(np.float32)
+
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes in the header of a file. Raises CheckpointError for a damaged one.
+    """Return the shapes of the weights in a file, from its header.
 
-    The library checks that they fit the file's size.
+    Raises CheckpointError for a damaged one. The library checks that they fit the file's size.
     """
-    with _reading(path), safe_open(path, framework="pt") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    with _reading(path), safe_open(path, framework="np") as file:
+        return {
+            name: tuple(file.get_slice(name).get_shape())
+            for name in file.keys()  # noqa: SIM118
+            if not name.endswith(_SCALE)
+        }
+
+
+def read_weights(path: Path) -> dict[str, Array]:
+    """Return the weights in a file, in fp32. Raises CheckpointError for a damaged one."""
+    with _reading(path), safe_open(path, framework="np") as file:
+        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+        for name, kind in kinds.items():
+            if kind != ("I8" if f"{name}{_SCALE}" in kinds else "F32"):
+                raise CheckpointError(f"{path}: {name} has the type {kind}; training writes F32")
+        arrays: dict[str, Array] = {name: file.get_tensor(name) for name in kinds}
+    for name in [name for name in arrays if name.endswith(_SCALE)]:
+        of, scale_R = name.removesuffix(_SCALE), arrays.pop(name)
+        if of not in arrays or arrays[of].ndim != 2 or scale_R.shape != arrays[of].shape[:1]:
+            raise CheckpointError(f"{path}: {name} is not the scales of the rows of a matrix")
+        arrays[of] = arrays[of] * scale_R[:, None]
+    return arrays
+
+
+def compact(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Return weights with int8 matrices and the scales of their rows; vectors stay fp32."""
+    found: dict[str, Array] = {}
+    for name, array in weights.items():
+        if array.ndim == 2:
+            found[name], found[f"{name}{_SCALE}"] = quantize_rows(array)
+        else:
+            found[name] = array
+    return found
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file. Raises CheckpointError for a damaged one."""
+    from safetensors.torch import load_file
+
     with _reading(path):
         return dict(load_file(path))
 
 
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays to a file."""
+    from safetensors.numpy import save_file
+
+    with _writing(path):
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors of any device to a file."""
+    from safetensors.torch import save_file
+
     on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
+    with _writing(path):
         save_file(on_host, path)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except SafetensorError as error:
         # The library gives the system error in words only.
         found = re.search(r"os error (\d+)", str(error))

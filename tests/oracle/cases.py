@@ -10,6 +10,7 @@ import functools
 import itertools
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
+from seq2seq.export.weights import Model
 from seq2seq.model.model import TranslationModel
 
 SOURCE_VOCAB, TARGET_VOCAB = 11, 9
@@ -43,6 +45,7 @@ SWITCHES: dict[str, tuple[Any, ...]] = {
     "attention.value_size": (None, 4, 5),
     "attention.heads": (1, 2),
     "attention.project_query": (False, True),
+    "attention.previous_piece": (False, True),
 }
 Choice = dict[str, Any]
 
@@ -70,7 +73,8 @@ def bases() -> list[Choice]:
 def _applies(switch: str, base: Choice) -> bool:
     score = base["attention.score"]
     applies: dict[str, bool] = {
-        "readout": base["style"] == "bahdanau",
+        "readout": base["style"] in ("bahdanau", "conditional"),
+        "attention.previous_piece": base["style"] == "bahdanau" and score != "none",
         "attention.key_size": score != "none",
         "attention.value_size": score != "none",
         "attention.heads": score == "multi_head",
@@ -109,7 +113,7 @@ def choices() -> tuple[list[Choice], ...]:
     for base in bases():
         rows: list[Choice] = []
         for initial_state in INITIAL_STATES:
-            drawn = [legal_choice(base, initial_state, generator) for _ in range(6)]
+            drawn = [legal_choice(base, initial_state, generator) for _ in range(8)]
             drawn.sort(key=lambda choice: len(pairs(choice) - seen))
             left += [(rows, choice) for choice in drawn]
             rows.append(drawn[-1])
@@ -158,6 +162,13 @@ def tiny_model(
             is_gain = "norm_" in parameter_name and parameter_name.endswith("weight")
             parameter.copy_(drawn * 0.3 + 1 if is_gain else drawn * 0.5)
     return model
+
+
+def arrays_of(model: TranslationModel) -> Model:
+    """Return the model as the arrays that graphs are made of."""
+    arrays = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
+    target_vocab, _ = model.output_weight.shape
+    return Model(model.config, SOURCE_VOCAB, target_vocab, arrays, origin=Path("tiny"))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The whole model for one sentence: encoder, initial state, the three decoders, logits."""
+"""The whole model for one sentence: encoder, initial state, the four decoders, logits."""
 
 from __future__ import annotations
 
@@ -111,18 +111,34 @@ class OracleModel:
         """Return each step of Bahdanau et al. (2014), A.2.2."""
         hidden, steps = self.initial(source), []
         for embedded in vectors:
-            context, shares = self.attend(hidden[-1], source)
+            query = hidden[-1]
+            if self.config.attention.previous_piece:
+                query = query + affine(self.decoder, "query", embedded)
+            context, shares = self.attend(query, source)
             hidden[0] = self.advance_fed(embedded, "context", context, hidden[0])
             for layer in range(1, len(hidden)):
                 hidden[layer] = self.advance(layer, hidden[layer - 1], hidden[layer])
-            deep = affine(self.decoder, "readout", np.concatenate([hidden[-1], embedded, context]))
-            if self.config.readout == "maxout":
-                pairs = range(0, len(deep), 2)
-                features = np.array([max(deep[i], deep[i + 1]) for i in pairs])
-            else:
-                features = np.tanh(deep)
-            steps.append((features, shares))
+            steps.append((self.deep_output(hidden[-1], embedded, context), shares))
         return steps
+
+    def conditional(self, source: Source, vectors: list[Array]) -> list[Step]:
+        """Return each step of Sennrich et al. (2017), sec. 2."""
+        hidden, steps = self.initial(source), []
+        for embedded in vectors:
+            query = self.advance(0, embedded, hidden[0])
+            context, shares = self.attend(query, source)
+            hidden[0] = self.advance(1, context, query)
+            for layer in range(1, len(hidden)):
+                hidden[layer] = self.advance(layer + 1, hidden[layer - 1], hidden[layer])
+            steps.append((self.deep_output(hidden[-1], embedded, context), shares))
+        return steps
+
+    def deep_output(self, state: Array, embedded: Array, context: Array) -> Array:
+        """Return the features of a step (Bahdanau et al. 2014, A.2.2)."""
+        deep = affine(self.decoder, "readout", np.concatenate([state, embedded, context]))
+        if self.config.readout == "maxout":
+            return np.array([max(deep[i], deep[i + 1]) for i in range(0, len(deep), 2)])
+        return np.tanh(deep)
 
     def luong(self, source: Source, vectors: list[Array]) -> list[Step]:
         """Return each step of Luong et al. (2015), eq. 5, fed as in sec. 3.3 or not."""
@@ -158,6 +174,7 @@ class OracleModel:
         """Return logits [T, V] and weights [T, S] of one sentence without padding."""
         decode = {
             "bahdanau": self.bahdanau,
+            "conditional": self.conditional,
             "luong": self.luong,
             "pre_attention": self.pre_attention,
         }[self.config.style]
