@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 from conftest import ToyCorpus
 from same_runs import assert_same, records
+from test_ranks import ranks_of, start, wait_for
 from test_ranks import run as run_ranks
 from test_resumption import Crash, train_with_crashes
 
@@ -188,6 +191,23 @@ def test_ranks_start_from_the_same_weights(
         file, tmp_path / "other", "--from", str(tmp_path / "none"), "--restarts", "2"
     )
     assert (code, errors.count("not a run directory")) == (2, 1)
+
+
+@pytest.mark.slow
+def test_restarted_ranks_continue_the_new_run(
+    toy: ToyCorpus, trained: Path, tmp_path: Path
+) -> None:
+    """The command still has --from when it is restarted."""
+    file, path = tmp_path / "tune.yaml", tmp_path / "run"
+    file.write_text(recipe(toy, path, tmp_path / "none"))
+    launcher = start(file, path, "--from", str(trained), "--restarts", "1", "training.max_steps=60")
+    wait_for(lambda: any(path.glob("checkpoints/step-00000[2-9]")))
+    os.kill(ranks_of(launcher)[1], signal.SIGKILL)
+    _, errors = launcher.communicate(timeout=120)
+    assert launcher.returncode == 0, errors
+    assert "resuming from" in errors
+    steps = [r["step"] for r in records(path) if r["kind"] == "train"]
+    assert steps == list(range(1, 61))
 
 
 @pytest.mark.parametrize(
