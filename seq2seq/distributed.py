@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import mmap
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -32,7 +34,59 @@ T = TypeVar("T")
 # How long a rank waits for a machine that stopped answering; a dead process is noticed at once.
 TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=1)  # one machine may have far more data to prepare
+_CHECK_SECONDS = 0.2  # between checks that the ranks of this host are still running
+_LINE = 16  # float64 numbers of a rank in shared memory: two cache lines
 SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
+
+
+class Meeting:
+    """Where the ranks of one host wait for one another and add up a few numbers.
+
+    They meet in shared memory several times for each update, which is ten times as fast as with
+    the threads and messages of gloo.
+    """
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._rank, self._turn = group.rank, 0
+        self._processes = group.all_gather(os.getpid())
+        words = group.zeros(2 * _LINE * group.size, torch.device("cpu")).view(torch.float64)
+        lines_RW = words.view(group.size, _LINE).numpy()
+        self._turns_R, self._values_RW = lines_RW[:, 0], lines_RW[:, 1:]
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sums over all ranks. Raises RankLostError if one of them does not come."""
+        self._turn += 1
+        # In turns, because another rank may still be reading the sums of the previous meeting.
+        places_RV = self._values_RW[:, self._turn % 2 :: 2][:, : len(values)]
+        places_RV[self._rank] = values
+        self._turns_R[self._rank] = self._turn
+        started = time.monotonic()
+        check = started + _CHECK_SECONDS
+        while True:
+            lost, now = False, time.monotonic()
+            if now >= check:
+                lost = not all(map(_is_running, self._processes))
+                lost |= now - started > TIMEOUT.total_seconds()
+                check = now + _CHECK_SECONDS
+            if self._turns_R.min() >= self._turn:
+                return [float(total) for total in places_RV.sum(0)]
+            if lost:
+                raise _rank_lost(self._rank)
+            time.sleep(min(0.01, 0.02 * (now - started)))
+
+
+def _is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def _rank_lost(rank: int) -> RankLostError:
+    return RankLostError(
+        f"rank {rank}: another process died or is unresponsive; see its output above"
+    )
 
 
 @dataclass(frozen=True)
@@ -40,6 +94,7 @@ class ProcessGroup(Ranks):
     """This process among several ranks."""
 
     preparation_group: Any = None  # a process group with PREPARATION_TIMEOUT
+    meeting: Meeting | None = None  # of ranks that all run on this host
 
     def on_rank0(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on rank 0 and return its result on every rank.
@@ -66,6 +121,8 @@ class ProcessGroup(Ranks):
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the sums of the values over all ranks."""
+        if self.meeting is not None:
+            return self.meeting.all_reduce(values)
         totals = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(totals)
         return [float(total) for total in totals]
@@ -80,21 +137,52 @@ class ProcessGroup(Ranks):
         """Wait until all ranks have prepared their data, for up to PREPARATION_TIMEOUT."""
         dist.barrier(self.preparation_group)
 
+    @property
+    def on_one_host(self) -> bool:
+        """Whether torchrun started all ranks on this machine."""
+        return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) == self.size
+
+    def zeros(self, count: int, device: torch.device) -> Tensor:
+        """Return this many zeros, in memory of the CPU that all ranks of a host read and write."""
+        size = count * torch.float32.itemsize
+        creator, number = self.on_rank0(_create_memory, size)
+        file = os.open(f"/proc/{creator}/fd/{number}", os.O_RDWR)
+        dist.barrier()
+        if self.is_first:
+            os.close(number)
+        memory = mmap.mmap(file, size)
+        os.close(file)
+        return torch.frombuffer(memory, dtype=torch.float32)
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here; what they wrote before can then be read."""
+        self.all_reduce([0.0])
+
     def data_parallel(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
-        """Return the module with gradients averaged over the ranks, reduced in the given dtype."""
-        wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True)
-        if dtype != torch.float32:
-            wrapped.register_comm_hook(dtype, lambda dtype, bucket: _compressed(dtype, bucket))
+        """Return the module with gradients summed over the ranks, reduced in the given dtype."""
+        wrapped = DistributedDataParallel(module)
+        wrapped.register_comm_hook(dtype, lambda dtype, bucket: _sum(dtype, bucket))
         return wrapped
 
 
-def _compressed(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
-    """Average a torch.distributed.GradBucket over the ranks in a narrower dtype.
+def _create_memory(size: int) -> tuple[int, int]:
+    """Return this process's id and its descriptor of new memory, which others can open.
 
-    torch's own hook for this does not support CPUs.
+    Without a name in a file system, none can be left behind, and the size of /dev/shm, which is
+    small in containers, is no limit.
+    """
+    descriptor = os.memfd_create("seq2seq")
+    os.ftruncate(descriptor, size)
+    return os.getpid(), descriptor
+
+
+def _sum(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Sum a torch.distributed.GradBucket over the ranks in the given dtype.
+
+    torch's own hooks divide by the number of ranks, and the narrow one does not support CPUs.
     """
     wide: Tensor = bucket.buffer()
-    narrow = wide.to(dtype).div_(dist.get_world_size())
+    narrow = wide.to(dtype)
     sent = dist.all_reduce(narrow, async_op=True).get_future()
     received: torch.futures.Future[Tensor] = sent.then(lambda _: wide.copy_(narrow))
     return received
@@ -122,14 +210,13 @@ def init_process_group() -> Iterator[Ranks]:
     if rank:
         logging.getLogger("seq2seq").setLevel(logging.ERROR)
     try:
-        yield ProcessGroup(rank, size, preparation_group)
+        group = ProcessGroup(rank, size, preparation_group)
+        yield replace(group, meeting=Meeting(group)) if group.on_one_host else group
     except (UserError, OSError):
         raise
     except RuntimeError as error:
         if _is_connection_error(error):
-            raise RankLostError(
-                f"rank {rank}: another process died or is unresponsive; see its output above"
-            ) from None
+            raise _rank_lost(rank) from None
         raise
     _leave_process_group()
 

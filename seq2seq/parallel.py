@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,8 +60,22 @@ class Ranks:
     def wait_for_preparation(self) -> None:
         """Wait until all ranks have prepared their data."""
 
+    @property
+    def on_one_host(self) -> bool:
+        """Whether all ranks run on the same machine, and so can share memory."""
+        return True
+
+    def zeros(self, count: int, device: torch.device) -> Tensor:
+        """Return this many zeros, in memory that all ranks read and write."""
+        import torch
+
+        return torch.zeros(count, device=device)
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here; what they wrote before can then be read."""
+
     def data_parallel(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
-        """Return the module with gradients averaged over the ranks, reduced in the given dtype."""
+        """Return the module with gradients summed over the ranks, reduced in the given dtype."""
         return module
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -12,7 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,15 +23,18 @@ from conftest import ToyCorpus
 from safetensors.torch import load_file
 from test_trainer import assert_same, records
 
-from seq2seq.config import dump_config
+from seq2seq.config import Config, dump_config
 from seq2seq.data.batching import make_batch
 from seq2seq.device import choose_device
 from seq2seq.distributed import init_process_group
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, RankLostError
 from seq2seq.inference.streams import WINDOW
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.loss import Objective
+from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.state import seed_generators
+from seq2seq.training.trainer import Trainer
 
 WORKER = Path(__file__).with_name("rank_gradients.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -36,7 +42,9 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
 STILL = ("model.dropout=0", "training.scheduled_sampling=0")
 
 
-def gradients(recipe: Path, out: Path, size: int, *overrides: str) -> dict[str, torch.Tensor]:
+def gradients(
+    recipe: Path, out: Path, size: int, *overrides: str, hosts: int = 1
+) -> dict[str, torch.Tensor]:
     """Return the gradient that `size` processes compute for the same update."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -44,6 +52,7 @@ def gradients(recipe: Path, out: Path, size: int, *overrides: str) -> dict[str, 
     processes = []
     for rank in range(size):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+        own["LOCAL_WORLD_SIZE"] = str(size // hosts)
         environment = {**ENVIRONMENT, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         command = [sys.executable, str(WORKER), str(recipe), str(out), *STILL, *overrides]
         processes.append(subprocess.Popen(command, env=environment))
@@ -63,11 +72,15 @@ def alone(recipe: Path) -> dict[str, torch.Tensor]:
     return gradients(recipe, recipe.with_name("1.safetensors"), 1)
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("size", "hosts"),
+    [(2, 1), (2, 2), *(pytest.param(4, n, marks=pytest.mark.slow) for n in (1, 2))],
+)
 def test_rank_count_does_not_change_gradients_or_metrics(
-    recipe: Path, alone: dict[str, torch.Tensor], size: int
+    recipe: Path, alone: dict[str, torch.Tensor], size: int, hosts: int
 ) -> None:
-    together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size)
+    """The ranks of one host share memory, those of several exchange gradients."""
+    together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size, hosts=hosts)
     assert together.keys() == alone.keys()
     for name, expected in alone.items():
         scale = float(expected.abs().max())
@@ -75,7 +88,8 @@ def test_rank_count_does_not_change_gradients_or_metrics(
 
 
 def test_bf16_gradient_reduction_is_close(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
-    near = gradients(recipe, recipe.with_name("n.safetensors"), 2, "training.reduce_bf16=true")
+    path, override = recipe.with_name("n.safetensors"), "training.reduce_bf16=true"
+    near = gradients(recipe, path, 2, override, hosts=2)
     differs = False
     for name, expected in alone.items():
         scale = float(expected.abs().max())
@@ -233,10 +247,29 @@ def test_restart_does_not_touch_the_run_of_another_launch(recipe: Path, tmp_path
         assert {f: f.read_bytes() for f in path.rglob("*") if f.is_file()} == before
 
 
-def wait_for_a_slow_rank(rank: int, port: int, dies: bool) -> None:
-    os.environ |= {
-        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)
-    }  # fmt: skip
+def start_two_ranks(target: Callable[..., None], *arguments: Any) -> list[int | None]:
+    """Return the exit codes of two processes that were forked to call a function as ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def work(rank: int) -> None:
+        os.environ |= {
+            "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        }  # fmt: skip
+        target(rank, *arguments)
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=work, args=(rank,)) for rank in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    return [process.exitcode for process in processes]
+
+
+def wait_for_a_slow_rank(rank: int, dies: bool) -> None:
     with init_process_group() as ranks:
         time.sleep(3 * rank)
         if dies and rank:
@@ -250,16 +283,7 @@ def test_ranks_wait_longer_for_preparation_but_not_for_dead_ranks(
     monkeypatch: pytest.MonkeyPatch, dies: bool, codes: list[int]
 ) -> None:
     monkeypatch.setattr("seq2seq.distributed.TIMEOUT", timedelta(seconds=1))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=wait_for_a_slow_rank, args=(n, port, dies)) for n in (0, 1)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == codes
+    assert start_two_ranks(wait_for_a_slow_rank, dies) == codes
 
 
 def test_ranks_use_gpus_if_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,3 +386,67 @@ def test_killed_rank_leaves_no_gap_in_the_output(
     (tmp_path / "in").write_text("\n".join(lines[: written.count("\n")]))
     assert seq2seq("translate", str(together), *names).returncode == 0
     assert out.read_bytes().decode() == written
+
+
+def train_until_one_dies(rank: int, config: Config, method: str) -> None:
+    """Train as one of two ranks, of which the second is killed in the third call of a method."""
+    owner = {"Trainer": Trainer, "Objective": Objective, "Optimizer": Optimizer}
+    name, attribute = method.split(".")
+    original, calls = getattr(owner[name], attribute), count(1)
+
+    def dying(*arguments: Any, **options: Any) -> Any:
+        if rank and next(calls) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **options)
+
+    setattr(owner[name], attribute, dying)
+    try:
+        train(config)
+    except RankLostError:
+        os._exit(3)
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["Objective.forward", "Optimizer.sum_gradients", "Optimizer.step", "Trainer._synchronize"],
+)
+def test_dead_rank_is_noticed_in_every_phase(toy: ToyCorpus, tmp_path: Path, method: str) -> None:
+    before = set(os.listdir("/dev/shm"))
+    codes = start_two_ranks(train_until_one_dies, toy.config(tmp_path / "run"), method)
+    assert codes == [3, -signal.SIGKILL]
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def train_with_a_spoilt_loss(rank: int, config: Config) -> None:
+    """Train as one of two ranks; the second has an infinite loss in its third backward pass."""
+    forward, calls, step = Objective.forward, count(1), Optimizer.step
+    norms = []
+
+    def spoilt(self: Objective, *arguments: Any) -> Any:
+        loss, plain = forward(self, *arguments)
+        return loss * (math.inf if rank and next(calls) == 3 else 1.0), plain
+
+    def stepping(self: Optimizer, *arguments: Any) -> None:
+        norms.append(arguments[-1])
+        step(self, *arguments)
+
+    Objective.forward = spoilt  # type: ignore[method-assign]
+    Optimizer.step = stepping  # type: ignore[method-assign]
+    assert train(config) == "finished"
+    with Path(config.run_dir, f"norms.{rank}").open("w") as file:
+        json.dump(norms, file)
+
+
+def test_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(
+    toy: ToyCorpus, tmp_path: Path
+) -> None:
+    config = toy.config(tmp_path / "run", "training.max_steps=4", "training.log_every=1")
+    assert start_two_ranks(train_with_a_spoilt_loss, config) == [0, 0]
+    norms = [json.loads((tmp_path / f"run/norms.{rank}").read_text()) for rank in (0, 1)]
+    assert norms[0] == norms[1]
+    assert len(norms[0]) == 3
+    assert [r["step"] for r in records(tmp_path / "run") if r["kind"] == "train"] == [1, 3, 4]
+    assert (
+        "step 2: loss inf, gradient norm nan: update skipped"
+        in (tmp_path / "run/log.txt").read_text()
+    )

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.measuring import Record, timed
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.model import TranslationModel
+from seq2seq.parallel import Ranks
 from seq2seq.training.loss import Objective
-from seq2seq.training.state import make_optimizer
+from seq2seq.training.optimizer import Optimizer
 
 FIRST_PIECE = 4  # after padding, unknown, begin and end of sentence
 
@@ -77,15 +77,14 @@ class Update:
         self.device = device
         model = TranslationModel(shape.model(), shape.vocabulary, shape.vocabulary).to(device)
         self.objective = Objective(model, label_smoothing=0.1, dtype=dtype).train()
-        self.optimizer = make_optimizer(model, TrainingConfig())
+        self.optimizer = Optimizer(model, TrainingConfig(), Ranks())
 
     def __call__(self, batch: Batch) -> None:
         """Make one update."""
+        self.optimizer.zero_grad()
         loss, _ = self.objective(batch)
         (loss / batch.num_target_tokens).backward()
-        nn.utils.clip_grad_norm_(self.objective.parameters(), 1.0, foreach=True)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.step(1, 1e-3, self.optimizer.sum_gradients())
 
     def operations_per_token(self, batches: Sequence[Batch]) -> float:
         """Return the floating-point operations of matrix products per target token."""

@@ -87,7 +87,9 @@ class TrainingConfig(Section):
         None, description="CPU threads; null: chosen by torch"
     )
     reduce_bf16: bool = Field(
-        False, description="exchange gradients between processes in bf16, half the size of fp32"
+        False,
+        description="exchange gradients between GPUs or machines in bf16, half the size of fp32; "
+        "processes on the CPUs of one machine share memory instead",
     )
     log_every: Count = Field(100, description="steps between log lines")
     validate_every: Count = Field(1000, description="steps between validations")

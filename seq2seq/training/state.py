@@ -16,30 +16,19 @@ from torch import Tensor, nn
 
 from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
+from seq2seq.parallel import Ranks
 from seq2seq.runs.checkpoint import (
     Checkpoint,
     best_first,
+    check_model,
     intact,
     list_checkpoints,
-    load_weights,
     save_checkpoint,
 )
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training.optimizer import Optimizer
 
 log = logging.getLogger(__name__)
-
-_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
-
-
-def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Return Adam or AdamW; weight decay leaves out vectors (biases, norms)."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 
 @dataclass
@@ -112,43 +101,22 @@ class TrainingState:
     """
 
     def __init__(
-        self, model: nn.Module, stream: BatchStream, config: TrainingConfig, device: torch.device
+        self, model: nn.Module, stream: BatchStream, config: TrainingConfig, ranks: Ranks
     ) -> None:
-        self.model, self.stream, self.config, self.device = model, stream, config, device
-        self.optimizer = make_optimizer(model, config)
+        self.model, self.stream = model, stream
+        self.optimizer = Optimizer(model, config, ranks)
         self.schedule = Schedule(config.schedule, config.max_steps, config.max_minutes)
         self.progress = Progress()
-        self.parameters = dict(model.named_parameters())
-        self.averaged: dict[str, Tensor] = {}  # the moving average of the weights, if any
-        if config.ema:
-            self.averaged = {name: p.detach().clone() for name, p in self.parameters.items()}
-
-    @torch.no_grad()
-    def update_average(self) -> None:
-        """Move the average towards the current weights."""
-        decay = self.config.ema
-        if self.config.initial is None:
-            # A young average moves quickly, so that it forgets the random initial weights.
-            decay = min(decay, (1 + self.progress.step) / (10 + self.progress.step))
-        for name, tensor in self.averaged.items():
-            tensor.lerp_(self.parameters[name], 1 - decay)
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
         """Put the model in evaluation mode for a while, with the moving average if there is one."""
-        raw = {name: self.parameters[name].detach().clone() for name in self.averaged}
-        self._copy_weights(self.averaged)
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self._copy_weights(raw)
-            self.model.train()
-
-    @torch.no_grad()
-    def _copy_weights(self, weights: dict[str, Tensor]) -> None:
-        for name, tensor in weights.items():
-            self.parameters[name].copy_(tensor)
+        with self.optimizer.averaged_weights():
+            self.model.eval()
+            try:
+                yield
+            finally:
+                self.model.train()
 
     def save(
         self, path: Path, metrics: dict[str, float] | None = None, *, stopped: bool = False
@@ -157,13 +125,6 @@ class TrainingState:
 
         `stopped` marks a checkpoint that a signal asked for, out of turn.
         """
-        raw = {name: p.detach() for name, p in self.parameters.items()}
-        training: dict[str, Tensor] = {}
-        for name, parameter in self.parameters.items():
-            for key, value in self.optimizer.state.get(parameter, {}).items():
-                training[f"{key}.{name}"] = torch.as_tensor(value)
-        if self.averaged:
-            training |= {f"raw.{name}": tensor for name, tensor in raw.items()}
         state: dict[str, Any] = {
             "step": self.progress.step,
             "progress": vars(self.progress),
@@ -174,20 +135,13 @@ class TrainingState:
         }
         if metrics is not None:
             state["validation"] = metrics
-        save_checkpoint(path, self.averaged or raw, training, state)
+        save_checkpoint(path, self.optimizer.weights(), self.optimizer.state(), state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
-        tensors, state, weights = checkpoint.training(), checkpoint.state, checkpoint.weights()
-        if self.averaged:
-            self.averaged = {name: self._own(weights[name]) for name in self.averaged}
-        raw = {name: tensors.get(f"raw.{name}", tensor) for name, tensor in weights.items()}
-        load_weights(self.model, raw, origin=checkpoint.path)
-        for name, parameter in self.parameters.items():
-            if f"step.{name}" in tensors:
-                self.optimizer.state[parameter] = {
-                    key: self._own(tensors[f"{key}.{name}"]) for key in _MOMENTS
-                }
+        state, weights = checkpoint.state, checkpoint.weights()
+        check_model(self.model, weights, origin=checkpoint.path)
+        self.optimizer.restore(weights, checkpoint.training())
         self.progress = Progress(**state["progress"])
         self.schedule.restore(state["schedule"])
         self.stream.load_state_dict(state["stream"])
@@ -199,15 +153,11 @@ class TrainingState:
                     "those of an uninterrupted run", key, before, here,
                 )  # fmt: skip
 
-    def _own(self, tensor: Tensor) -> Tensor:
-        """Return a copy: a tensor from a file is mapped to it, unaligned, and the file may go."""
-        return tensor.to(self.device, copy=True)
-
     def _made_with(self) -> dict[str, Any]:
         """Return what, besides the recipe, results depend on to the last bit."""
         return {
             "torch": torch.__version__,
-            "device": self.device.type,
+            "device": next(self.model.parameters()).device.type,
             "threads": torch.get_num_threads(),
         }
 

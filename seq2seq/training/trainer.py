@@ -56,11 +56,14 @@ class Trainer:
         self.ranks = ranks or Ranks()
         self.model = model.to(self.device)
         dtype = choose_dtype(config.precision, self.device)
-        self.objective = self.ranks.data_parallel(
-            Objective(model, label_smoothing=config.label_smoothing, dtype=dtype),
-            dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32,
+        self.state = TrainingState(self.model, stream, config, self.ranks)
+        self.objective: nn.Module = Objective(
+            model, label_smoothing=config.label_smoothing, dtype=dtype
         )
-        self.state = TrainingState(self.model, stream, config, self.device)
+        if self.state.optimizer.group.size < self.ranks.size:
+            self.objective = self.ranks.data_parallel(
+                self.objective, dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32
+            )
         self._saved_step = self._validated_step = -1
         self._started = 0.0  # when training would have started without interruptions
         self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
@@ -145,19 +148,16 @@ class Trainer:
         ramp = min(1.0, progress.step / config.scheduled_sampling_steps)
         tokens = sum(batch.num_target_tokens for batch in batches)
         losses = []
+        self.state.optimizer.zero_grad()
         for number, batch in enumerate(batches, 1):
             with self._gradient_sync(number == len(batches)):
                 shard = batch.shard(ranks.rank, ranks.size).to(self.device)
                 loss, plain = self.objective(shard, config.scheduled_sampling * ramp)
-                # data_parallel averages gradients over the ranks, but their sum is needed.
-                (loss * (ranks.size / tokens)).backward()
+                (loss / tokens).backward()
             losses.append(torch.stack((loss.detach(), plain)))
-        norm = float(
-            nn.utils.clip_grad_norm_(
-                self.model.parameters(), config.clip_norm or math.inf, foreach=True
-            )
-        )
-        self._apply(batches, norm, *ranks.all_reduce(torch.stack(losses).sum(0).tolist()))
+        # This also waits until all ranks have computed their gradients.
+        totals = ranks.all_reduce(torch.stack(losses).sum(0).tolist())
+        self._apply(batches, self.state.optimizer.sum_gradients(), *totals)
 
     def _gradient_sync(self, last: bool) -> contextlib.AbstractContextManager[None]:
         """Let only the last backward pass of an update exchange gradients between ranks."""
@@ -167,14 +167,10 @@ class Trainer:
 
     def _apply(self, batches: list[Batch], norm: float, loss: float, plain: float) -> None:
         """Take the optimizer's step, unless the loss or gradient norm is not finite."""
-        config, progress = self.config, self.state.progress
+        progress = self.state.progress
         progress.step += 1
-        rate = config.learning_rate * self.state.schedule.factor(progress.step, progress.minutes)
-        for group in self.state.optimizer.param_groups:
-            group["lr"] = rate
         if math.isfinite(norm) and math.isfinite(loss):
-            self.state.optimizer.step()
-            self.state.update_average()
+            self.state.optimizer.step(progress.step, self._rate(), norm)
             tokens = sum(batch.num_target_tokens for batch in batches)
             progress.skipped = 0
             progress.tokens += tokens
@@ -183,7 +179,12 @@ class Trainer:
             progress.loss_tokens += tokens
         else:
             self._skip(batches, loss, norm)
-        self.state.optimizer.zero_grad(set_to_none=True)
+
+    def _rate(self) -> float:
+        """Return the learning rate of the latest update."""
+        progress = self.state.progress
+        factor = self.state.schedule.factor(progress.step, progress.minutes)
+        return self.config.learning_rate * factor
 
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
         progress = self.state.progress
@@ -211,7 +212,7 @@ class Trainer:
             "step": progress.step,
             "loss": progress.loss_sum / tokens,
             "perplexity": math.exp(min(700.0, progress.plain_sum / tokens)),
-            "learning_rate": float(self.state.optimizer.param_groups[0]["lr"]),
+            "learning_rate": self._rate(),
             "tokens": progress.tokens,
             "epoch": self.stream.epoch,
             "tokens_per_second": (progress.tokens - tokens_before) / elapsed,

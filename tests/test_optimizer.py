@@ -1,0 +1,188 @@
+"""Updates of all weights, by one rank or by several that share memory, against torch.optim."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from seq2seq.config import TrainingConfig
+from seq2seq.parallel import Ranks
+from seq2seq.training.optimizer import Optimizer
+
+RATES = (0.1, 0.05, 0.2)
+
+
+class Shared:
+    """What several threads that stand for ranks share."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=30)
+        self.values: list[Sequence[float]] = [()] * size
+        self.memory = torch.empty(0)
+
+
+@dataclass(frozen=True)
+class Threads(Ranks):
+    """A rank that is a thread."""
+
+    shared: Any = None
+
+    def barrier(self) -> None:
+        self.shared.barrier.wait()
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        self.shared.values[self.rank] = values
+        self.barrier()
+        totals = [sum(column) for column in zip(*self.shared.values, strict=True)]
+        self.barrier()
+        return totals
+
+    def zeros(self, count: int, device: torch.device) -> Tensor:
+        if self.is_first:
+            self.shared.memory = torch.zeros(count, device=device)
+        self.barrier()
+        memory: Tensor = self.shared.memory
+        return memory
+
+
+def make_model(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
+
+
+def make_gradients(model: nn.Module, size: int) -> list[list[dict[str, Tensor]]]:
+    """Return gradients of each rank for each update."""
+    generator = torch.Generator().manual_seed(1)
+    return [
+        [
+            {n: torch.randn(p.shape, generator=generator) for n, p in model.named_parameters()}
+            for _ in RATES
+        ]
+        for _ in range(size)
+    ]
+
+
+def train(
+    config: TrainingConfig, gradients: list[list[dict[str, Tensor]]]
+) -> tuple[list[float], dict[str, Tensor]]:
+    """Return the norms of all updates and the final state, the same for all ranks."""
+    shared = Shared(len(gradients))
+
+    def work(rank: int) -> tuple[list[float], dict[str, Tensor]]:
+        model = models[rank]
+        optimizer = Optimizer(model, config, Threads(rank, len(gradients), shared))
+        norms = []
+        for step, (rate, own) in enumerate(zip(RATES, gradients[rank], strict=True), 1):
+            optimizer.zero_grad()
+            for name, parameter in model.named_parameters():
+                assert parameter.grad is not None
+                parameter.grad += own[name]
+            shared.barrier.wait()  # as summing the losses does
+            norms.append(optimizer.sum_gradients())
+            optimizer.step(step, rate, norms[-1])
+        state = {f"weights.{name}": tensor for name, tensor in optimizer.weights().items()}
+        state |= {f"model.{name}": tensor.detach() for name, tensor in model.named_parameters()}
+        return norms, {name: t.clone() for name, t in (state | optimizer.state()).items()}
+
+    models = [make_model(rank) for rank in range(len(gradients))]
+    with ThreadPoolExecutor(len(gradients)) as pool:
+        first, *others = pool.map(work, range(len(gradients)))
+    for norms, state in others:
+        assert norms == first[0]
+        assert all(torch.equal(state[name], tensor) for name, tensor in first[1].items())
+    return first
+
+
+def expected(
+    config: TrainingConfig, gradients: list[list[dict[str, Tensor]]]
+) -> tuple[list[float], dict[str, Tensor]]:
+    """Return the same with torch's clipping and optimizers, parameter by parameter."""
+    model = make_model()
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() > 1]},
+        {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    adam = kind(groups, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay)
+    averages = {name: p.detach().clone() for name, p in model.named_parameters()}
+    norms = []
+    for step, rate in enumerate(RATES, 1):
+        for name, parameter in model.named_parameters():
+            parameter.grad = sum((own[step - 1][name] for own in gradients), torch.tensor(0.0))
+        norms.append(
+            float(nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf))
+        )
+        for group in adam.param_groups:
+            group["lr"] = rate
+        adam.step()
+        decay = min(config.ema, (1 + step) / (10 + step))
+        for name, parameter in model.named_parameters():
+            averages[name] = decay * averages[name] + (1 - decay) * parameter.detach()
+    state = {}
+    for name, parameter in model.named_parameters():
+        state[f"model.{name}"] = parameter.detach()
+        state[f"weights.{name}"] = averages[name] if config.ema else parameter.detach()
+        if config.ema:
+            state[f"raw.{name}"] = parameter.detach()
+        state |= {f"{key}.{name}": value for key, value in adam.state[parameter].items()}
+    return norms, state
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"clip_norm": None},
+        {"ema": 0.5, "weight_decay": 0.1},
+        {"ema": 0.1, "weight_decay": 0.1, "optimizer": "adamw", "betas": (0.8, 0.9), "eps": 1e-3},
+    ],
+)
+def test_updates_equal_those_of_torch(size: int, settings: dict[str, Any]) -> None:
+    """With eight ranks, some have no weights to update."""
+    config = TrainingConfig(**settings)
+    gradients = make_gradients(make_model(), size)
+    norms, state = train(config, gradients)
+    norms_expected, state_expected = expected(config, gradients)
+    torch.testing.assert_close(norms, norms_expected)
+    torch.testing.assert_close(state, state_expected)
+
+
+def test_saved_state_restores(tmp_path: Any) -> None:
+    config = TrainingConfig(ema=0.9)
+    first = Optimizer(make_model(), config, Ranks())
+    for parameter in first.parameters.values():
+        assert parameter.grad is not None
+        parameter.grad += 1
+    first.step(1, 0.1, first.sum_gradients())
+    save_file(first.weights(), tmp_path / "weights")
+    save_file(first.state(), tmp_path / "state")
+    second = Optimizer(make_model(1), config, Ranks())
+    second.restore(load_file(tmp_path / "weights"), load_file(tmp_path / "state"))
+    for mine, saved in ((second.weights(), first.weights()), (second.state(), first.state())):
+        assert mine.keys() == saved.keys()
+        assert all(torch.equal(mine[name], saved[name]) for name in saved)
+
+
+def test_model_has_averaged_weights_for_a_while() -> None:
+    model = make_model()
+    optimizer = Optimizer(model, TrainingConfig(ema=0.9), Ranks())
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad += 1
+    optimizer.step(1, 0.1, optimizer.sum_gradients())
+    trained = [p.detach().clone() for p in model.parameters()]
+    with optimizer.averaged_weights():
+        averaged = dict(model.named_parameters())
+        for name, tensor in optimizer.weights().items():
+            assert torch.equal(averaged[name], tensor)
+        assert not torch.equal(trained[0], next(model.parameters()))
+    assert all(torch.equal(a, b) for a, b in zip(trained, model.parameters(), strict=True))
