@@ -14,6 +14,7 @@ from seq2seq import __version__
 from seq2seq.commands import (
     align,
     compare,
+    distill,
     doctor,
     evaluate,
     explain,
@@ -29,8 +30,8 @@ from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (
-    train, translate, evaluate, explain, plot, compare, align, export, study, doctor, faults,
-    reference,
+    train, translate, evaluate, explain, plot, compare, align, export, distill, study, doctor,
+    faults, reference,
 )  # fmt: skip
 
 
