@@ -14,6 +14,7 @@ from seq2seq import __version__
 from seq2seq.commands import (
     align,
     compare,
+    distill,
     doctor,
     evaluate,
     explain,
@@ -30,8 +31,8 @@ from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (
-    train, translate, models, evaluate, explain, plot, compare, align, export, study, doctor,
-    faults, reference,
+    train, translate, models, evaluate, explain, plot, compare, align, export, distill, study,
+    doctor, faults, reference,
 )  # fmt: skip
 
 

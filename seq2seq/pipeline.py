@@ -22,7 +22,9 @@ from seq2seq.evaluation.validation import Validator
 from seq2seq.exporting import export_trained
 from seq2seq.model.model import TranslationModel
 from seq2seq.parallel import Ranks
+from seq2seq.runs.checkpoint import load_weights
 from seq2seq.runs.directory import RunDirectory, check_changes
+from seq2seq.runs.initial import Initial, load_initial, resumed
 from seq2seq.runs.logs import RunLog
 from seq2seq.training.trainer import Trainer
 
@@ -38,8 +40,9 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 
     With `resume`, continue from the latest checkpoint with the run's tokenizers; a recipe that
     would make another run is refused (check_changes). With `overwrite`, delete an existing run as
-    soon as the new one is ready to be trained. Raises UserError for what the user can fix, and
-    then leaves an existing run as it was.
+    soon as the new one is ready to be trained. With `training.initial` in the recipe, start from
+    the weights and tokenizers of another run (load_initial). Raises UserError for what the user can
+    fix, and then leaves an existing run as it was.
     """
     for name, capacity in KEPT_KERNELS.items():  # read at the first product
         os.environ.setdefault(name, capacity)
@@ -52,7 +55,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         if ranks.on_rank0(run.is_of_launch, restarted_launch()):
             resume = ranks.on_rank0(run.has_checkpoints)
             overwrite = not resume
-        ranks.on_rank0(check_directory, config, resume=resume, overwrite=overwrite)
+        config, initial = ranks.on_rank0(check_start, config, resume=resume, overwrite=overwrite)
         # Before the data is read, so that --resume notices files that change meanwhile.
         checksums = {} if resume else ranks.on_rank0(checksum_sources, config.data)
         run_log = stack.enter_context(RunLog(run.log_path))
@@ -60,12 +63,16 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         pairs, valid = load_pairs(config)
         ranks.wait_for_preparation()
         ranks.on_rank0(stack.enter_context, run.lock())
-        if resume:
+        if not resume:  # check again: another training may have come and gone
+            ranks.on_rank0(_check_directory, config, resume=False, overwrite=overwrite)
+        if initial:
+            tokenizers = initial.tokenizers
+        elif resume:
             tokenizers = ranks.on_rank0(run.tokenizers)
-        else:  # check again: another training may have come and gone
-            ranks.on_rank0(check_directory, config, resume=False, overwrite=overwrite)
+        else:
             tokenizers = ranks.on_rank0(train_tokenizers, pairs, config)
-        trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks)
+        trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
+        del initial  # its weights, mapped to the files
         ranks.wait_for_preparation()
 
         if resume:
@@ -81,8 +88,22 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         return ended
 
 
-def check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
-    """Raise UserError if `train` would refuse the run directory of a recipe."""
+def check_start(config: Config, *, resume: bool, overwrite: bool) -> tuple[Config, Initial | None]:
+    """Return the complete recipe, and what training starts from if that is another run.
+
+    A run is resumed from its own checkpoints, as soon as there are any. Raises UserError if `train`
+    would refuse the recipe, its run directory, or the run to start from.
+    """
+    run = RunDirectory(Path(config.run_dir))
+    if resume:
+        config = resumed(config, run.config())
+    _check_directory(config, resume=resume, overwrite=overwrite)
+    if config.training.initial is None or (resume and run.has_checkpoints()):
+        return config, None
+    return load_initial(config)
+
+
+def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
     run = RunDirectory(Path(config.run_dir))
     run.check_writable()
     if resume:
@@ -113,6 +134,7 @@ def _build_trainer(
     valid: list[Pair],
     tokenizers: tuple[Tokenizer, Tokenizer],
     ranks: Ranks,
+    initial: Initial | None,
 ) -> Trainer:
     training = config.training
     device = choose_device(training.device)
@@ -120,7 +142,11 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
-    model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
+    if initial:
+        load_weights(model, initial.weights, origin=initial.path)
+        log.info("starting from %s", initial.path)
+    else:
+        model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
     threads = torch.get_num_threads()
     log.info(
         "model: %.1f million weights, %s, %s, %d process%s, %d thread%s each",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from prefix_model import prefix_model
 
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.ensemble import Ensemble, EnsembleState
+from seq2seq.inference.protocol import Step
 from seq2seq.inference.search import SearchOptions, beam_search, greedy
 
 OPTIONS = SearchOptions(beam_size=3, nbest=3, keep_weights=True, coverage_penalty=0.2)
@@ -59,3 +60,15 @@ def test_members_without_attention_are_left_out_of_weights() -> None:
     np.testing.assert_array_equal(found, expected)
     none = Ensemble([blind])
     assert none.step(tokens, none.start(), weights=True).weights_RS is None
+
+
+def test_what_no_member_finds_likely_stays_possible() -> None:
+    """Probabilities below the smallest number of single precision do not become 0."""
+
+    class Certain:
+        def step(self, tokens_R: np.ndarray, *_: object, **__: object) -> Step:
+            return Step(np.array([[0, -80, -500]], dtype=np.float32), None)
+
+    found = Ensemble([Certain(), Certain()]).step(np.array([2]), EnsembleState([None, None]))
+    assert np.allclose(found.log_probs_RC[0, :2], [0, -80])
+    assert -100 < found.log_probs_RC[0, 2] < -80

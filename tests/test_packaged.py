@@ -77,6 +77,15 @@ def test_hypotheses_are_written_to_the_current_folder(models: Path, toy: ToyCorp
     assert [path.name for path in Path().iterdir()] == ["test.hypotheses.txt"]
 
 
+def test_training_starts_from_a_name(models: Path, toy: ToyCorpus) -> None:
+    recipe = toy.recipe(Path("tuned")).partition("model:")[0]
+    recipe = recipe.replace("  tokenizer: {source_vocab_size: 330, target_vocab_size: 330, "
+                            "sampling_alpha: 0.9}\n", "")  # fmt: skip
+    Path("recipe.yaml").write_text(f"{recipe}training: {{max_steps: 2, device: cpu}}\n")
+    assert run("train", "recipe.yaml", "--from", "toy-en") == 0
+    assert Translator.load("tuned").translate(["gato"])[0][0].text == "cat"
+
+
 def test_graphs_are_not_written_into_the_package(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,9 +61,11 @@ class Crash(Exception):
     pass
 
 
-def train_with_crashes(config: Any, forwards: int, monkeypatch: pytest.MonkeyPatch) -> str:
+def train_with_crashes(
+    config: Any, forwards: int, monkeypatch: pytest.MonkeyPatch, *, resume: bool = False
+) -> str:
     """Train with repeated crashes after `forwards` and more batches, also within an update."""
-    forward, resume = Objective.forward, False
+    forward = Objective.forward
     for attempt in itertools.count():
         counter = itertools.count()
         limit = forwards + attempt  # makes progress, and crashes at another place each time

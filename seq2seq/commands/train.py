@@ -4,6 +4,7 @@ examples:
   seq2seq train configs/quickstart.yaml
   seq2seq train configs/quickstart.yaml run_dir=runs/luong model.style=luong
   seq2seq train configs/quickstart.yaml --resume
+  seq2seq train configs/finetune.yaml --from runs/tatoeba
   seq2seq train configs/tatoeba.yaml --processes 4
   torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml
   seq2seq reference                       (every key with its default)
@@ -18,7 +19,7 @@ import sys
 from pathlib import Path
 
 from seq2seq.commands import options
-from seq2seq.errors import DiskError, RankLostError, system_error
+from seq2seq.errors import DiskError, RankLostError, UserError, system_error
 
 
 def add(commands: options.Commands) -> None:
@@ -35,24 +36,35 @@ def add(commands: options.Commands) -> None:
         "--restarts", type=options.from_zero, default=0, metavar="N",
         help="with --processes: resume automatically up to N times after a process died",
     )  # fmt: skip
+    parser.add_argument(
+        "--from", dest="initial", metavar="RUN",
+        help="start from the weights and tokenizers of this run (its best checkpoint) or "
+        "checkpoint; the recipe need not repeat the model (docs/finetuning.md)",
+    )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--resume", action="store_true", help="continue from the latest checkpoint")
     how.add_argument("--overwrite", action="store_true", help="delete an existing run first")
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from seq2seq.config import load_config
+    from seq2seq.config import InitialConfig, load_config
     from seq2seq.packaged import find_recipe
-    from seq2seq.pipeline import check_directory, train
+    from seq2seq.pipeline import check_start, train
 
-    recipe = find_recipe(arguments.config)
-    config = load_config(recipe, arguments.overrides)
+    config = load_config(find_recipe(arguments.config), arguments.overrides)
+    if arguments.initial is not None:
+        if arguments.resume:
+            raise UserError("--from starts a run; --resume continues one: use one of them")
+        initial = {"initial": InitialConfig(run=arguments.initial)}
+        training = config.training.model_copy(update=initial)
+        config = config.model_copy(update={"training": training})
     if arguments.processes:
         from seq2seq.distributed import launch
 
         if arguments.restarts:  # otherwise each restart would repeat the same error
-            check_directory(config, resume=arguments.resume, overwrite=arguments.overwrite)
+            check_start(config, resume=arguments.resume, overwrite=arguments.overwrite)
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
+        how += _from(arguments)
         command = ["train", arguments.config, *arguments.overrides, *how]
         return launch(arguments.processes, command, restarts=arguments.restarts)
     before = _saved(config.run_dir) if arguments.resume else {}
@@ -83,7 +95,11 @@ def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
     """Return the command that resumes the run, or starts it if there is nothing to resume yet."""
     exists = Path(run_dir, "config.yaml").exists()
     command = ["seq2seq", "train", arguments.config, *arguments.overrides]
-    return shlex.join(command) + (" --resume" if exists else "")
+    return shlex.join([*command, *(["--resume"] if exists else _from(arguments))])
+
+
+def _from(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.initial is None else ["--from", arguments.initial]
 
 
 def _report_end(

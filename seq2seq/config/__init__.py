@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         read_yaml_file,
     )
     from seq2seq.config.model import AttentionConfig, ModelConfig, Score, Style
-    from seq2seq.config.recipe import Config, ScheduleConfig, TrainingConfig
+    from seq2seq.config.recipe import Config, InitialConfig, ScheduleConfig, TrainingConfig
     from seq2seq.config.section import Section
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "CorpusConfig",
     "DataConfig",
     "InferenceConfig",
+    "InitialConfig",
     "ModelConfig",
     "ScheduleConfig",
     "Score",

@@ -59,6 +59,11 @@ class ModelConfig(Section):
         description="input size of the vocabulary projection; null: decoder_size, or "
         "embedding_size with tie_target",
     )
+    lexical: bool = Field(
+        False,
+        description="add to the features what the attended source pieces say by themselves, "
+        "tanh(sum of weights x W embedding)",
+    )
     initial_state: Literal["backward", "mean", "last", "zeros"] = Field(
         "backward", description="what the decoder state is initialized from"
     )
@@ -104,6 +109,8 @@ class ModelConfig(Section):
             raise ValueError("attention.score none has no keys or values; remove their sizes")
         if attention.score == "none" and attention.previous_piece:
             raise ValueError("attention.score none has no query; remove attention.previous_piece")
+        if attention.score == "none" and self.lexical:
+            raise ValueError("attention.score none has no weights; remove lexical")
         if self.style == "pre_attention" and attention.score == "none" and not self.residual:
             raise ValueError(
                 "style pre_attention with attention.score none and attention.residual false would "

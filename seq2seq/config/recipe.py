@@ -33,6 +33,18 @@ class ScheduleConfig(Section):
     )
 
 
+class InitialConfig(Section):
+    """Weights that training starts from, instead of random ones."""
+
+    run: str = Field(
+        description="run directory (its best checkpoint) or checkpoint, as given with --from; its "
+        "tokenizers and the shape of its model are used"
+    )
+    weights: str | None = Field(
+        None, description="SHA-256 of the weights, recorded by the run; no others are accepted"
+    )
+
+
 class TrainingConfig(Section):
     """Optimization, validation and checkpoints."""
 
@@ -43,6 +55,9 @@ class TrainingConfig(Section):
         None,
         description="stop after this many minutes, validations included; the schedules cosine and "
         "linear then end with this time or with their steps, whichever comes first",
+    )
+    initial: InitialConfig | None = Field(
+        None, description="start from the weights of another run; null: from random weights"
     )
     optimizer: Literal["adam", "adamw"] = Field("adam", description="optimizer, as in torch.optim")
     learning_rate: Annotated[float, Field(gt=0)] = Field(0.001, description="peak learning rate")

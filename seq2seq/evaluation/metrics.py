@@ -85,6 +85,12 @@ def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[flo
     return [float(scorer.sentence_score(text, refs).score) for text, refs in by_sentence]
 
 
+def closest(hypotheses: Sequence[str], reference: str) -> int:
+    """Return the index of the hypothesis with the highest chrF; of equals the first."""
+    scores = sentence_chrf(hypotheses, [reference] * len(hypotheses))
+    return scores.index(max(scores))
+
+
 def sentence_statistics(hypotheses: Sequence[str], references: References) -> Ints:
     """Return what BLEU needs of each sentence [N, C]; the sums of rows give a corpus's BLEU.
 

@@ -110,6 +110,10 @@ def query_name(config: ModelConfig) -> str:
 
 def output_use(config: ModelConfig) -> str:
     """Return what the decoder does with the output a_i of the attention."""
+    words = (
+        "; tanh(sum of weights x W e_j), of the embeddings e_j of source pieces, is added to what "
+        "the logits come from (Nguyen and Chiang 2018, sec. 4)"
+    )
     fed = " and enters the GRU of the next step (sec. 3.3)" if config.input_feeding else ""
     return {
         "bahdanau": "s_i = GRU([y_(i-1); a_i], s_(i-1)); the logits come from s_i, y_(i-1) and a_i "
@@ -119,7 +123,7 @@ def output_use(config: ModelConfig) -> str:
         "luong": f"the attentional state tanh(W [a_i; s_i]) gives the logits{fed} "
         "(Luong et al. 2015, eqs. 5 and 6)",
         "pre_attention": "a_i is the input of the second GRU, whose state gives the logits",
-    }[config.style]
+    }[config.style] + words * config.lexical
 
 
 def residual_name(config: ModelConfig, attention: Attention) -> str:

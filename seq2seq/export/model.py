@@ -54,6 +54,9 @@ def encoder_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
     values = attention.make_memory(g, encoded)
     for value, (name, shape) in zip(values, attention.memory.items(), strict=True):
         g.output(value, name, shape)
+    if model.config.lexical:
+        words_BSO = g.lookup(model.source_embedding(), "source", _lexical(model))
+        g.output(words_BSO, "words", ["B", "S", model.config.features_size])
     return g.model()
 
 
@@ -84,9 +87,14 @@ def step_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
         "pre_attention": _pre_attention,
     }[config.style]
     features, state, weights = step(g, model, attention, inputs, state)
+    if config.lexical and weights is not None:
+        words = g.input("words", ["B", "S", config.features_size])
+        features = g("Add", features, g("Tanh", g("MatMul", weights, words)))
     is_maxout = _has_deep_output(model) and config.readout == "maxout"
     bias_V = model("output_bias", model.target_vocab)
-    logits = g.product(features, model.output_weight(), bias_V, bound=None if is_maxout else 1.0)
+    logits = g.product(
+        features, model.output_weight(), bias_V, bound=None if is_maxout or config.lexical else 1.0
+    )
     g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
     g.output(g.concat(state), "next_state", ["B", "K", sum(sizes)])
     if weights is not None:
@@ -244,6 +252,10 @@ def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
     body.output(body("Identity", next_B2h), body.fresh("output"), ["B", 2, size])
     body.output(next_B2h, body.fresh("output"), ["B", 2, size])
     return body.body()
+
+
+def _lexical(model: Model) -> Array:
+    return model("lexical.weight", model.config.features_size, model.config.embedding_size)
 
 
 def _cells(model: Model) -> list[_Cell]:

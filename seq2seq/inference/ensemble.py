@@ -13,6 +13,8 @@ import numpy as np
 
 from seq2seq.inference.protocol import Decoding, Ints, State, Step
 
+_TINY = float(np.finfo(np.float32).tiny)
+
 
 class EnsembleState(tuple[State, ...]):
     """The states of the members."""
@@ -54,12 +56,13 @@ class Ensemble:
             member.step(tokens_R, of_member, weights=weights)
             for member, of_member in zip(self.members, state, strict=True)
         ]
-        total_RV = steps[0].log_probs_RC
-        for step in steps[1:]:
-            total_RV = np.logaddexp(total_RV, step.log_probs_RC)
+        # In single precision e^x and log are many times faster than logaddexp; what is less likely
+        # than the smallest number counts as that.
+        total_RV = sum(np.exp(step.log_probs_RC, out=step.log_probs_RC) for step in steps)
+        log_probs_RV = np.log(np.maximum(total_RV, _TINY))
         known = [step.weights_RS for step in steps if step.weights_RS is not None]
         return Step(
-            total_RV - math.log(len(steps)),
+            log_probs_RV - math.log(len(steps)),
             EnsembleState(step.state for step in steps),
             np.mean(known, axis=0) if known else None,
         )

@@ -49,6 +49,7 @@ class Memory:
     keys: what queries are compared with, already projected: [B, S, ...].
     values_BSM: what the context is a weighted sum of. mask_BS: true at real positions.
     summary_BH: last forward and first backward state. mean_BH: mean state.
+    words_BSO: what the lexical shortcut reads, if the model has one.
     """
 
     keys: Tensor
@@ -56,10 +57,14 @@ class Memory:
     mask_BS: Tensor
     summary_BH: Tensor
     mean_BH: Tensor
+    words_BSO: Tensor | None = None
 
     def select(self, sentences: Tensor) -> Memory:
         """Return the memory of these sentences only."""
-        return Memory(*(getattr(self, f.name).index_select(0, sentences) for f in fields(self)))
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Memory(
+            **{n: t.index_select(0, sentences) for n, t in tensors.items() if t is not None}
+        )
 
 
 class Dot(nn.Module):

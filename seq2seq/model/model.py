@@ -7,7 +7,7 @@ E embedding size, O features size, h encoder size, H memory size (both direction
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -86,6 +86,11 @@ class TranslationModel(nn.Module):
             if config.tie_target
             else nn.Parameter(torch.empty(target_vocab_size, config.features_size))
         )
+        self.lexical = (
+            nn.Linear(config.embedding_size, config.features_size, bias=False)
+            if config.lexical
+            else None
+        )
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
         self.reset_parameters()
 
@@ -122,7 +127,10 @@ class TranslationModel(nn.Module):
     def encode(self, source_BS: Tensor, mask_BS: Tensor) -> Memory:
         """Return the memory of these source pieces, which the decoder reads."""
         embedded_SBE = self.dropout(self.source_embedding(source_BS.t()), time_axis=0)
-        return self.decoder.attention.make_memory(self.encoder(embedded_SBE, mask_BS.t()))
+        memory = self.decoder.attention.make_memory(self.encoder(embedded_SBE, mask_BS.t()))
+        if self.lexical is None:
+            return memory
+        return replace(memory, words_BSO=self.lexical(embedded_SBE.transpose(0, 1)))
 
     def forward(
         self, source_BS: Tensor, source_mask_BS: Tensor, inputs_BT: Tensor
@@ -134,9 +142,9 @@ class TranslationModel(nn.Module):
         memory = self.encode(source_BS, source_mask_BS)
         embedded_TBE = self.dropout(self.target_embedding(inputs_BT.t()), time_axis=0)
         features_TBO, weights_TBS = self.decoder.unroll(embedded_TBE, memory)
-        features_TBO = self.dropout(features_TBO, time_axis=0)
         weights_BTS = None if weights_TBS is None else weights_TBS.transpose(0, 1)
-        return features_TBO.transpose(0, 1), weights_BTS
+        features_BTO = add_words(features_TBO.transpose(0, 1), weights_BTS, memory)
+        return self.dropout(features_BTO, time_axis=1), weights_BTS
 
     def logits(self, features: Tensor) -> Tensor:
         """Return the logits of all target pieces: [..., O] to [..., V]."""
@@ -145,6 +153,18 @@ class TranslationModel(nn.Module):
     def decoding(self, source_BS: Tensor, mask_BS: Tensor) -> TranslationDecoding:
         """Return this model bound to a batch of sources, for search."""
         return TranslationDecoding(self, self.encode(source_BS, mask_BS))
+
+
+def add_words(features_BKO: Tensor, weights_BKS: Tensor | None, memory: Memory) -> Tensor:
+    """Return the features of queries with the lexical shortcut, if the model has one.
+
+    It adds tanh(sum over S of weights and W e_s), where e_s are the embeddings of source pieces
+    (after Nguyen and Chiang 2018, sec. 4, who give it an output layer of its own).
+    """
+    words_BSO = memory.words_BSO
+    if words_BSO is None or weights_BKS is None:
+        return features_BKO
+    return features_BKO + torch.tanh(torch.bmm(weights_BKS.to(words_BSO.dtype), words_BSO))
 
 
 @dataclass(frozen=True)
@@ -166,7 +186,13 @@ class TranslationDecoding:
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         embedded_RE = self.model.target_embedding(tokens_R)
         features_RO, weights_RS, state = self.model.decoder.step(embedded_RE, state, self.memory)
-        return self.model.logits(features_RO), weights_RS, state
+        batch, length = self.memory.mask_BS.shape
+        features_BKO = add_words(
+            features_RO.view(batch, -1, features_RO.shape[-1]),
+            None if weights_RS is None else weights_RS.view(batch, -1, length),
+            self.memory,
+        )
+        return self.model.logits(features_BKO.flatten(0, 1)), weights_RS, state
 
     def select(self, sentences_B: Tensor) -> TranslationDecoding:
         return TranslationDecoding(self.model, self.memory.select(sentences_B))

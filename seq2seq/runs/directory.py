@@ -40,6 +40,7 @@ _FIXED = {
     "data": "batches and vocabulary depend on it",
     "model": "the checkpoint's weights have its shape",
     "training.seed": "the order of batches depends on it",
+    "training.initial": "training began with its weights",
     **dict.fromkeys(
         ("training.metric", "training.validation_sentences", "training.validation_beam"),
         "the best checkpoint so far was chosen with it",

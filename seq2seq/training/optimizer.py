@@ -92,8 +92,10 @@ class Optimizer:
                 grad_scale=self._updates.new_tensor(scale),
             )  # fmt: skip
         if self.averages:
-            # A young average moves quickly, so that it forgets the random initial weights.
-            decay = min(config.ema, (1 + step) / (10 + step))
+            decay = config.ema
+            if config.initial is None:
+                # A young average moves quickly, so that it forgets the random initial weights.
+                decay = min(decay, (1 + step) / (10 + step))
             block[_AVERAGE, self._mine].lerp_(block[_WEIGHTS, self._mine], 1 - decay)
         self.group.barrier()
 

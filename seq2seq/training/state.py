@@ -142,7 +142,7 @@ class TrainingState:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
         if "progress" not in checkpoint.state:
             raise CheckpointError(
-                f"{checkpoint.path}: exported without what --resume needs; start a new run from it"
+                f"{checkpoint.path}: exported without what --resume needs; use --from"
             )
         state, weights = checkpoint.state, checkpoint.weights()
         check_model(self.model, weights, origin=checkpoint.path)

@@ -87,6 +87,8 @@ class Trainer:
             batches = iter(self.stream)
             self._started = time.monotonic() - 60 * progress.minutes
             self._restart_speed()
+            if config.initial and first == 0 and self._validated_step != 0:
+                self._validate(monitor)  # what training starts from, to compare with
             self._synchronize(stop)
             while not (reason := self._stop_reason or self._end()):
                 self.update([next(batches) for _ in range(config.accumulate)])

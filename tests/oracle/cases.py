@@ -41,6 +41,7 @@ SWITCHES: dict[str, tuple[Any, ...]] = {
     "joint_embeddings": (False, True),
     "readout_size": (None, 7),
     "readout": ("maxout", "tanh"),
+    "lexical": (False, True),
     "attention.key_size": (None, 4, 5),
     "attention.value_size": (None, 4, 5),
     "attention.heads": (1, 2),
@@ -75,6 +76,7 @@ def _applies(switch: str, base: Choice) -> bool:
     applies: dict[str, bool] = {
         "readout": base["style"] in ("bahdanau", "conditional"),
         "attention.previous_piece": base["style"] == "bahdanau" and score != "none",
+        "lexical": score != "none",
         "attention.key_size": score != "none",
         "attention.value_size": score != "none",
         "attention.heads": score == "multi_head",

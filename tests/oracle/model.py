@@ -180,6 +180,16 @@ class OracleModel:
         }[self.config.style]
         steps = decode(self.encode(source), [self.target_embedding[piece] for piece in inputs])
         bias = self.weights["output_bias"]
+        if self.config.lexical:
+            words = [self.weights["lexical.weight"] @ self.source_embedding[p] for p in source]
+            steps = [
+                (
+                    features
+                    + np.tanh(sum(s * w for s, w in zip(shares or [], words, strict=True))),
+                    shares,
+                )
+                for features, shares in steps
+            ]
         logits = np.array([self.output_weight @ features + bias for features, _ in steps])
         shares = [s for _, s in steps if s is not None]
         return logits, np.array(shares) if shares else None

@@ -1,0 +1,84 @@
+"""Translate a corpus with one or several runs, as training pairs for another run.
+
+The result has a line for each pair of the corpus: its source and the translation. Add it to
+data.train (docs/distillation.md). When it was stopped, the same command continues.
+
+examples:
+  seq2seq distill runs/a runs/b data/train.tsv -o data/distilled.tsv --workers 2
+  seq2seq distill runs/a runs/b train.es --target train.en -o data/distilled.tsv
+  seq2seq distill runs/a runs/b data/train.tsv -o data/closest.tsv --closest
+  seq2seq distill runs/en-es data/train.tsv -o data/diverse.tsv --reverse
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from seq2seq.commands import options
+from seq2seq.version import VERSION
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "distill", __doc__, action=_distill)
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="run directory or checkpoint; several: ensemble"
+    )
+    parser.add_argument("corpus", metavar="CORPUS", help="TSV: source, target; or the source side")
+    options.add_target(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", required=True,
+        help="TSV to write; while it is written, FILE.partial, and FILE.json says what it is of",
+    )  # fmt: skip
+    parser.add_argument(
+        "--closest", action="store_true",
+        help="of the translations in the beam, take the one that is closest to the reference "
+        "(sentence chrF), not the best one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--reverse", action="store_true",
+        help="the runs translate the target side back: write the translation and the target",
+    )  # fmt: skip
+    options.add_search(parser)
+    options.add_workers(parser)
+
+
+def _distill(arguments: argparse.Namespace) -> int:
+    from seq2seq.config import CorpusConfig
+    from seq2seq.data.sources import describe
+    from seq2seq.files import sha256
+    from seq2seq.inference.distillation import Request, distill, weights_sum
+
+    if arguments.closest:
+        from seq2seq.evaluation.metrics import closest
+    corpus = CorpusConfig(path=arguments.corpus)
+    if arguments.target is not None:
+        sides = {"source_path": arguments.corpus, "target_path": arguments.target}
+        corpus = CorpusConfig(format="aligned", **sides)
+    with options.parallelism(arguments) as shared:
+        translator = options.load_translator(arguments, *arguments.runs)
+        search = translator.options(**options.search_options(arguments))
+        if arguments.closest:
+            search = translator.options(**asdict(search) | {"nbest": search.beam_size})
+        made_of = {
+            "program": VERSION,
+            "runs": [weights_sum(run) for run in arguments.runs],
+            "corpus": describe(corpus, sha256)["files"],
+            **{name: getattr(arguments, name) for name in ("closest", "reverse")},
+            **{name: getattr(arguments, name) for name in ("device", "backend", "precision")},
+            **asdict(search),
+        }
+        request = Request(search, arguments.reverse, closest if arguments.closest else None)
+        try:
+            pairs = distill(
+                translator, request, corpus, Path(arguments.output), made_of=made_of,
+                parallelism=shared,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            print("interrupted; the same command continues", file=sys.stderr)
+            raise
+        if shared.ranks.is_first:
+            print(f"{arguments.output}: {pairs} pairs", file=sys.stderr)
+    return 0

@@ -1,0 +1,258 @@
+"""Training that starts from the weights and tokenizers of another run (train --from)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ToyCorpus
+from same_runs import assert_same, records
+from test_ranks import ranks_of, start, wait_for
+from test_ranks import run as run_ranks
+from test_resumption import Crash, train_with_crashes
+
+from seq2seq import cli
+from seq2seq.config import Config, load_config, parse_config
+from seq2seq.data.stream import BatchStream
+from seq2seq.errors import CheckpointError, ConfigError, UserError
+from seq2seq.pipeline import train
+from seq2seq.runs.checkpoint import list_checkpoints
+from seq2seq.runs.directory import RunDirectory, find_checkpoint
+from seq2seq.training.state import TrainingState
+
+METRICS = ("loss", "bleu", "chrf")
+
+
+def recipe(toy: ToyCorpus, run_dir: Path, parent: Path) -> str:
+    """Return a recipe without model, tokenizers and search, which are the parent's."""
+    return f"""
+run_dir: {run_dir}
+data:
+  train: [{{path: {toy.folder}/test.tsv}}]
+  valid: {{path: {toy.folder}/valid.tsv}}
+  batching: {{unit: sentences, size: 4}}
+training:
+  initial: {{run: {parent}}}
+  max_steps: 7
+  learning_rate: 1e-3
+  ema: 0.9
+  schedule: {{kind: linear, warmup_steps: 2}}
+  log_every: 1
+  validate_every: 4
+  checkpoint_every: 2
+  validation_sentences: 10
+  precision: fp32
+  device: cpu
+  tensorboard: false
+"""
+
+
+def tuning(toy: ToyCorpus, run_dir: Path, parent: Path, *overrides: str) -> Config:
+    return parse_config(recipe(toy, run_dir, parent), overrides)
+
+
+@pytest.fixture(scope="module")
+def tuned(toy: ToyCorpus, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "tuned"
+    assert train(tuning(toy, path, trained)) == "finished"
+    return path
+
+
+def test_first_validation_is_that_of_the_parent(trained: Path, tuned: Path) -> None:
+    first = records(tuned)[0]
+    parent = find_checkpoint(trained).state["validation"]
+    assert (first["kind"], first["step"]) == ("validation", 0)
+    assert {key: first[key] for key in METRICS} == {key: parent[key] for key in METRICS}
+    assert [r["step"] for r in records(tuned) if r["kind"] == "validation"] == [0, 4, 7]
+
+
+def test_model_and_tokenizers_are_those_of_the_parent(trained: Path, tuned: Path) -> None:
+    ours, theirs = RunDirectory(tuned), RunDirectory(trained)
+    assert ours.shares_tokenizers(theirs)
+    config, parent = ours.config(), theirs.config()
+    assert (config.model, config.inference) == (parent.model, parent.inference)
+    assert config.data.tokenizer == parent.data.tokenizer
+    assert config.data.batching != parent.data.batching
+    assert config.training.initial is not None
+    assert config.training.initial.run == str(trained)
+    assert config.training.initial.weights == find_checkpoint(trained).weights_sum
+
+
+def test_keys_that_no_weight_depends_on_may_differ(
+    toy: ToyCorpus, trained: Path, tmp_path: Path
+) -> None:
+    given = "model={dropout: 0.3, init: uniform, attention: {score: additive, size: 24}}"
+    sampling = "data.tokenizer={sampling_alpha: 0.5}"
+    train(tuning(toy, tmp_path, trained, given, sampling, "training.max_steps=1"))
+    config, parent = RunDirectory(tmp_path).config(), RunDirectory(trained).config()
+    assert (config.model.dropout, config.data.tokenizer.sampling_alpha) == (0.3, 0.5)
+    assert config.model.encoder_size == parent.model.encoder_size
+
+
+def test_average_starts_at_the_parent(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A young average of a parent does not move faster than an old one."""
+    monkeypatch.setattr(BatchStream, "target_counts", lambda *_: pytest.fail("biases were set"))
+    train(tuning(toy, tmp_path, trained, "training.max_steps=1"))
+    before = find_checkpoint(trained).weights()
+    [_, after] = list_checkpoints(tmp_path / "checkpoints")
+    weights, raw = after.weights(), after.training()
+    for name, tensor in before.items():
+        expected = tensor.lerp(raw[f"raw.{name}"], 1 - 0.9)
+        torch.testing.assert_close(weights[name], expected)
+        assert not torch.equal(raw[f"raw.{name}"], tensor)
+
+
+def test_resume_is_bit_identical_and_needs_no_parent(
+    toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, path = tmp_path / "parent", tmp_path / "run"
+    shutil.copytree(trained, parent)
+    text = recipe(toy, path, parent)
+    save = TrainingState.save
+
+    def crashing(self: TrainingState, path: Path, *arguments: Any, **options: Any) -> None:
+        if path.name == "step-000002":
+            raise Crash
+        save(self, path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingState, "save", crashing)
+        with pytest.raises(Crash):
+            train(parse_config(text))
+    shutil.rmtree(parent)
+    without = "\n".join(line for line in text.splitlines() if "initial" not in line)
+    assert train_with_crashes(parse_config(without), 1, monkeypatch, resume=True) == "finished"
+    assert_same(tuned, path)
+
+
+def test_crash_before_the_first_checkpoint(
+    toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingState, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
+        with pytest.raises(Crash):
+            train(tuning(toy, tmp_path, trained))
+    train(tuning(toy, tmp_path, trained), resume=True)
+    assert_same(tuned, tmp_path)
+
+
+def test_recorded_recipe_trains_the_same_run(
+    toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path
+) -> None:
+    parent, path = tmp_path / "parent", tmp_path / "run"
+    shutil.copytree(trained, parent)
+    places = (f"run_dir={path}", f"training.initial.run={parent}")
+    config = load_config(tuned / "config.yaml", places)
+    train(config)
+    assert_same(tuned, path)
+    shutil.rmtree(find_checkpoint(parent).path)
+    with pytest.raises(CheckpointError, match=r"not the weights that training\.initial\.weights"):
+        train(config, overwrite=True)
+    assert_same(tuned, path)
+
+
+def test_command(
+    toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file = tmp_path / "run", tmp_path / "tune.yaml"
+    lines = recipe(toy, path, trained).splitlines()
+    file.write_text("\n".join(line for line in lines if "initial" not in line))
+    command = ["train", str(file), "--from", str(trained)]
+    assert cli.main(command) == 0
+    printed = capsys.readouterr().err
+    assert f"starting from {find_checkpoint(trained).path}" in printed
+    assert "validation at step 0: loss" in printed
+    assert_same(tuned, path)
+    assert cli.main([*command, "--resume"]) == 2
+    assert "use one of them" in capsys.readouterr().err
+    assert cli.main(["train", str(file), "--resume"]) == 0
+    assert "already finished at step 7" in capsys.readouterr().err
+
+
+def test_ranks_start_from_the_same_weights(
+    toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "tune.yaml"
+    file.write_text(recipe(toy, tmp_path / "run", tmp_path / "none"))
+    code, errors = run_ranks(file, tmp_path / "run", "--from", str(trained))
+    assert code == 0, errors
+    alone, together = records(tuned), records(tmp_path / "run")
+    assert together[0]["loss"] == pytest.approx(alone[0]["loss"], rel=1e-5)
+    assert [r["step"] for r in together] == [r["step"] for r in alone]
+    code, errors = run_ranks(
+        file, tmp_path / "other", "--from", str(tmp_path / "none"), "--restarts", "2"
+    )
+    assert (code, errors.count("not a run directory")) == (2, 1)
+
+
+@pytest.mark.slow
+def test_restarted_ranks_continue_the_new_run(
+    toy: ToyCorpus, trained: Path, tmp_path: Path
+) -> None:
+    """The command still has --from when it is restarted."""
+    file, path = tmp_path / "tune.yaml", tmp_path / "run"
+    file.write_text(recipe(toy, path, tmp_path / "none"))
+    launcher = start(file, path, "--from", str(trained), "--restarts", "1", "training.max_steps=60")
+    wait_for(lambda: any(path.glob("checkpoints/step-00000[2-9]")))
+    os.kill(ranks_of(launcher)[1], signal.SIGKILL)
+    _, errors = launcher.communicate(timeout=120)
+    assert launcher.returncode == 0, errors
+    assert "resuming from" in errors
+    steps = [r["step"] for r in records(path) if r["kind"] == "train"]
+    assert steps == list(range(1, 61))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("model.encoder_size=32",), r"model\.encoder_size: the recipe has 32, but .* has 24"),
+        (("model.style=luong",), r"model\.style: the recipe has 'luong'"),
+        (("model={attention: {score: general}}",), r"model\.attention\.score: the recipe"),
+        (("data.tokenizer.source_vocab_size=500",), r"source_vocab_size: the recipe has 500"),
+        (("data.tokenizer.joint=true",), r"tokenizer\.joint: the recipe has True, but .*remove"),
+        (("training.initial.run=none",), "none: not a run directory"),
+        (("training.initial.run={exported}",), "exported without its weights"),
+        (("training.initial.run={damaged}",), "no intact checkpoint"),
+        (("training.initial.run={cut}",), "model.safetensors does not match its checksum"),
+        (("training.initial.run={run}",), "is the run that training starts from"),
+        (("training.initial.run={run}/checkpoints/step-000004",), "is the run that training st"),
+        (("training.initial={}",), r"training\.initial\.run: missing required key"),
+    ],
+)  # fmt: skip
+def test_bad_starts_are_refused_before_anything_is_replaced(
+    toy: ToyCorpus, trained: Path, exported: Path, tuned: Path, tmp_path: Path,
+    overrides: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    run, damaged = tmp_path / "run", tmp_path / "damaged"
+    shutil.copytree(tuned, run)
+    shutil.copytree(trained, damaged)
+    for checkpoint in damaged.glob("checkpoints/*"):
+        (checkpoint / "model.safetensors").write_bytes(b"")
+    names: dict[str, Any] = {
+        "exported": exported, "damaged": damaged, "run": run,
+        "cut": damaged / "checkpoints/step-000150",
+    }  # fmt: skip
+    for name, place in names.items():
+        overrides = tuple(text.replace(f"{{{name}}}", str(place)) for text in overrides)
+    monkeypatch.setattr("seq2seq.pipeline.load_pairs", lambda *_: pytest.fail("data was read"))
+    with pytest.raises(UserError, match=words):
+        train(tuning(toy, run, trained, *overrides), overwrite=True)
+    assert_same(tuned, run)
+
+
+def test_another_start_is_refused_when_resuming(
+    toy: ToyCorpus, trained: Path, other: Path, tuned: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"training\.initial\.run was .*training began with its"):
+        train(tuning(toy, tuned, other), resume=True)
+    text = json.dumps({"run": str(other)})
+    with pytest.raises(ConfigError, match=r"training\.initial"):
+        train(load_config(trained / "config.yaml", (f"training.initial={text}",)), resume=True)
