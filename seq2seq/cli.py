@@ -20,6 +20,7 @@ from seq2seq.commands import (
     explain,
     export,
     faults,
+    models,
     plot,
     reference,
     study,
@@ -30,8 +31,8 @@ from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (
-    train, translate, evaluate, explain, plot, compare, align, export, distill, study, doctor,
-    faults, reference,
+    train, translate, models, evaluate, explain, plot, compare, align, export, distill, study,
+    doctor, faults, reference,
 )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""From a run to its graphs, and what int8 costs."""
+"""From a run to its graphs or to compact weights, and what int8 costs."""
 
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from seq2seq.errors import ConfigError, DataError, UserError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.export.run import ensure_graphs, export_graphs, record_int8_loss
-from seq2seq.files import make_folder, write_atomic
+from seq2seq.files import make_folder, remove_directory, write_atomic
 from seq2seq.inference.onnx_backend import OnnxBackend
 from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run, is_packaged
+from seq2seq.runs.checkpoint import Checkpoint, save_compact
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of
 from seq2seq.runs.graphs import PRECISIONS, Graphs, Precision
 
@@ -34,44 +37,89 @@ def export(
     cannot be used, UserError for a checkpoint without `output` (a run has the graphs of its best
     one), DataError for a directory that cannot be written or is another run.
     """
-    checkpoint, source = find_checkpoint(Path(run)), run_of(Path(run))
-    target = source if output is None else RunDirectory(Path(output))
-    if output is None and Path(run) != source.path:
-        raise UserError(f"{run}: a checkpoint; name a directory for its graphs with --output")
+    path = find_run(run)
+    checkpoint, source = find_checkpoint(path), run_of(path)
+    if output is None and (path != source.path or is_packaged(path)):
+        kind = "a checkpoint" if path != source.path else "a model that came with the program"
+        raise UserError(f"{run}: {kind}; name a directory for its graphs with --output")
     unknown = sorted({*precisions} - {*PRECISIONS})
     if unknown:
         raise ConfigError(f"unknown precision '{unknown[0]}'; use {' or '.join(PRECISIONS)}")
+    target = source if output is None else _copy(source, RunDirectory(Path(output)))
     if target is not source:
-        _check_output(target, source)
-        names = (*TOKENIZERS, source.config_path.name)
-        source.tokenizers()  # before anything is written
-        contents = [(source.path / name).read_bytes() for name in names]
-        make_folder(target.path)
-        for name, content in zip(names, contents, strict=True):
-            write_atomic(target.path / name, content)
+        remove_directory(target.checkpoints)  # of an earlier compact export
     graphs = export_graphs(checkpoint, source, target.graphs, precisions)
     if len(precisions) < len(PRECISIONS) or "int8_bleu_loss" in graphs.meta:
         return graphs
+    valid = _validation_set(source)
+    return _measure_int8(graphs, source, valid) if valid else graphs
+
+
+def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
+    """Write the weights of a run's best checkpoint in int8, with what else translating needs.
+
+    The directory `output` is a run from which graphs are made at the first use, and which can be
+    fine-tuned. What int8 costs is measured on the recipe's validation set and kept in the state of
+    its checkpoint: `compact_bleu_loss` by these weights alone, `int8_bleu_loss` by graphs of them
+    that also compute in int8. Raises as `export` does.
+    """
+    path = find_run(run)
+    checkpoint, source = find_checkpoint(path), run_of(path)
+    target = _copy(source, RunDirectory(Path(output)))
+    kept = {"step", "validation"}
+    state = {key: value for key, value in checkpoint.state.items() if key in kept}
+    arrays = checkpoint.arrays()
+    remove_directory(target.graphs)
+    remove_directory(target.checkpoints)
+    target.checkpoints.mkdir()
+    made = save_compact(target.checkpoints / checkpoint.path.name, arrays, state)
+    valid = _validation_set(source)
+    if not valid:
+        return made
+    with tempfile.TemporaryDirectory() as folder:
+        full = export_graphs(checkpoint, source, Path(folder) / "full", ["fp32"])
+        small = export_graphs(made, target, Path(folder) / "compact")
+        bleu = _bleu(small, "fp32", target, valid)
+        cost = _bleu(full, "fp32", target, valid) - bleu
+        state["compact_bleu_loss"] = round(cost, 3)
+        if multiplies_int8():
+            state["int8_bleu_loss"] = round(bleu - _bleu(small, "int8", target, valid), 3)
+    log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
+    return save_compact(made.path, arrays, state)
+
+
+def _copy(source: RunDirectory, target: RunDirectory) -> RunDirectory:
+    """Write tokenizers and recipe into a directory of their own, and return it.
+
+    Raises DataError for one that is neither empty nor an earlier export.
+    """
+    path = target.path
+    if path.resolve().is_relative_to(source.path.resolve()):
+        raise DataError(f"{path}: within the run itself; name a directory of its own")
+    if target.sources_path.exists():
+        raise DataError(f"{path}: a run with checkpoints of its own; name another directory")
+    earlier = target.graphs.exists() or target.checkpoints.exists()
+    if path.is_dir() and any(path.iterdir()) and not earlier:
+        raise DataError(f"{path}: not empty, and not an earlier export; name another directory")
+    names = (*TOKENIZERS, source.config_path.name)
+    source.tokenizers()  # before anything is written
+    contents = [(source.path / name).read_bytes() for name in names]
+    make_folder(path)
+    for name, content in zip(names, contents, strict=True):
+        write_atomic(path / name, content)
+    return target
+
+
+def _validation_set(run: RunDirectory) -> list[Pair]:
+    """Return the validation pairs of a run's recipe; none, with a warning, if they are missing."""
     try:
-        valid = read_validation(source.config().data)
+        return read_validation(run.config().data)
     except UserError as error:
         log.warning(
             "int8 was not measured, so --precision auto will not use it: %s (paths of the recipe "
             "start from the current directory)", error,
         )  # fmt: skip
-        return graphs
-    return _measure_int8(graphs, source, valid)
-
-
-def _check_output(target: RunDirectory, source: RunDirectory) -> None:
-    """Raise DataError for a directory that is not empty, unless it is an earlier export."""
-    path = target.path
-    if path.resolve().is_relative_to(source.path.resolve()):
-        raise DataError(f"{path}: within the run itself; name a directory of its own")
-    if target.checkpoints.exists():
-        raise DataError(f"{path}: a run with checkpoints of its own; name another directory")
-    if path.is_dir() and any(path.iterdir()) and not target.graphs.exists():
-        raise DataError(f"{path}: not empty, and not an earlier export; name another directory")
+        return []
 
 
 def export_trained(run: RunDirectory, valid: list[Pair]) -> None:
@@ -90,16 +138,18 @@ def _measure_int8(graphs: Graphs, run: RunDirectory, valid: list[Pair]) -> Graph
     if not multiplies_int8():
         log.info("int8 was not measured: this processor has no instructions for it (VNNI)")
         return graphs
-    config, (source, target) = run.config(), run.tokenizers()
-    pairs = valid[: config.training.validation_sentences]
-    found = []
-    for precision in PRECISIONS:
-        backend = OnnxBackend(graphs, precision, target.vocab_size)
-        translator = Translator([backend], source, target, config)
-        options = translator.options(beam_size=config.training.validation_beam)
-        translations = translator.translate([pair.source for pair in pairs], options)
-        texts = [best.text for [best] in translations]
-        found.append(score(texts, references_of(pairs), metrics=("bleu",))["bleu"].score)
-    full, int8 = found
+    full, int8 = (_bleu(graphs, precision, run, valid) for precision in PRECISIONS)
     log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
     return record_int8_loss(graphs, full - int8)
+
+
+def _bleu(graphs: Graphs, precision: Precision, run: RunDirectory, valid: list[Pair]) -> float:
+    """Return the BLEU of graphs on the validation set, with the beam of validation."""
+    config, (source, target) = run.config(), run.tokenizers()
+    pairs = valid[: config.training.validation_sentences]
+    backend = OnnxBackend(graphs, precision, target.vocab_size)
+    translator = Translator([backend], source, target, config)
+    options = translator.options(beam_size=config.training.validation_beam)
+    translations = translator.translate([pair.source for pair in pairs], options)
+    texts = [best.text for [best] in translations]
+    return score(texts, references_of(pairs), metrics=("bleu",))["bleu"].score

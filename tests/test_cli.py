@@ -58,6 +58,7 @@ def test_version_matches_package(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ["train"],
         ["translate"],
+        ["models"],
         ["evaluate"],
         ["explain"],
         ["compare"],

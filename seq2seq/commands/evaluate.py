@@ -45,6 +45,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
     from seq2seq.evaluation.metrics import RESAMPLES
     from seq2seq.files import check_writable, make_folder
+    from seq2seq.packaged import find_run, is_packaged
     from seq2seq.runs.directory import run_of
 
     reports = arguments.report is not None
@@ -58,8 +59,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             target=arguments.target,
             single_reference=arguments.single_reference,
         )
-        beside = run_of(Path(arguments.run)).path / f"{Path(arguments.test).stem}.hypotheses.txt"
-        path = Path(arguments.output) if arguments.output else beside
+        run = run_of(find_run(arguments.run)).path
+        beside = Path() if is_packaged(run) else run
+        default = beside / f"{Path(arguments.test).stem}.hypotheses.txt"
+        path = Path(arguments.output) if arguments.output else default
         check_writable(path)
         if reports:
             make_folder(Path(arguments.report))

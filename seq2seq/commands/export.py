@@ -1,19 +1,22 @@
-"""Export a run's model as ONNX graphs, which translate without PyTorch.
+"""Export a run's model as ONNX graphs, or as compact weights from which they are made.
 
 examples:
   seq2seq export runs/quickstart              (into runs/quickstart/graph, as training does)
-  seq2seq export runs/quickstart -o es-en     (a directory to copy, without weights)
-  seq2seq translate es-en < spanish.txt
+  seq2seq export runs/quickstart -o copy      (a directory to copy, without weights)
+  seq2seq translate copy < spanish.txt
   seq2seq export runs/quickstart -o small --precision int8
   seq2seq translate small --precision int8 < spanish.txt
+  seq2seq export runs/quickstart -o compact --compact    (a byte for each weight, and no graphs)
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from seq2seq.commands import options
+from seq2seq.errors import UserError
 
 
 def add(commands: options.Commands) -> None:
@@ -31,24 +34,40 @@ def add(commands: options.Commands) -> None:
         help="number format of matrix products; int8 graphs are a third as large or less, and need "
         "a processor with VNNI; default: both",
     )  # fmt: skip
+    parser.add_argument(
+        "--compact", action="store_true",
+        help="write int8 weights instead of graphs, which are then made at the first use; such a "
+        "directory is a quarter of the fp32 weights and can be fine-tuned; requires --output",
+    )  # fmt: skip
     options.add_json(parser)
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from seq2seq.exporting import export
+    from seq2seq.exporting import export, export_compact
     from seq2seq.runs.graphs import PRECISIONS
 
-    precisions = (arguments.precision,) if arguments.precision else PRECISIONS
-    graphs = export(arguments.run, arguments.output, precisions)
-    sizes = {path.name: path.stat().st_size for path in sorted(graphs.path.iterdir())}
-    cost = graphs.meta.get("int8_bleu_loss")
+    if arguments.compact:
+        if arguments.precision:
+            raise UserError("--precision does not go with --compact, which writes no graphs")
+        if not arguments.output:
+            raise UserError("--compact requires --output DIR")
+        checkpoint = export_compact(arguments.run, arguments.output)
+        folder, about, files = Path(arguments.output), checkpoint.state, checkpoint.path
+    else:
+        precisions = (arguments.precision,) if arguments.precision else PRECISIONS
+        graphs = export(arguments.run, arguments.output, precisions)
+        folder, about, files = graphs.path.parent, graphs.meta, graphs.path
+    sizes = {path.name: path.stat().st_size for path in sorted(files.iterdir())}
+    costs = {name: about.get(f"{name}_bleu_loss") for name in ("compact", "int8")}
     if arguments.json:
-        found = {"path": str(graphs.path), "bytes": sizes, "int8_bleu_loss": cost}
-        print(json.dumps(found, indent=1))
+        found = {"path": str(files), "bytes": sizes}
+        print(json.dumps(found | {f"{n}_bleu_loss": cost for n, cost in costs.items()}, indent=1))
         return 0
     for name, size in sizes.items():
-        print(f"{graphs.path / name}  {size / 1e6:.1f} MB")
-    if cost is not None:
-        print(f"int8: {abs(cost):.2f} BLEU {'less' if cost > 0 else 'more'} than fp32 (validation)")
-    print(f"translate with: seq2seq translate {graphs.path.parent}")
+        print(f"{files / name}  {size / 1e6:.1f} MB")
+    for name, cost in costs.items():
+        if cost is not None:
+            words = "int8 graphs" if name == "int8" else "int8 weights"
+            print(f"{words}: {abs(cost):.2f} BLEU {'less' if cost > 0 else 'more'} (validation)")
+    print(f"translate with: seq2seq translate {folder}")
     return 0

@@ -24,7 +24,7 @@ from seq2seq.errors import DiskError, RankLostError, UserError, system_error
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "train", __doc__, action=_train)
-    parser.add_argument("config", help="YAML file of a recipe")
+    parser.add_argument("config", help="YAML file of a recipe, or the name of a packaged one")
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="keys that replace the recipe's"
     )
@@ -48,9 +48,10 @@ def add(commands: options.Commands) -> None:
 
 def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.config import InitialConfig, load_config
+    from seq2seq.packaged import find_recipe
     from seq2seq.pipeline import check_start, train
 
-    config = load_config(arguments.config, arguments.overrides)
+    config = load_config(find_recipe(arguments.config), arguments.overrides)
     if arguments.initial is not None:
         if arguments.resume:
             raise UserError("--from starts a run; --resume continues one: use one of them")

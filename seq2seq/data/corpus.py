@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from seq2seq.errors import DataError, missing_package
+from seq2seq.packaged import find_data
 
 if TYPE_CHECKING:
     from seq2seq.config import CorpusConfig
@@ -319,7 +320,7 @@ def open_unpacked(path: str | Path, *, most: int | None = None) -> Iterator[Bina
     Reading raises DataError where it unpacks to more than `most` bytes, or to more than FREE_BYTES
     and MAX_RATIO times its size; OSError or one of DAMAGED where the compressed data is damaged.
     """
-    with open(path, "rb") as file:
+    with open(find_data(path), "rb") as file:
         unpack = _UNPACK.get(Path(path).suffix)
         if unpack is None:
             yield file

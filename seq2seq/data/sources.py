@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.data.corpus import dataset_files, read_corpus
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.files import sha256
+from seq2seq.packaged import find_data
 
 if TYPE_CHECKING:
     from seq2seq.config import CorpusConfig, DataConfig
@@ -41,7 +42,7 @@ def describe(corpus: CorpusConfig, checksum: Callable[[Path], str]) -> dict[str,
     the reader of the corpus reports it. Raises DataError for a pipe, which can be read only once.
     """
     settings = corpus.model_dump(exclude=set(PLACES))
-    places = [Path(place) for key in PLACES if (place := getattr(corpus, key)) is not None]
+    places = [find_data(place) for key in PLACES if (place := getattr(corpus, key)) is not None]
     if corpus.format == "huggingface" and not places[0].exists():
         if corpus.streaming:
             return {**settings, "name": corpus.name}
@@ -73,7 +74,7 @@ def checksum_sources(data: DataConfig) -> dict[str, str]:
     A streamed file goes by its size and first megabyte; a pipe has none. A validation set that is
     on the Hugging Face hub goes by its pairs; such training data is known to BatchStream only.
     """
-    found = {key: _checksum(Path(place), of_file) for key, place, of_file in _places(data)}
+    found = {key: _checksum(find_data(place), of_file) for key, place, of_file in _places(data)}
     checksums = {key: value for key, value in found.items() if value}
     if data.valid.format == "huggingface" and "data.valid.name" not in checksums:
         digest = hashlib.sha256()
@@ -134,7 +135,7 @@ def _places(data: DataConfig) -> Iterator[tuple[str, str, Callable[[Path], str]]
 
 def _files(corpus: CorpusConfig | None) -> list[Path]:
     names = (corpus.path, corpus.source_path, corpus.target_path) if corpus else ()
-    return [Path(name) for name in names if name is not None and Path(name).is_file()]
+    return [path for name in names if name is not None and (path := find_data(name)).is_file()]
 
 
 def _checksum(path: Path, of_file: Callable[[Path], str]) -> str:

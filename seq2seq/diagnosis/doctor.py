@@ -17,6 +17,7 @@ from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.evaluate import read_test
 from seq2seq.evaluation.statistics import unknown_share
 from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run
 from seq2seq.runs.checkpoint import load_checkpoint
 from seq2seq.runs.directory import RunDirectory, run_of
 
@@ -95,7 +96,7 @@ def diagnose(
     translator = Translator.load(run, device=device, backend="torch")
     pairs = read_pairs(translator, test, target=target)
     return {
-        "checksums": checksums(run_of(Path(run))),
+        "checksums": checksums(run_of(find_run(run))),
         "vocabulary": vocabulary(translator, pairs),
         "no leak": leak(translator.config, pairs),
         **examine(make_probe(translator, pairs)),

@@ -18,6 +18,7 @@ from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run
 from seq2seq.parallel import SERIAL, Parallelism
 from seq2seq.runs.directory import RunDirectory, run_of
 
@@ -182,7 +183,7 @@ def read_systems(
 
 
 def _layout(system: str) -> DataConfig | None:
-    path = Path(system)
+    path = find_run(system)
     run = RunDirectory(path.parent) if path.is_file() else run_of(path)
     if path.is_file() and not run.exists():
         return None

@@ -106,13 +106,13 @@ def write_graphs(
         "inference": config.inference.model_dump(),
         "graphs": graphs,
     }
+    cost = checkpoint.state.get("int8_bleu_loss")
     with contextlib.suppress(CheckpointError):  # what was measured of the same weights holds still
         before = read_graphs(run.graphs)
-        if before and before.is_of(origin):
-            cost = before.meta.get("int8_bleu_loss")
-            same = before.meta.get("program") == meta["program"]
-            if cost is not None and same and "int8" in precisions:
-                meta["int8_bleu_loss"] = cost
+        if before and before.is_of(origin) and before.meta.get("program") == meta["program"]:
+            cost = before.meta.get("int8_bleu_loss", cost)
+    if isinstance(cost, float) and "int8" in precisions:
+        meta["int8_bleu_loss"] = cost
     _write_meta(folder, meta)
     return meta
 

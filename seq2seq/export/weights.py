@@ -35,7 +35,9 @@ class Model:
         Raises CheckpointError if they are missing or have another shape.
         """
         if name not in self.arrays:
-            raise CheckpointError(f"{self.origin}: weights do not match the config: missing {name}")
+            raise CheckpointError(
+                f"{self.origin}: weights do not match the config: missing ['{name}']"
+            )
         found = self.arrays[name]
         if found.shape != shape:
             raise CheckpointError(

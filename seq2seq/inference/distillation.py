@@ -21,6 +21,7 @@ from seq2seq.errors import DataError
 from seq2seq.files import check_writable, naming, sync_directory, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run
 from seq2seq.parallel import SERIAL, Parallelism
 from seq2seq.runs.directory import find_checkpoint, run_of
 from seq2seq.runs.graphs import read_graphs
@@ -79,10 +80,11 @@ def distill(
 
 def weights_sum(run: str) -> str:
     """Return the checksum of the weights that translate, also for a run exported without them."""
-    directory = run_of(Path(run))
+    path = find_run(run)
+    directory = run_of(path)
     if not directory.checkpoints.exists() and (graphs := read_graphs(directory.graphs)):
         return str(graphs.meta["weights"])
-    return find_checkpoint(Path(run)).weights_sum
+    return find_checkpoint(path).weights_sum
 
 
 def _windows(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:

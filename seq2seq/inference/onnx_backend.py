@@ -21,8 +21,9 @@ from seq2seq.data.tokenizer import EOS, PAD
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.protocol import Floats, Ints, Step
-from seq2seq.runs.checkpoint import open_checkpoint
-from seq2seq.runs.directory import find_checkpoint, run_of
+from seq2seq.packaged import is_packaged
+from seq2seq.runs.checkpoint import Checkpoint, open_checkpoint
+from seq2seq.runs.directory import RunDirectory, find_checkpoint, run_of
 from seq2seq.runs.graphs import AGAIN, FORMAT, Graphs, origin_of, read_graphs
 from seq2seq.runs.untrusted import check_files
 from seq2seq.version import VERSION
@@ -145,8 +146,9 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
     """Return the graphs of a run's best checkpoint, or of the checkpoint that the path names.
 
     They are exported if they are missing, damaged, or made from other weights: into the run
-    directory, or into the cache where that cannot be written. `vocab_size` is that of the target.
-    Raises CheckpointError and ConfigError as Translator.load does.
+    directory, or into the cache where that cannot be written or comes with the package.
+    `vocab_size` is that of the target. Raises CheckpointError and ConfigError as Translator.load
+    does.
     """
     if precision == "int8" and not multiplies_int8():
         raise ConfigError(
@@ -171,15 +173,23 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
     except CheckpointError as error:
         log.warning("%s: doing that now", error)
     checkpoint = find_checkpoint(path)
-    from seq2seq.export.run import ensure_graphs, write_graphs  # imports onnx, which is slow
+    if is_run and not is_packaged(run.path):
+        from seq2seq.export.run import ensure_graphs  # imports onnx, which is slow
 
-    if is_run:
         with contextlib.suppress(OSError):
             return start(ensure_graphs(checkpoint, run))
     made_of = {**origin_of(run, checkpoint, config.model), "format": FORMAT, "version": VERSION}
     cache = open_cache("auto")  # a temporary one is deleted with this object
-    entry = cache.entry("graphs", made_of, partial(write_graphs, checkpoint, run))
+    entry = cache.entry("graphs", made_of, partial(_write_graphs, checkpoint, run))
     return start(Graphs(entry.path, entry.about))
+
+
+def _write_graphs(checkpoint: Checkpoint, run: RunDirectory, folder: Path) -> dict[str, Any]:
+    from seq2seq.export.run import write_graphs
+
+    meta = write_graphs(checkpoint, run, folder)
+    log.info("%s: made its graphs, which are kept in the cache", run.path.name)
+    return meta
 
 
 def _start(graphs: Graphs, *, vocab_size: int, precision: str, threads: int) -> OnnxBackend:

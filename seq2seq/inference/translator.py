@@ -27,6 +27,7 @@ from seq2seq.inference.protocol import (
 from seq2seq.inference.sampling import Sampling, sample
 from seq2seq.inference.search import force, search
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_line
+from seq2seq.packaged import find_run
 from seq2seq.runs.directory import run_of
 from seq2seq.runs.untrusted import check_files
 
@@ -63,6 +64,8 @@ class Translator:
     ) -> Translator:
         """Load the best checkpoint of each run, or the checkpoint that a path names.
 
+        A run may also be the name of a model that comes with the package.
+
         On CPUs ONNX Runtime translates with the exported graphs, which are made now where they
         are missing; PyTorch does with `backend="torch"`, on GPUs, and in bf16.
 
@@ -85,7 +88,7 @@ class Translator:
             raise ConfigError(
                 f"backend onnx computes on the CPU in fp32 or int8, not {found}; use backend torch"
             )
-        paths = [Path(run) for run in runs]
+        paths = [find_run(run) for run in runs]
         first = run_of(paths[0])
         check_files(first.path)
         config, (source, target) = first.config(), first.tokenizers()

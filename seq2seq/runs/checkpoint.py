@@ -5,6 +5,9 @@ step-000500/training.safetensors    optimizer moments, raw weights
 step-000500/state.json              step, metrics, positions of the sampler and the schedule
 step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
 
+A compact checkpoint has int8 weights and no training.safetensors; its state.json also says what
+int8 cost on the validation set. It translates and can be fine-tuned, but not resumed.
+
 Functions that return or write tensors import torch themselves; all others work without it.
 """
 
@@ -15,7 +18,7 @@ import json
 import logging
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,11 +121,25 @@ def save_checkpoint(
     """Write a checkpoint; it gets its name once all of it is on disk."""
     from seq2seq.runs.tensors import write_tensors
 
-    state = {"version": VERSION, **state}
-    with publish_directory(path) as partial:
+    def write(folder: Path) -> None:
         for name, tensors in ((MODEL, weights), (TRAINING, training)):
             if tensors:
-                write_tensors(partial / name, tensors)
+                write_tensors(folder / name, tensors)
+
+    return _save(path, write, state)
+
+
+def save_compact(path: Path, weights: Mapping[str, Array], state: dict[str, Any]) -> Checkpoint:
+    """Write a checkpoint of int8 weights alone, without what resuming needs."""
+    from seq2seq.runs.tensors import compact, write_arrays
+
+    return _save(path, lambda folder: write_arrays(folder / MODEL, compact(weights)), state)
+
+
+def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> Checkpoint:
+    state = {"version": VERSION, **state}
+    with publish_directory(path) as partial:
+        write(partial)
         _save_text(partial / STATE, json.dumps(state, indent=1) + "\n")
         sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(partial.iterdir())]
         _save_text(partial / SUMS, "".join(sums))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seq2seq.config import Config, InitialConfig, Section, changed_keys
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.packaged import find_run
 from seq2seq.runs.directory import find_checkpoint, run_of
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
     """
     initial = config.training.initial
     assert initial is not None
-    run = run_of(Path(initial.run))
+    path = find_run(initial.run)
+    run = run_of(path)
     if run.path.resolve() == Path(config.run_dir).resolve():
         raise ConfigError(
             f"run_dir: {config.run_dir} is the run that training starts from; choose another "
             "run_dir"
         )
-    checkpoint, parent = find_checkpoint(Path(initial.run)), run.config()
+    checkpoint, parent = find_checkpoint(path), run.config()
     found = checkpoint.weights_sum
     if initial.weights not in (None, found):
         raise CheckpointError(

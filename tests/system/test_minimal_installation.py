@@ -13,6 +13,8 @@ from conftest import ToyCorpus
 from foreign import copy_run
 from test_imports import INFERENCE_ONLY
 
+from seq2seq.packaged import model_names
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
@@ -139,6 +141,15 @@ def test_exported_model_samples_scores_aligns_and_compares(
     )  # fmt: skip
     assert found.returncode == 2
     assert found.stderr.startswith("seq2seq: this needs jinja2, which is not installed")
+
+
+@pytest.mark.parametrize(
+    "name", model_names() or [pytest.param("", marks=pytest.mark.skip(reason="no models yet"))]
+)
+def test_packaged_model_translates(minimal_environment: Path, name: str) -> None:
+    text = {"es": "Ella come pan.\n", "en": "She eats bread.\n"}[name[:2]]
+    found = run(minimal_environment, "-m", "seq2seq", "translate", name, text=text)
+    assert (found.returncode, found.stdout[-2:]) == (0, ".\n"), found.stderr
 
 
 def test_exported_model_in_python(minimal_environment: Path, exported: Path) -> None:

@@ -1,0 +1,47 @@
+"""List the trained models that come with the program, which every command takes by name.
+
+examples:
+  seq2seq models
+  echo '¿Dónde está el perro?' | seq2seq translate es-en
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from seq2seq.commands import options
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "models", __doc__, action=_models)
+    options.add_json(parser)
+
+
+def _models(arguments: argparse.Namespace) -> int:
+    from seq2seq.packaged import MODELS, model_names
+    from seq2seq.runs.card import read_card
+
+    names = model_names()
+    cards = {name: read_card(MODELS / name) for name in names}
+    sizes = {
+        name: sum(path.stat().st_size for path in (MODELS / name).rglob("*") if path.is_file())
+        for name in names
+    }
+    if arguments.json:
+        found = {
+            name: {**card.model_dump(), "path": str(MODELS / name), "bytes": sizes[name]}
+            for name, card in cards.items()
+        }
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return 0
+    for name, card in cards.items():
+        print(
+            f"{name}  {card.source_language} to {card.target_language}, "
+            f"{sizes[name] / 1e6:.1f} MB\n"
+            f"  BLEU {card.bleu:.1f}, chrF {card.chrf:.1f} on {card.test_set}\n"
+            f"  trained on {card.data} ({card.data_license}); {MODELS / name / 'README.md'}"
+        )
+    if not names:
+        print("no models come with this installation")
+    return 0

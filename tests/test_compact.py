@@ -1,0 +1,152 @@
+"""Runs whose weights are int8: they translate, can be fine-tuned, and are checked like others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ToyCorpus
+from safetensors.numpy import load_file, save_file
+
+from seq2seq.cli import main
+from seq2seq.device import multiplies_int8
+from seq2seq.errors import CheckpointError, DataError
+from seq2seq.exporting import export, export_compact
+from seq2seq.files import sha256
+from seq2seq.inference.translator import Translator
+from seq2seq.pipeline import train
+from seq2seq.runs.checkpoint import Checkpoint
+from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.graphs import read_graphs
+
+SCALE = "output_weight.row_scale"
+
+
+@pytest.fixture
+def small(trained: Path, tmp_path: Path) -> Path:
+    export_compact(trained, tmp_path / "small")
+    return tmp_path / "small"
+
+
+def checkpoint_of(run: Path) -> Checkpoint:
+    return RunDirectory(run).best("bleu")
+
+
+def test_weights_are_rounded_to_steps_of_their_row(trained: Path, small: Path) -> None:
+    before, after = checkpoint_of(trained).arrays(), checkpoint_of(small).arrays()
+    assert before.keys() == after.keys()
+    assert checkpoint_of(small).shapes() == checkpoint_of(trained).shapes()
+    for name, array in before.items():
+        step = np.abs(array).max(-1, keepdims=True) / 127 if array.ndim == 2 else 0
+        assert (np.abs(after[name] - array) <= step / 2 * 1.001).all()
+        assert after[name].dtype == np.float32
+
+
+def test_directory_holds_no_more_than_translating_needs(trained: Path, small: Path) -> None:
+    files = {str(path.relative_to(small)) for path in small.rglob("*") if path.is_file()}
+    folder = f"checkpoints/{checkpoint_of(trained).path.name}"
+    assert files == {
+        "config.yaml", "source.model", "target.model",
+        *(f"{folder}/{name}" for name in ("model.safetensors", "state.json", "SHA256SUMS")),
+    }  # fmt: skip
+    sizes = [
+        (checkpoint_of(run).path / "model.safetensors").stat().st_size for run in (trained, small)
+    ]
+    assert sizes[1] < 0.45 * sizes[0]  # a toy's header is large
+
+
+def test_graphs_are_made_at_the_first_use_without_torch(small: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from seq2seq.cli import main\nsys.exit(main(['translate', sys.argv[1]]))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, small], input="gato come\n", capture_output=True, text=True
+    )
+    assert found.stdout == "cat eats\n", found.stderr
+    graphs, state = read_graphs(small / "graph"), checkpoint_of(small).state
+    assert graphs is not None
+    assert set(state) >= {"step", "validation", "compact_bleu_loss"}
+    assert graphs.meta.get("int8_bleu_loss") == state.get("int8_bleu_loss")
+    assert ("int8_bleu_loss" in state) == multiplies_int8()
+
+
+def test_backends_translate_alike(small: Path) -> None:
+    one, other = (Translator.load(small, backend=name) for name in ("onnx", "torch"))  # type: ignore[arg-type]
+    lines = ["gato come pan", "él ve agua grande"]
+    for [found], [expected] in zip(one.translate(lines), other.translate(lines), strict=True):
+        assert found.text == expected.text
+        assert found.score == pytest.approx(expected.score, abs=1e-4)
+
+
+def test_rounding_again_changes_nothing(small: Path, tmp_path: Path) -> None:
+    export_compact(small, tmp_path / "again")
+    before, after = checkpoint_of(small).arrays(), checkpoint_of(tmp_path / "again").arrays()
+    for name, array in before.items():
+        np.testing.assert_allclose(after[name], array, rtol=1e-6)
+
+
+def test_exports_replace_each_other_but_no_run(
+    trained: Path, small: Path, other: Path, tmp_path: Path
+) -> None:
+    export(other, small, ["fp32"])
+    assert not (small / "checkpoints").exists()
+    export_compact(trained, small)
+    assert not (small / "graph").exists()
+    with pytest.raises(DataError, match="a run with checkpoints of its own"):
+        export_compact(trained, other)
+
+
+def test_resuming_is_refused(small: Path, toy: ToyCorpus) -> None:
+    config = RunDirectory(small).config()
+    moved = config.model_copy(update={"run_dir": str(small)})
+    with pytest.raises(CheckpointError, match="exported without what --resume needs"):
+        train(moved, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda arrays: arrays.pop(SCALE), "output_weight has the type I8; training writes F32"),
+        (lambda arrays: arrays.update({SCALE: arrays[SCALE][:-1]}), "not the scales of the rows"),
+        (lambda arrays: arrays.update({SCALE: arrays[SCALE].astype("f8")}), "has the type F64"),
+        (lambda arrays: arrays.update({"x.row_scale": arrays[SCALE]}), "not the scales of the row"),
+        (lambda arrays: arrays.update(x=arrays[SCALE]), r"unknown \['x'\]"),
+        (lambda arrays: arrays.pop("output_bias"), "missing.*output_bias"),
+        (lambda arrays: arrays.update(output_bias=arrays["output_bias"][1:]), "has the shape"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_weights_that_do_not_fit_are_refused(
+    small: Path, backend: Any, change: Callable[[dict[str, Any]], Any], words: str
+) -> None:
+    folder = checkpoint_of(small).path
+    arrays = load_file(folder / "model.safetensors")
+    change(arrays)
+    save_file(arrays, folder / "model.safetensors")
+    names = ("model.safetensors", "state.json")
+    sums = "".join(f"{sha256(folder / name)}  {name}\n" for name in names)
+    (folder / "SHA256SUMS").write_text(sums)
+    with pytest.raises(CheckpointError, match=words):
+        Translator.load(small, backend=backend)
+
+
+def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, path = str(trained), str(tmp_path / "small")
+    assert main(["export", run, "-o", path, "--compact", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bytes"].keys() == {"model.safetensors", "state.json", "SHA256SUMS"}
+    assert isinstance(found["compact_bleu_loss"], float)
+    assert main(["export", run, "-o", path, "--compact"]) == 0
+    printed = capsys.readouterr().out
+    assert "int8 weights: " in printed
+    assert printed.endswith(f"translate with: seq2seq translate {path}\n")
+    for wrong in (["--compact"], ["--compact", "-o", path, "--precision", "int8"]):
+        assert main(["export", run, *wrong]) == 2
+        assert "--compact" in capsys.readouterr().err

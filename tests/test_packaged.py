@@ -1,0 +1,214 @@
+"""Models, recipes and the sample corpus by name, wherever the program runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ToyCorpus
+
+import ship_model
+from seq2seq import Translator, cli, packaged
+from seq2seq.config import load_config
+from seq2seq.config.loading import changed_keys
+from seq2seq.data.corpus import read_corpus
+from seq2seq.data.sources import checksum_sources
+from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.exporting import export_compact
+from seq2seq.packaged import MODELS, find_recipe, find_run, is_packaged, model_names
+from seq2seq.runs.card import CARD, read_card
+from seq2seq.runs.directory import find_checkpoint
+
+ROOT = Path(__file__).parents[1]
+COMMITTED = [pytest.param(name) for name in model_names()] or [
+    pytest.param(None, marks=pytest.mark.skip(reason="the package has no models"))
+]
+HEAD = """---
+source_language: Toy
+target_language: English
+test_set: 20 pairs
+bleu: 99.0
+chrf: 98.5
+bleu_signature: a
+chrf_signature: b
+data: toys
+data_license: none
+---
+"""
+SENTENCES = {
+    "es": ["Tengo un libro.", "Ella come pan."],
+    "en": ["I have a book.", "She eats bread."],
+}
+
+
+@pytest.fixture
+def models(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of models with one, named toy-en, in an empty current folder."""
+    folder = tmp_path / "models"
+    export_compact(trained, folder / "toy-en")
+    (folder / "toy-en" / CARD).write_text(f"{HEAD}\n# A toy\n", encoding="utf-8")
+    monkeypatch.setattr(packaged, "MODELS", folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    return folder
+
+
+def run(*arguments: object) -> int:
+    return cli.main([str(argument) for argument in arguments])
+
+
+def test_name_translates_with_graphs_in_the_cache(
+    models: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gato come\n")))
+    assert run("translate", "toy-en") == 0
+    assert capsys.readouterr().out == "cat eats\n"
+    assert not (models / "toy-en/graph").exists()
+    assert list((models.parent / "cache/seq2seq").glob("graphs-*/step.int8.onnx"))
+    assert Translator.load("toy-en", backend="torch").translate(["perro"])[0][0].text == "dog"
+
+
+def test_hypotheses_are_written_to_the_current_folder(models: Path, toy: ToyCorpus) -> None:
+    assert run("evaluate", "toy-en", toy.folder / "test.tsv") == 0
+    assert [path.name for path in Path().iterdir()] == ["test.hypotheses.txt"]
+
+
+def test_training_starts_from_a_name(models: Path, toy: ToyCorpus) -> None:
+    recipe = toy.recipe(Path("tuned")).partition("model:")[0]
+    recipe = recipe.replace("  tokenizer: {source_vocab_size: 330, target_vocab_size: 330, "
+                            "sampling_alpha: 0.9}\n", "")  # fmt: skip
+    Path("recipe.yaml").write_text(f"{recipe}training: {{max_steps: 2, device: cpu}}\n")
+    assert run("train", "recipe.yaml", "--from", "toy-en") == 0
+    assert Translator.load("tuned").translate(["gato"])[0][0].text == "cat"
+
+
+def test_graphs_are_not_written_into_the_package(
+    models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("export", "toy-en") == 2
+    assert "toy-en: a model that came with the program; name" in capsys.readouterr().err
+    assert run("export", "toy-en", "-o", "copy", "--precision", "fp32") == 0
+    assert not (models / "toy-en/graph").exists()
+
+
+def test_existing_path_wins(models: Path, other: Path) -> None:
+    shutil.copytree(other, "toy-en")
+    assert find_run("toy-en") == Path("toy-en")
+    assert not is_packaged(find_run("toy-en"))
+    assert find_run("./toy-en") == Path("toy-en")
+
+
+def test_unknown_names_are_refused_with_those_that_exist(models: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"toy-es: .* the name of a model \(toy-en\); did you mean toy-en\?"
+    ):
+        Translator.load("toy-es")
+    with pytest.raises(CheckpointError, match=r"model \(toy-en\)$"):
+        Translator.load("xyz")
+    with pytest.raises(CheckpointError, match="runs/none: not a run directory"):
+        Translator.load("runs/none")
+    with pytest.raises(ConfigError, match=r"quikstart: .*; did you mean quickstart\?"):
+        find_recipe("quikstart")
+    with pytest.raises(ConfigError, match=r"configs/none.yaml: no such file"):
+        load_config(find_recipe("configs/none.yaml"))
+
+
+def test_models_are_listed(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("toy-en  Toy to English, 0.")
+    assert "BLEU 99.0, chrF 98.5 on 20 pairs" in printed
+    assert "toys (none)" in printed
+    assert run("models", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["toy-en"]["bleu"] == 99.0
+    assert found["toy-en"]["bytes"] > 1000
+    shutil.rmtree(models)
+    assert run("models") == 0
+    assert "no models come with this installation" in capsys.readouterr().out
+
+
+def test_model_is_made_of_a_run(
+    models: Path, trained: Path, toy: ToyCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ship_model, "MODELS", models)
+    for _ in range(2):  # the second replaces the first
+        ship_model.ship(str(trained), "es-en", str(toy.folder / "test.tsv"), "a machine", None)
+    card, text = read_card(models / "es-en"), (models / "es-en" / CARD).read_text(encoding="utf-8")
+    assert (card.source_language, card.target_language) == ("Spanish", "English")
+    assert card.bleu > 50
+    assert card.test_set == "20 pairs of Tatoeba, one reference, beam 3"
+    assert "minutes on a machine. `config.yaml` is the complete recipe." in text
+    assert "{" not in text
+    assert Translator.load("es-en").translate(["gato"])[0][0].text == "cat"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no lines of YAML between"),
+        ("# A toy\n", "no lines of YAML between"),
+        (HEAD.removesuffix("---\n"), "no lines of YAML between"),
+        (HEAD.replace("99.0", "good"), "bleu: expected"),
+        (HEAD.replace("bleu:", "blue:"), "blue: unknown key"),
+    ],
+)
+def test_card_that_cannot_be_read_is_refused(
+    models: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (models / "toy-en" / CARD).write_text(text, encoding="utf-8")
+    assert run("models") == 2
+    assert words in capsys.readouterr().err
+
+
+def test_packaged_recipe_and_corpus_are_found_anywhere(models: Path) -> None:
+    config = load_config(find_recipe("quickstart"))
+    assert config == load_config(ROOT / "configs/quickstart.yaml")
+    assert len(list(read_corpus(config.data.valid))) == 1000
+    assert set(checksum_sources(config.data)) == {"data.train.0.path", "data.valid.path"}
+    Path("data/sample").mkdir(parents=True)
+    Path("data/sample/valid.tsv").write_text("gato\tcat\t0-0\n")
+    assert [pair.source for pair in read_corpus(config.data.valid)] == ["gato"]
+
+
+def test_recipes_of_both_directions_are_equal() -> None:
+    one, other = (load_config(ROOT / f"configs/{n}.yaml") for n in ("tatoeba", "tatoeba-en-es"))
+    changed = changed_keys(one, other)
+    sides = {f"data.{corpus}.{side}" for corpus in ("train.0", "valid", "test")
+             for side in ("source", "target")}  # fmt: skip
+    assert changed.keys() == {
+        "run_dir", "data.source_language", "data.target_language",
+        "data.valid.references", "data.test.references", *sides,
+    }  # fmt: skip
+    assert {changed[f"data.train.0.{side}"] for side in ("source", "target")} == {
+        (None, 1), (None, 0)
+    }  # fmt: skip
+
+
+# --- the models of the package
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_committed_model_translates_and_has_a_card(name: str, tmp_path: Path) -> None:
+    card, checkpoint = read_card(MODELS / name), find_checkpoint(MODELS / name)
+    assert (card.bleu > 30, card.chrf > 50) == (True, True)
+    assert isinstance(checkpoint.state["compact_bleu_loss"], float)
+    assert not (checkpoint.path / "training.safetensors").exists()
+    translator = Translator.load(name)
+    source, target = name.split("-")
+    assert translator.config.data.source_language == source
+    assert translator.config.data.target_language == target
+    found = [best.text for [best] in translator.translate(SENTENCES[source])]
+    assert all(text.endswith(".") and len(text.split()) in (3, 4, 2) for text in found), found
+
+
+def test_committed_models_are_small() -> None:
+    for name in model_names():
+        files = [path for path in (MODELS / name).rglob("*") if path.is_file()]
+        assert sum(path.stat().st_size for path in files) <= 12_000_000
+        assert {path.suffix for path in files} <= {".yaml", ".model", ".safetensors", ".json",
+                                                  ".md", ""}  # fmt: skip
