@@ -51,7 +51,7 @@ class Meeting:
         self._processes = group.all_gather(os.getpid())
         words = group.zeros(2 * _LINE * group.size, torch.device("cpu")).view(torch.float64)
         lines_RW = words.view(group.size, _LINE).numpy()
-        self._turns_R, self._values_RW = lines_RW[:, 0], lines_RW[:, 1:]
+        self._turns_R, self._values_RW = lines_RW[:, 0], lines_RW[:, 2:]
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the sums over all ranks. Raises RankLostError if one of them does not come."""

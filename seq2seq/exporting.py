@@ -18,7 +18,7 @@ from seq2seq.files import make_folder, remove_directory, write_atomic
 from seq2seq.inference.onnx_backend import OnnxBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run, is_packaged
-from seq2seq.runs.checkpoint import Checkpoint, save_compact
+from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, save_compact
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of
 from seq2seq.runs.graphs import PRECISIONS, Graphs, Precision
 
@@ -45,10 +45,13 @@ def export(
     unknown = sorted({*precisions} - {*PRECISIONS})
     if unknown:
         raise ConfigError(f"unknown precision '{unknown[0]}'; use {' or '.join(PRECISIONS)}")
-    target = source if output is None else _copy(source, RunDirectory(Path(output)))
-    if target is not source:
+    if output is None:
+        graphs = export_graphs(checkpoint, source, source.graphs, precisions)
+    else:
+        target = _directory(source, output)
+        graphs = export_graphs(checkpoint, source, target.graphs, precisions)
         remove_directory(target.checkpoints)  # of an earlier compact export
-    graphs = export_graphs(checkpoint, source, target.graphs, precisions)
+        _copy(source, target)
     if len(precisions) < len(PRECISIONS) or "int8_bleu_loss" in graphs.meta:
         return graphs
     valid = _validation_set(source)
@@ -65,19 +68,21 @@ def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
     """
     path = find_run(run)
     checkpoint, source = find_checkpoint(path), run_of(path)
-    target = _copy(source, RunDirectory(Path(output)))
+    target = _directory(source, output)
     kept = {"step", "validation"}
     state = {key: value for key, value in checkpoint.state.items() if key in kept}
     arrays = checkpoint.arrays()
-    remove_directory(target.graphs)
-    remove_directory(target.checkpoints)
-    target.checkpoints.mkdir()
-    made = save_compact(target.checkpoints / checkpoint.path.name, arrays, state)
-    valid = _validation_set(source)
-    if not valid:
-        return made
     with tempfile.TemporaryDirectory() as folder:
+        # Weights that do not fit the recipe are noticed here, before anything is replaced.
         full = export_graphs(checkpoint, source, Path(folder) / "full", ["fp32"])
+        remove_directory(target.graphs)
+        remove_directory(target.checkpoints)
+        _copy(source, target)
+        target.checkpoints.mkdir()
+        made = save_compact(target.checkpoints / checkpoint.path.name, arrays, state)
+        valid = _validation_set(source)
+        if not valid:
+            return made
         small = export_graphs(made, target, Path(folder) / "compact")
         bleu = _bleu(small, "fp32", target, valid)
         cost = _bleu(full, "fp32", target, valid) - bleu
@@ -88,26 +93,32 @@ def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
     return save_compact(made.path, arrays, state)
 
 
-def _copy(source: RunDirectory, target: RunDirectory) -> RunDirectory:
-    """Write tokenizers and recipe into a directory of their own, and return it.
+def _directory(source: RunDirectory, output: str | Path) -> RunDirectory:
+    """Return the directory to export a run into.
 
     Raises DataError for one that is neither empty nor an earlier export.
     """
+    target = RunDirectory(Path(output))
     path = target.path
     if path.resolve().is_relative_to(source.path.resolve()):
         raise DataError(f"{path}: within the run itself; name a directory of its own")
-    if target.sources_path.exists():
+    patterns = "step-*", target.average_path.name
+    found = [c for name in patterns for c in list_checkpoints(target.checkpoints, pattern=name)]
+    compact = {checkpoint.path for checkpoint in found if "progress" not in checkpoint.state}
+    if target.sources_path.exists() or {*target.checkpoints.glob("*")} - compact:
         raise DataError(f"{path}: a run with checkpoints of its own; name another directory")
-    earlier = target.graphs.exists() or target.checkpoints.exists()
+    earlier = target.config_path.exists() and (target.graphs.exists() or bool(compact))
     if path.is_dir() and any(path.iterdir()) and not earlier:
         raise DataError(f"{path}: not empty, and not an earlier export; name another directory")
-    names = (*TOKENIZERS, source.config_path.name)
     source.tokenizers()  # before anything is written
-    contents = [(source.path / name).read_bytes() for name in names]
     make_folder(path)
-    for name, content in zip(names, contents, strict=True):
-        write_atomic(path / name, content)
     return target
+
+
+def _copy(source: RunDirectory, target: RunDirectory) -> None:
+    """Write tokenizers and recipe into the directory of an export."""
+    for name in (*TOKENIZERS, source.config_path.name):
+        write_atomic(target.path / name, (source.path / name).read_bytes())
 
 
 def _validation_set(run: RunDirectory) -> list[Pair]:

@@ -30,7 +30,8 @@ def find_run(run: str | Path) -> Path:
     if path.name in model_names():
         return MODELS / path
     raise CheckpointError(
-        f"{run}: not a run directory, nor the name of a model{_known(path.name, model_names())}"
+        f"{run}: not a run directory, nor the name of a model{_known(path.name, model_names())}; "
+        f"train a run with 'seq2seq train CONFIG run_dir={run}'"
     )
 
 

@@ -110,7 +110,11 @@ def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
         check_changes(run.config(), config)
         check_sources(run.sources_path, config.data)
         if run.has_checkpoints():
-            run.newest()
+            newest = run.newest()
+            if "progress" not in newest.state:
+                raise CheckpointError(
+                    f"{newest.path}: exported without what --resume needs; use --from"
+                )
     elif run.exists() and not overwrite:
         how = "continue it with --resume, " if run.config_path.exists() else ""
         raise CheckpointError(

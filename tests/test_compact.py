@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,6 +102,33 @@ def test_exports_replace_each_other_but_no_run(
     assert not (small / "graph").exists()
     with pytest.raises(DataError, match="a run with checkpoints of its own"):
         export_compact(trained, other)
+
+
+def test_directories_of_others_are_left_alone(trained: Path, other: Path, tmp_path: Path) -> None:
+    foreign, run = tmp_path / "foreign/checkpoints", tmp_path / "run"
+    foreign.mkdir(parents=True)
+    (foreign / "other.ckpt").write_text("x")
+    shutil.copytree(trained, run)
+    (run / "data.json").unlink()
+    for write in (export, export_compact):
+        for path in (foreign.parent, run):
+            with pytest.raises(DataError, match="a run with checkpoints of its own"):
+                write(other, path)
+    assert (foreign / "other.ckpt").exists()
+    assert RunDirectory(run).newest().state["progress"]
+
+
+def test_failed_export_leaves_the_one_before(trained: Path, small: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(trained, bad)
+    shutil.rmtree(bad / "graph")
+    text = (bad / "config.yaml").read_text()
+    (bad / "config.yaml").write_text(text.replace("lexical: false", "lexical: true"))
+    before = {path: path.read_bytes() for path in small.rglob("*") if path.is_file()}
+    for write in (export, export_compact):
+        with pytest.raises(CheckpointError, match=r"missing \['lexical\.weight'\]"):
+            write(bad, small)
+    assert before == {path: path.read_bytes() for path in small.rglob("*") if path.is_file()}
 
 
 def test_resuming_is_refused(small: Path, toy: ToyCorpus) -> None:

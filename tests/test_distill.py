@@ -72,8 +72,8 @@ def test_contents(
     assert run(single, other, corpus, "-o", output, "--workers", workers) == 0
     assert output.read_text() == expected
     assert capsys.readouterr().err.endswith(f"{output}: 60 pairs\n")
-    assert {path.name for path in tmp_path.iterdir()} == {"out.tsv", "out.tsv.json"}
-    about = json.loads((tmp_path / "out.tsv.json").read_text())
+    assert {path.name for path in tmp_path.iterdir()} == {"out.tsv", "out.tsv.distill.json"}
+    about = json.loads((tmp_path / "out.tsv.distill.json").read_text())
     assert (len(about["runs"]), about["beam_size"], about["precision"]) == (2, 3, "fp32")
     changed = os.stat(output).st_mtime_ns
     assert run(single, other, corpus, "-o", output) == 0
@@ -176,8 +176,13 @@ def test_killed_and_continued(
         (("{run}", "{corpus}", "--reverse"), "reverse was False and is True"),
         (("{run}", "{other}", "{corpus}"), "partial: made by another command: runs was"),
         (("{run}", "{single}"), "partial: made by another command: corpus was"),
+        (("{run}", "{corpus}", "-o", "out.tsv.gz"), "out.tsv.gz: the file is not compressed"),
+        (("{run}", "{corpus}", "--closest", "--beam", "1"), "--closest chooses among the beam"),
         (("{run}", "{corpus}", "-o", "/none/x"), "/none/x.partial: cannot be written"),
-        (("{run}", "{corpus}", "-o", "{corpus}"), "corpus.tsv.json does not say how it was made"),
+        (
+            ("{run}", "{corpus}", "-o", "{corpus}"),
+            "corpus.tsv.distill.json does not say how it was made",
+        ),
     ],
 )
 def test_bad_input(
@@ -188,14 +193,14 @@ def test_bad_input(
     one.write_text("perro\tdog\n")
     assert run(single, corpus, "-o", output) == 0
     output.rename(part)
-    before, about = part.read_bytes(), (tmp_path / "out.tsv.json").read_bytes()
+    before, about = part.read_bytes(), (tmp_path / "out.tsv.distill.json").read_bytes()
     capsys.readouterr()
     places = {"{run}": single, "{other}": other, "{corpus}": corpus, "{single}": one}
     for mark, place in places.items():
         arguments = tuple(text.replace(mark, str(place)) for text in arguments)
     assert run(*(() if "-o" in arguments else ("-o", output)), *arguments) == 2
     assert words in capsys.readouterr().err
-    assert (part.read_bytes(), (tmp_path / "out.tsv.json").read_bytes()) == (before, about)
+    assert (part.read_bytes(), (tmp_path / "out.tsv.distill.json").read_bytes()) == (before, about)
 
 
 def test_two_processes_do_not_share_a_file(tmp_path: Path, server: Server, single: Path) -> None:
@@ -208,7 +213,7 @@ def test_two_processes_do_not_share_a_file(tmp_path: Path, server: Server, singl
     arguments = ("distill", single, corpus, "-o", tmp_path / "out.tsv")
     first = server.start(arguments, tmp_path / "first.txt", setup)
     end = time.monotonic() + 60
-    while not (tmp_path / "out.tsv.json").exists():
+    while not (tmp_path / "out.tsv.distill.json").exists():
         assert time.monotonic() < end
         time.sleep(0.01)
     second = server.start(arguments, tmp_path / "second.txt")

@@ -107,7 +107,7 @@ def test_unknown_names_are_refused_with_those_that_exist(models: Path) -> None:
         CheckpointError, match=r"toy-es: .* the name of a model \(toy-en\); did you mean toy-en\?"
     ):
         Translator.load("toy-es")
-    with pytest.raises(CheckpointError, match=r"model \(toy-en\)$"):
+    with pytest.raises(CheckpointError, match=r"model \(toy-en\); train"):
         Translator.load("xyz")
     with pytest.raises(CheckpointError, match="runs/none: not a run directory"):
         Translator.load("runs/none")

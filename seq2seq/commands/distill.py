@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from seq2seq.commands import options
+from seq2seq.errors import UserError
 from seq2seq.version import VERSION
 
 
@@ -30,7 +31,7 @@ def add(commands: options.Commands) -> None:
     options.add_target(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", required=True,
-        help="TSV to write; while it is written, FILE.partial, and FILE.json says what it is of",
+        help="TSV to write, until then FILE.partial; FILE.distill.json says what it is made of",
     )  # fmt: skip
     parser.add_argument(
         "--closest", action="store_true",
@@ -47,12 +48,15 @@ def add(commands: options.Commands) -> None:
 
 def _distill(arguments: argparse.Namespace) -> int:
     from seq2seq.config import CorpusConfig
+    from seq2seq.data.corpus import COMPRESSED
     from seq2seq.data.sources import describe
     from seq2seq.files import sha256
     from seq2seq.inference.distillation import Request, distill, weights_sum
 
     if arguments.closest:
         from seq2seq.evaluation.metrics import closest
+    if Path(arguments.output).suffix in COMPRESSED:
+        raise UserError(f"{arguments.output}: the file is not compressed; choose another suffix")
     corpus = CorpusConfig(path=arguments.corpus)
     if arguments.target is not None:
         sides = {"source_path": arguments.corpus, "target_path": arguments.target}
@@ -61,6 +65,8 @@ def _distill(arguments: argparse.Namespace) -> int:
         translator = options.load_translator(arguments, *arguments.runs)
         search = translator.options(**options.search_options(arguments))
         if arguments.closest:
+            if search.beam_size == 1:
+                raise UserError("--closest chooses among the beam; use --beam 2 or more")
             search = translator.options(**asdict(search) | {"nbest": search.beam_size})
         made_of = {
             "program": VERSION,

@@ -25,7 +25,7 @@ MAX_RATIO = 100  # of the unpacked size to the packed; text is packed to a third
 FREE_BYTES = 1 << 26  # allowed at any ratio, as small files can repeat one sentence many times
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
-_UNPACK: dict[str, Any] = {
+COMPRESSED: dict[str, Any] = {
     ".gz": gzip.open, ".tgz": gzip.open,
     ".bz2": bz2.open, ".tbz2": bz2.open,
     ".xz": lzma.open, ".txz": lzma.open,
@@ -321,7 +321,7 @@ def open_unpacked(path: str | Path, *, most: int | None = None) -> Iterator[Bina
     and MAX_RATIO times its size; OSError or one of DAMAGED where the compressed data is damaged.
     """
     with open(find_data(path), "rb") as file:
-        unpack = _UNPACK.get(Path(path).suffix)
+        unpack = COMPRESSED.get(Path(path).suffix)
         if unpack is None:
             yield file
         else:

@@ -9,8 +9,9 @@ step: `inputs` [B, K, X], `state` [B, K, Z] and the memory to `log_probs` [B, K,
 [B, K, Z] and, with attention, `weights` [B, K, S].
 
 The memory is `values` and, with attention, `keys` and `mask`, which is added to the scores: minus
-infinity at padding; for additive scores also `energy`, their vector v. The graphs are the functions
-of `seq2seq.model` up to rounding, after algebra on the weights:
+infinity at padding; for additive scores also `energy`, their vector v, and for the lexical shortcut
+`words`. The graphs are the functions of `seq2seq.model` up to rounding, after algebra on the
+weights:
 
 - W sum_s(a_s v_s) = sum_s(a_s W v_s), and the weights a_s of a sentence sum to one. So the product
   by which a decoder reads the output of its attention is joined with the projections before it, and

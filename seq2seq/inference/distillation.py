@@ -62,7 +62,7 @@ def distill(
     ranks = parallelism.ranks
     total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
     with closing(_Output(output, made_of)) as file:
-        done = ranks.on_rank0(file.begin)
+        done = ranks.on_rank0(file.begin, total)
         windows = _windows(islice(read_corpus(corpus), done, None))
         results = parallelism.map(
             partial(_translate, translator, request), windows, on_gpu=translator.on_gpu
@@ -107,7 +107,7 @@ def _translate(translator: Translator, request: Request, pairs: Sequence[Pair]) 
 
 
 class _Output:
-    """OUTPUT.partial, which gets its name when it is complete, and OUTPUT.json, what it is made of.
+    """OUTPUT.partial, which gets its name when it is complete; OUTPUT.distill.json: what it is of.
 
     It is continued from the last window that is complete, so that the same windows are translated
     as if it had never been stopped.
@@ -116,14 +116,16 @@ class _Output:
     def __init__(self, path: Path, made_of: Mapping[str, Any]) -> None:
         self.path, self.made_of = path, made_of
         self._partial = path.with_name(f"{path.name}.partial")
-        self._about = path.with_name(f"{path.name}.json")
+        self._about = path.with_name(f"{path.name}.distill.json")
         self._file: BinaryIO | None = None
 
-    def begin(self) -> int:
+    def begin(self, total: int) -> int:
         """Return the number of lines that are written already. Raises DataError, see `distill`."""
         if self.path.exists():
             self._check_same(self.path)
-            return self.path.read_bytes().count(b"\n")
+            if self.path.read_bytes().count(b"\n") != total:
+                raise DataError(f"{self.path}: changed since it was written; delete it")
+            return total
         check_writable(self._partial)
         self._file = self._partial.open("a+b")
         try:
@@ -174,5 +176,6 @@ class _Output:
         if isinstance(before, dict):
             names = sorted({*before, *self.made_of})
             key = next(name for name in names if before.get(name) != self.made_of.get(name))
-            how = f"made by another command: {key} was {before.get(key)} and is {self.made_of[key]}"
+            was, now = before.get(key), self.made_of.get(key)
+            how = f"made by another command: {key} was {was} and is {now}"
         raise DataError(f"{path}: {how}; choose another --output, or delete it to start over")

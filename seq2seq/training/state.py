@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
-from seq2seq.errors import CheckpointError
 from seq2seq.parallel import Ranks
 from seq2seq.runs.checkpoint import (
     Checkpoint,
@@ -140,10 +139,6 @@ class TrainingState:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
-        if "progress" not in checkpoint.state:
-            raise CheckpointError(
-                f"{checkpoint.path}: exported without what --resume needs; use --from"
-            )
         state, weights = checkpoint.state, checkpoint.weights()
         check_model(self.model, weights, origin=checkpoint.path)
         self.optimizer.restore(weights, checkpoint.training())
