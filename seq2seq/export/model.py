@@ -272,9 +272,14 @@ def _cells(model: Model) -> list[_Cell]:
 def _state_sizes(model: Model) -> list[int]:
     """Return the sizes of what the decoder's state holds side by side."""
     config = model.config
-    fed = [config.features_size] if config.style == "luong" and config.input_feeding else []
     layers = config.decoder_layers + (config.style == "pre_attention")
-    return [config.decoder_size] * layers + fed
+    return [config.decoder_size] * layers + _fed_sizes(model)
+
+
+def _fed_sizes(model: Model) -> list[int]:
+    """Return the size of the attentional state, if it is fed."""
+    config = model.config
+    return [config.features_size] if config.style == "luong" and config.input_feeding else []
 
 
 def _initial_state(g: Graph, model: Model, encoded: _Encoded) -> str:
@@ -285,7 +290,7 @@ def _initial_state(g: Graph, model: Model, encoded: _Encoded) -> str:
     reads = {"backward": encoded.backward_Bh, "mean": encoded.mean_BH, "last": encoded.summary_BH}
     read = reads[config.initial_state](g)
     read_size = config.encoder_size * (1 if config.initial_state == "backward" else 2)
-    fed = config.features_size if config.style == "luong" and config.input_feeding else 0
+    fed = sum(_fed_sizes(model))
     hidden_size = sum(sizes) - fed
     weight = model("decoder.initial.weight", hidden_size, read_size)
     hidden = g("Tanh", g.product(read, weight, model("decoder.initial.bias", hidden_size)))
@@ -478,21 +483,19 @@ def _joined(weight: Array, before: Array | None) -> Array:
 def _fused_attention(model: Model) -> _FusedAttention:
     """Return the attention of a decoder with the product that reads it."""
     config = model.config
-    if config.style == "bahdanau":
-        first, (*_, read_WM, bias_W) = _cells(model)[0], _readout(model)
-        context_GM = model("decoder.context.weight", 3 * first.size, config.attention_output_size)
-        read_XM = np.concatenate([context_GM, read_WM])
-        bias_X = np.concatenate([first.input_bias_G, bias_W])
-    elif config.style == "conditional":
-        second, (*_, read_WM, bias_W) = _cells(model)[1], _readout(model)
-        read_XM = np.concatenate([second.input_GI, read_WM])
-        bias_X = np.concatenate([second.input_bias_G, bias_W])
-    elif config.style == "luong":
+    if config.style == "luong":
         read_XM, _ = _combine(model)
         bias_X = np.zeros(len(read_XM))
+    elif config.style == "bahdanau":
+        bias_X = _cells(model)[0].input_bias_G
+        read_XM = model("decoder.context.weight", len(bias_X), config.attention_output_size)
     else:
         second = _cells(model)[1]
         read_XM, bias_X = second.input_GI, second.input_bias_G
+    if _has_deep_output(model):
+        *_, read_WM, bias_W = _readout(model)
+        read_XM = np.concatenate([read_XM, read_WM])
+        bias_X = np.concatenate([bias_X, bias_W])
     kinds = {
         "none": _FusedAttention,
         "multi_head": _Heads,
