@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 # Kernels for matrix products of one shape each, which torch (ideep) and oneDNN keep: 1,024 by
 # default, hundreds of MB after an hour of batches of all shapes. Few of them are used again.
-KEPT_KERNELS = {"LRU_CACHE_CAPACITY": "1", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
+KEPT_KERNELS = {"LRU_CACHE_CAPACITY": "1", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "2048"}
 
 
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
