@@ -7,6 +7,8 @@ X places in [K * C]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -42,7 +44,9 @@ class BeamState:
         self.tokens_R: Ints = np.full(num_rows, BOS)
         self.log_probs_R: Floats = np.zeros(num_rows, dtype=np.float32)
         self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
-        self._origins_RT: Ints = self.tokens_RT  # the row of the weights of each step
+        # Of each step: the row that each row came from, and the log probabilities so far.
+        self._parents: list[Ints] = []
+        self._totals: list[Floats] = [self.log_probs_R]
         self._weights: list[Floats | None] = []
         self._coverage_RS: Floats | None = None
         self._penalty_R: Floats | None = None
@@ -95,12 +99,15 @@ class BeamState:
     def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
         """Return the hypothesis that results if a row of a sentence ends after this step."""
         row = position * self.width + int(parent)
+        rows = self._rows_of(row)
+        totals = [float(total_R[r]) for total_R, r in zip(self._totals, rows, strict=True)]
         return Hypothesis(
             tokens=self.tokens_RT[row].tolist(),
             score=float(score),
             log_prob=float(log_prob),
             finished=self._cut_R is None or not self._cut_R[row],
-            weights=self._weights_of(row, self.source_lengths[self.sentences[position]]),
+            log_probs=np.diff([*totals, float(log_prob)]).tolist(),
+            weights=self._weights_of(rows, self.source_lengths[self.sentences[position]]),
         )
 
     def extend(
@@ -130,13 +137,11 @@ class BeamState:
             self.tokens_RT = self.tokens_RT[rows]
             if self._coverage_RS is not None:
                 self._coverage_RS = self._coverage_RS[rows]
-            if self.options.keep_weights:
-                self._origins_RT = self._origins_RT[rows]
-        if self.options.keep_weights:
-            self._origins_RT = np.concatenate((self._origins_RT, rows[:, None]), 1)
+        self._parents.append(rows)
         self.tokens_RT = np.concatenate((self.tokens_RT, tokens[:, None]), 1)
         self.tokens_R = tokens
         self.log_probs_R = log_probs_BN[chosen].ravel()
+        self._totals.append(self.log_probs_R)
         return chosen
 
     def _cover(self, weights_RS: Floats | None) -> None:
@@ -179,10 +184,16 @@ class BeamState:
         self._cut_R = at_limit_R & (log_probs_RC.max(1) > log_probs_RC[is_end_RC])
         log_probs_RC[at_limit_R[:, None] & ~is_end_RC] = -np.inf
 
-    def _weights_of(self, row: int, source_length: int) -> Floats | None:
+    def _rows_of(self, row: int) -> list[int]:
+        """Return the row that a hypothesis had at each step, from 0 to this one."""
+        rows = [row]
+        for parents_R in reversed(self._parents):
+            rows.append(int(parents_R[rows[-1]]))
+        return rows[::-1]
+
+    def _weights_of(self, rows: Sequence[int], source_length: int) -> Floats | None:
         if not self._weights or self._weights[-1] is None:
             return None
-        rows = [*self._origins_RT[row].tolist(), row]
         steps = [
             w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
         ]

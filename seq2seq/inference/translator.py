@@ -249,6 +249,7 @@ class Translator:
                 finished=hypothesis.finished,
                 weights=hypothesis.weights,
                 first_word=sentence.first_word,
+                log_probs=hypothesis.log_probs,
             )
             for hypothesis in hypotheses
         ]
