@@ -114,7 +114,7 @@ class Tokenizer:
         """
         sampler = self._sampler
         if sampler is None or sampler.alpha != alpha:
-            self._sampler = sampler = make_sampler(Pieces(self._processor), alpha)
+            self._sampler = sampler = make_sampler(self.vocabulary, alpha)
         normalized = [normalize_line(text) for text in texts]
         return sampler.sample(normalized, np.random.default_rng(seed))
 
@@ -126,6 +126,11 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, as SentencePiece spells it."""
         return [self._pieces[int(i)] for i in ids]
+
+    @cached_property
+    def vocabulary(self) -> Pieces:
+        """The pieces by what they spell."""
+        return Pieces(self._processor)
 
     @cached_property
     def _pieces(self) -> list[str]:
