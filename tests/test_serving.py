@@ -324,8 +324,8 @@ def test_work_of_a_client_that_has_gone_is_dropped(gate: Gate) -> None:
         gate.is_open.set()
         first.result()
         assert gate.batches == [["gato"]]
-        metrics = client.get("/metrics").body.decode()
-        assert 'path="/translate",status="499"} 1' in metrics
+        gone = 'path="/translate",status="499"} 1'
+        until(lambda: gone in client.get("/metrics").body.decode())
 
 
 def test_requests_with_equal_options_share_batches(gate: Gate) -> None:
@@ -426,6 +426,7 @@ def test_access_log_has_no_texts(client: Client, caplog: pytest.LogCaptureFixtur
     with caplog.at_level("INFO", logger="seq2seq.access"):
         client.send("POST", "/translate?q=gato&source=es&target=en&api_key=geheim")
         client.get("/%0a%1b[31m")
+        until(lambda: len(caplog.records) == 2)
     lines = [record.getMessage() for record in caplog.records]
     assert re.fullmatch(r'127.0.0.1 "POST /translate" 200 \d+ ms', lines[0])
     assert lines[1].isprintable()
