@@ -54,13 +54,16 @@ INFERENCE_ONLY = (
     "seq2seq.runs.graphs",
     "seq2seq.runs.logs",
     "seq2seq.runs.untrusted",
+    "seq2seq.serving.api",
     "seq2seq.serving.app",
     "seq2seq.serving.batching",
+    "seq2seq.serving.libretranslate",
     "seq2seq.serving.markup",
     "seq2seq.serving.metrics",
     "seq2seq.serving.models",
     "seq2seq.serving.schemas",
     "seq2seq.serving.server",
+    "seq2seq.serving.service",
 )
 # What they must not import, nor need.
 OTHERS = (

@@ -12,7 +12,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.errors import UserError, WorkerError
-from seq2seq.serving.app import Service, create_app
+from seq2seq.serving.app import create_app
+from seq2seq.serving.service import Service
 
 log = logging.getLogger(__name__)
 
