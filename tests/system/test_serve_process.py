@@ -163,9 +163,9 @@ def test_memory_does_not_grow_with_requests(server: Server, exported: Path, tmp_
         return int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
 
     with serving(server, exported, tmp_path, "--no-access-log") as (client, process):
-        ask(client, 100)
+        ask(client, 50)
         before = resident_kib(process.pid)
-        ask(client, 200)
+        ask(client, 100)
         assert resident_kib(process.pid) - before < 8192
 
 
