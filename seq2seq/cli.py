@@ -23,6 +23,7 @@ from seq2seq.commands import (
     models,
     plot,
     reference,
+    serve,
     study,
     train,
     translate,
@@ -31,8 +32,8 @@ from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import verdict
 
 COMMANDS = (
-    train, translate, models, evaluate, explain, plot, compare, align, export, distill, study,
-    doctor, faults, reference,
+    train, translate, serve, models, evaluate, explain, plot, compare, align, export, distill,
+    study, doctor, faults, reference,
 )  # fmt: skip
 
 

@@ -145,22 +145,30 @@ def ordered_map(
     """
     if processes == 1:
         return map(function, items)
+    pool = worker_pool(function, processes)
+    remaining = iter(items)
+    try:
+        futures = deque(pool.submit(work, item) for item in islice(remaining, _QUEUED * processes))
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    return _results(pool, futures, remaining, option)
+
+
+def worker_pool(function: Callable[[Any], Any], processes: int) -> ProcessPoolExecutor:
+    """Return workers that are forked when the pool gets its first item (see ordered_map).
+
+    `pool.submit(work, item)` calls the function with an item.
+    """
     import multiprocessing  # slow to import, and a single sentence needs no workers
     from concurrent.futures import ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(
+    return ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("fork"),
         initializer=_start_worker,
         initargs=(function,),
     )
-    remaining = iter(items)
-    try:
-        futures = deque(pool.submit(_work, item) for item in islice(remaining, _QUEUED * processes))
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    return _results(pool, futures, remaining, option)
 
 
 def _results(
@@ -171,7 +179,7 @@ def _results(
     try:
         while futures:
             yield futures.popleft().result()
-            futures.extend(pool.submit(_work, item) for item in islice(remaining, 1))
+            futures.extend(pool.submit(work, item) for item in islice(remaining, 1))
     except BrokenProcessPool:
         raise WorkerError(
             f"a worker process was killed, perhaps for lack of memory; lower {option}"
@@ -200,5 +208,6 @@ def _exit_with_parent() -> None:
         os._exit(1)
 
 
-def _work(item: Any) -> Any:
+def work(item: Any) -> Any:
+    """Return the function's result for an item, in a worker."""
     return _worker_function(item)

@@ -6,6 +6,7 @@ import hashlib
 import io
 import itertools
 import logging
+import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -126,6 +127,31 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, as SentencePiece spells it."""
         return [self._pieces[int(i)] for i in ids]
+
+    def log_likelihood(self, text: str) -> tuple[float, float]:
+        """Return how likely a text is in the tokenizer's language, and the share that it spells.
+
+        The first is a log probability in nats. Pieces have frequencies after Zipf's law by their
+        rank in the vocabulary, which SentencePiece sorts; pieces for single bytes and <unk> are the
+        rarest. The second is the share of the text's bytes in other pieces, 0 for an empty text.
+        """
+        ids = self.encode(text)
+        size, first = self.vocab_size, self._first_rank
+        total, spelled, every = 0.0, 0, 0
+        for number, piece in zip(ids, self.pieces(ids), strict=True):
+            if number < first:
+                total -= 2 * math.log(size)
+                every += 1
+            else:
+                total -= math.log((number - first + 2) * math.log(size))
+                spelled += len(piece.replace(SPACE_PIECE, "").encode())
+        return total, spelled / max(1, spelled + every)
+
+    @cached_property
+    def _first_rank(self) -> int:
+        """The number of special pieces and bytes, which come before all others."""
+        ranks = range(self.vocab_size)
+        return next((n for n in ranks if n > EOS and not self._processor.IsByte(n)), len(ranks))
 
     @cached_property
     def vocabulary(self) -> Pieces:

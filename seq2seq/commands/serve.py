@@ -1,0 +1,124 @@
+"""Translate over HTTP, with the interface of LibreTranslate, until SIGTERM or Ctrl-C.
+
+examples:
+  seq2seq serve                                   (the models that come with the program)
+  seq2seq serve runs/quickstart --port 8000
+  seq2seq serve runs/tatoeba runs/tatoeba-en-es   (two directions)
+  seq2seq serve --workers 4 --api-keys keys.txt --host 0.0.0.0
+  curl -d q=Hola -d source=es -d target=en localhost:5000/translate
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from seq2seq.commands import options
+from seq2seq.errors import UserError
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "serve", __doc__, action=_serve)
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN",
+        help="run directory, exported directory or name of a model; default: all models that come "
+        "with the program. For a pair of languages the first one translates",
+    )  # fmt: skip
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS",
+        help="address to listen on; default: %(default)s, which only this machine can reach",
+    )  # fmt: skip
+    parser.add_argument(
+        "--port", type=_port, default=5000, metavar="N",
+        help="port to listen on; 0: any free one; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=options.positive, default=1, metavar="N",
+        help="translate in N processes; default: one thread for each run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--api-keys", metavar="FILE", help="accept only requests with a key from this file (a line)"
+    )
+    parser.add_argument(
+        "--no-access-log", action="store_true", help="do not log a line for each request"
+    )
+    group = parser.add_argument_group("limits")
+    for name, default, text in (
+        ("chars", 5000, "characters of a request, in all its texts"),
+        ("texts", 100, "texts of a request"),
+        ("alternatives", 10, "alternatives of a request"),
+        ("queue", 256, "requests that wait; others get status 429"),
+    ):
+        group.add_argument(
+            f"--max-{name}", type=options.positive, default=default, metavar="N",
+            help=f"maximum number of {text}; default: %(default)s",
+        )  # fmt: skip
+    for name, seconds, text in (
+        ("timeout", 30, "a request gets status 504 after this time"),
+        ("read-timeout", 10, "a client must send the head and then the body of a request in it"),
+    ):
+        group.add_argument(
+            f"--{name}", type=options.positive, default=seconds, metavar="SECONDS",
+            help=f"{text}; default: %(default)s",
+        )  # fmt: skip
+    options.add_search(parser)
+
+
+def _port(text: str) -> int:
+    number = options.from_zero(text)
+    if number > 65535:
+        raise argparse.ArgumentTypeError(f"expected 0 to 65535, found '{text}'")
+    return number
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    import logging
+    from functools import partial
+
+    from seq2seq.serving.app import access_log
+    from seq2seq.serving.batching import Batcher
+    from seq2seq.serving.metrics import Metrics
+    from seq2seq.serving.models import load_models
+    from seq2seq.serving.server import listen, run
+    from seq2seq.serving.service import Limits, Service
+
+    log = logging.getLogger(__name__)
+    limits = Limits(
+        characters=arguments.max_chars,
+        texts=arguments.max_texts,
+        alternatives=arguments.max_alternatives,
+        queue=arguments.max_queue,
+        seconds=arguments.timeout,
+        read_seconds=arguments.read_timeout,
+    )
+    keys = _read_keys(arguments.api_keys) if arguments.api_keys else []
+    listening = listen(arguments.host, arguments.port)
+    models = load_models(arguments.runs, partial(options.load_translator, arguments))
+    search = options.search_options(arguments)
+    for model in models.by_name.values():
+        model.translator.options(**search)  # raises ConfigError
+        if arguments.workers > 1 and model.translator.on_gpu:
+            raise UserError(f"{arguments.workers} workers cannot share a GPU; use --device cpu")
+    access_log.disabled = arguments.no_access_log
+    metrics = Metrics()
+    batcher = Batcher(models, queue_size=limits.queue, metrics=metrics, processes=arguments.workers)
+    for model in models.by_name.values():
+        log.info("%s translates %s into %s", model.name, model.source, model.target)
+    host, port = listening.getsockname()[:2]
+    reach = "only this machine can reach it" if host in _LOCAL else "other machines can reach it"
+    log.info("listening on http://%s:%d (%s)", f"[{host}]" if ":" in host else host, port, reach)
+    return run(Service(models, batcher, metrics, limits, search, keys), listening)
+
+
+def _read_keys(path: str) -> list[str]:
+    """Return the keys of a file; raise UserError if there are none."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8; write one key per line") from None
+    keys = [line.strip() for line in text.splitlines() if line.strip()]
+    if not keys:
+        raise UserError(f"{path}: no keys; write one key per line")
+    return keys

@@ -1,0 +1,1 @@
+"""Translation over HTTP: LibreTranslate's interface, with dynamic batches and bounded queues."""

@@ -1,0 +1,219 @@
+"""Requests wait in a bounded queue and are translated in batches.
+
+All of this runs in one event loop. What computes is in worker threads, one per model, or in worker
+processes that have all models; a worker is handed one batch at a time. A batch holds lines of
+requests for one model with equal options. It is complete when its lines fill the token budget, or
+when its first request has waited for `DELAY` seconds. A request with more lines than fit into a
+batch continues behind the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.text import Translation
+from seq2seq.parallel import work, worker_pool
+from seq2seq.serving.metrics import Metrics
+from seq2seq.serving.models import Models
+
+log = logging.getLogger(__name__)
+
+DELAY = 0.005  # seconds that a request waits for others to join its batch
+
+
+class QueueFullError(Exception):
+    """As many requests wait as may wait."""
+
+
+class DeadlineError(Exception):
+    """A request was not translated in time."""
+
+
+class Batch(NamedTuple):
+    """Lines to translate together."""
+
+    model: str
+    options: SearchOptions
+    lines: list[str]
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A request, some lines of which may be translated already."""
+
+    model: str
+    options: SearchOptions
+    lines: Sequence[str]
+    sizes: list[int]  # source pieces of each line, EOS included
+    done: asyncio.Future[list[list[Translation]]]
+    arrived: float = field(default_factory=time.monotonic)
+    next_line: int = 0  # the first that no worker has been handed
+    found: dict[int, list[Translation]] = field(default_factory=dict)
+
+    def deliver(self, first: int, translations: list[list[Translation]]) -> None:
+        """Take the translations of consecutive lines; the last ones complete the request."""
+        self.found.update(enumerate(translations, first))
+        if len(self.found) == len(self.lines) and not self.done.done():
+            self.done.set_result([self.found[n] for n in range(len(self.lines))])
+
+
+def compute(models: Models, batch: Batch) -> list[list[Translation]]:
+    """Return the translations of each line of a batch."""
+    return models.by_name[batch.model].translator.translate(batch.lines, batch.options)
+
+
+class Batcher:
+    """The queue of a server, and its workers.
+
+    With several `processes` these are forked at once, so nothing may have started threads before.
+    """
+
+    def __init__(
+        self, models: Models, *, queue_size: int, metrics: Metrics, processes: int = 1
+    ) -> None:
+        self.models, self.queue_size, self.metrics = models, queue_size, metrics
+        self.failed = asyncio.Event()  # a worker process was killed
+        self._waiting: list[_Waiting] = []
+        self._changed: list[asyncio.Event] = []  # one per worker
+        self._tasks: list[asyncio.Task[None]] = []
+        self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
+        self._call: Callable[[Batch], list[list[Translation]]] = partial(compute, models)
+        if processes == 1:
+            self._workers = [(ThreadPoolExecutor(1), [name]) for name in models.by_name]
+        else:
+            pool = worker_pool(partial(compute, models), processes)
+            first = next(iter(models.by_name.values()))
+            empty = Batch(first.name, first.translator.options(), [])
+            for forked in [pool.submit(work, empty) for _ in range(processes)]:
+                forked.result()
+            self._workers = [(pool, list(models.by_name))] * processes
+            self._call = work
+
+    def start(self) -> None:
+        """Start translating, in the running event loop."""
+        for executor, names in self._workers:
+            changed = asyncio.Event()
+            self._changed.append(changed)
+            self._tasks.append(asyncio.create_task(self._run(executor, names, changed)))
+
+    async def stop(self) -> None:
+        """Stop without waiting for what is being translated."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for executor, _ in self._workers:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def queue_length(self) -> int:
+        """The number of requests that wait, at least in part."""
+        return len(self._waiting)
+
+    async def translate(
+        self, model: str, lines: Sequence[str], options: SearchOptions, *, seconds: float
+    ) -> list[list[Translation]]:
+        """Return the translations of each line, best first.
+
+        If the caller is cancelled, lines that no worker has been handed are dropped. Raises
+        QueueFullError, DeadlineError when this many seconds have passed, and what translating
+        raises.
+        """
+        if not lines:
+            return []
+        if self.queue_length >= self.queue_size:
+            raise QueueFullError
+        encode = self.models.by_name[model].translator.source.encode
+        sizes = [len(encode(line)) + 1 for line in lines]
+        done = asyncio.get_running_loop().create_future()
+        request = _Waiting(model, options, lines, sizes, done)
+        self._waiting.append(request)
+        self._notify()
+        try:
+            return await asyncio.wait_for(done, seconds)
+        except asyncio.TimeoutError:
+            raise DeadlineError from None
+        finally:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(request)
+
+    def _notify(self) -> None:
+        for changed in self._changed:
+            changed.set()
+
+    async def _run(
+        self, executor: Executor, names: Collection[str], changed: asyncio.Event
+    ) -> None:
+        """Hand batches to a worker, one after the other."""
+        loop = asyncio.get_running_loop()
+        while True:
+            taken = await self._take(names, changed)
+            first = taken[0][0]
+            lines = [line for each, start, end in taken for line in each.lines[start:end]]
+            batch = Batch(first.model, first.options, lines)
+            started = time.monotonic()
+            try:
+                found = await loop.run_in_executor(executor, self._call, batch)
+            except Exception as error:
+                if isinstance(error, BrokenProcessPool):
+                    self.failed.set()
+                for each, _, _ in taken:
+                    if not each.done.done():
+                        each.done.set_exception(error)
+                continue
+            self.metrics.count_batch(len(lines), time.monotonic() - started)
+            for each, start, end in taken:
+                each.deliver(start, found[: end - start])
+                del found[: end - start]
+
+    async def _take(
+        self, names: Collection[str], changed: asyncio.Event
+    ) -> list[tuple[_Waiting, int, int]]:
+        """Return requests with the first and after the last of their lines that are in a batch."""
+        while True:
+            changed.clear()
+            first = next((each for each in self._waiting if each.model in names), None)
+            if first is None:
+                await changed.wait()
+                continue
+            taken, is_full = self._fill(first)
+            rest = first.arrived + DELAY - time.monotonic()
+            if not is_full and rest > 0:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(changed.wait(), rest)
+                continue
+            for each, _, end in taken:
+                each.next_line = end
+                self._waiting.remove(each)
+                if end < len(each.lines):
+                    self._waiting.append(each)
+            return taken
+
+    def _fill(self, first: _Waiting) -> tuple[list[tuple[_Waiting, int, int]], bool]:
+        """Return the lines of the batch that begins with a request, and whether it is full."""
+        config = self.models.by_name[first.model].translator.config.inference
+        budget = max(1, config.batch_tokens // first.options.beam_size)
+        taken: list[tuple[_Waiting, int, int]] = []
+        for each in self._waiting[self._waiting.index(first) :]:
+            if (each.model, each.options) != (first.model, first.options):
+                continue
+            end = each.next_line
+            while end < len(each.lines):
+                budget -= each.sizes[end]
+                if budget < 0 and (taken or end > each.next_line):
+                    break
+                end += 1
+            if end > each.next_line:
+                taken.append((each, each.next_line, end))
+            if budget <= 0:
+                return taken, True
+        return taken, False

@@ -1,0 +1,136 @@
+"""The models that a server has, their languages, and the language of a text."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seq2seq.data.tokenizer import Tokenizer
+from seq2seq.errors import UserError
+from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run, model_names
+
+_NAMES = {
+    "ar": "Arabic", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
+    "en": "English", "eo": "Esperanto", "es": "Spanish", "eu": "Basque", "fi": "Finnish",
+    "fr": "French", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian",
+    "it": "Italian", "ja": "Japanese", "ko": "Korean", "nb": "Norwegian", "nl": "Dutch",
+    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sv": "Swedish",
+    "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+_MOST_DETECTED = 1000  # characters that are enough to detect a language
+
+
+@dataclass(frozen=True)
+class Model:
+    """A run that a server translates with."""
+
+    name: str
+    translator: Translator
+
+    @property
+    def source(self) -> str:
+        """The code of the language that it translates."""
+        return self.translator.config.data.source_language
+
+    @property
+    def target(self) -> str:
+        """The code of the language that it translates into."""
+        return self.translator.config.data.target_language
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language of the models; `targets` are what it can be translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A language that a text may be in; the confidence is a percentage."""
+
+    language: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of a server by name. For a pair of languages the first one translates."""
+
+    by_name: dict[str, Model]
+    tokenizers: dict[str, list[Tokenizer]] = field(init=False, repr=False)  # by language
+
+    def __post_init__(self) -> None:
+        found: dict[str, list[Tokenizer]] = {}
+        for model in self.by_name.values():
+            found.setdefault(model.source, []).append(model.translator.source)
+            found.setdefault(model.target, []).append(model.translator.target)
+        object.__setattr__(self, "tokenizers", found)
+
+    def of(self, source: str, target: str) -> Model | None:
+        """Return the model that translates from one language into the other."""
+        models = self.by_name.values()
+        return next((m for m in models if (m.source, m.target) == (source, target)), None)
+
+    def targets(self, source: str) -> list[str]:
+        """Return the languages that a language can be translated into."""
+        return sorted({model.target for model in self.by_name.values() if model.source == source})
+
+    @property
+    def languages(self) -> list[Language]:
+        """The languages on either side of the models, sorted by code."""
+        codes = sorted(self.tokenizers)
+        return [Language(code, _NAMES.get(code, code), self.targets(code)) for code in codes]
+
+    def detect(self, text: str, among: Collection[str] | None = None) -> list[Detected]:
+        """Return the languages that a text may be in, the likeliest first.
+
+        Tokenizers of the models judge it: a language's own spells it in fewer and more frequent
+        pieces. The confidences are the probabilities of the languages, all equally frequent, times
+        the share of the text that the likeliest one's tokenizer can spell. They are 0 for a text
+        without letters. `among` are the languages to choose from (default: all).
+        """
+        codes = sorted(self.tokenizers if among is None else among)
+        text = text[:_MOST_DETECTED]
+        if not any(map(str.isalpha, text)):
+            return [Detected(code, 0.0) for code in codes]
+        # Of the tokenizers of a language, the one that knows the text best.
+        judged = {
+            code: max(tokenizer.log_likelihood(text) for tokenizer in self.tokenizers[code])
+            for code in codes
+        }
+        best = max(log_prob for log_prob, _ in judged.values())
+        odds = {code: math.exp(log_prob - best) for code, (log_prob, _) in judged.items()}
+        total = sum(odds.values())
+        found = [
+            Detected(code, round(100 * odds[code] / total * judged[code][1], 1)) for code in codes
+        ]
+        return sorted(found, key=lambda each: (-odds[each.language], each.language))
+
+
+def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> Models:
+    """Return the models of runs, or those that come with the program if there are no runs.
+
+    A model has the name of its directory, or its path where two directories share a name. Raises
+    UserError if there is none, for a run that is named twice, and as `load` does.
+    """
+    runs = list(runs) or model_names()
+    if not runs:
+        raise UserError(
+            "no models come with this installation; name a run: seq2seq serve runs/quickstart"
+        )
+    names = Counter(find_run(run).resolve().name for run in runs)
+    models: dict[str, Model] = {}
+    for run in runs:
+        name = find_run(run).resolve().name
+        name = name if names[name] == 1 else str(Path(run))
+        if name in models:
+            raise UserError(f"{run}: named twice; name each run once")
+        models[name] = Model(name, load(run))
+    return Models(models)

@@ -1,0 +1,234 @@
+"""What requests and responses look like, and the OpenAPI document that describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic.json_schema import models_json_schema
+
+from seq2seq.version import VERSION
+
+
+class RequestError(Exception):
+    """A request cannot be used; `status` is that of the response."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")
+    return value
+
+
+Number = Annotated[int, BeforeValidator(_no_bool)]
+
+
+class Keyed(BaseModel):
+    """A request that needs a key where the server has keys."""
+
+    api_key: str | None = Field(None, description="one of the server's keys, if it has any")
+
+
+class TranslateRequest(Keyed):
+    """POST /translate."""
+
+    q: str | list[str] = Field(description="a text or several; line breaks are kept")
+    source: str = Field(description="code of its language, or auto")
+    target: str = Field(description="code of the language to translate into")
+    format: Literal["text", "html"] = Field("text", description="html: keep tags in place")
+    alternatives: Number = Field(0, ge=0, description="how many further translations to return")
+
+
+class DetectRequest(Keyed):
+    """POST /detect."""
+
+    q: str = Field(description="a text")
+
+
+class Error(BaseModel):
+    """Any response that is not 200."""
+
+    error: str
+
+
+class DetectedLanguage(BaseModel):
+    """A language that a text may be in."""
+
+    confidence: float = Field(ge=0, le=100, description="in percent")
+    language: str
+
+
+class TranslateResponse(BaseModel):
+    """Translations; a list for each field where `q` is a list."""
+
+    translatedText: str | list[str]
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(
+        None, description="with source auto only"
+    )
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None, description="with alternatives of 1 or more only; best first, each a different text"
+    )
+
+
+class LanguageResponse(BaseModel):
+    """A language, and what it can be translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class StatusResponse(BaseModel):
+    """The state of the server."""
+
+    status: str
+
+
+class LanguageName(BaseModel):
+    """A language of the settings."""
+
+    code: str
+    name: str
+
+
+class LanguagePair(BaseModel):
+    """The languages that a form begins with."""
+
+    source: LanguageName
+    target: LanguageName
+
+
+class SettingsResponse(BaseModel):
+    """What a form for translating needs to know."""
+
+    apiKeys: bool
+    keyRequired: bool
+    charLimit: int
+    frontendTimeout: int = Field(description="milliseconds to wait for the end of typing")
+    language: LanguagePair
+    suggestions: bool
+    filesTranslation: bool
+    supportedFilesFormat: list[str]
+
+
+Request = TypeVar("Request", bound=Keyed)
+
+_STATUS = {
+    400: "a parameter is missing or cannot be used",
+    403: "the key is missing or wrong",
+    408: "the request took too long to arrive",
+    413: "the request is too large",
+    429: "too many requests wait; try again after the seconds in Retry-After",
+    500: "an error of the server",
+    504: "the translation took too long",
+}
+
+
+def parse_request(values: Mapping[str, Any], kind: type[Request]) -> Request:
+    """Return the request that these parameters make; raise RequestError if one is wrong."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = str(found["loc"][0]) if found["loc"] else "request"
+        if found["type"] == "missing":
+            raise RequestError(f"{name}: missing parameter") from None
+        raise RequestError(f"{name}: {found['msg'].removeprefix('Value error, ')}") from None
+
+
+def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document; the limits are the maxima of the properties they name."""
+    models: list[type[BaseModel]] = [
+        TranslateRequest, DetectRequest, Error, DetectedLanguage, TranslateResponse,
+        LanguageResponse, StatusResponse, SettingsResponse,
+    ]  # fmt: skip
+    _, schemas = models_json_schema(
+        [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
+    )
+    definitions = schemas["$defs"]
+    properties = definitions["TranslateRequest"]["properties"]
+    properties["alternatives"]["maximum"] = limits["alternatives"]
+    text, several = properties["q"]["anyOf"]
+    text["maxLength"], several["maxItems"] = limits["characters"], limits["texts"]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "seq2seq",
+            "version": VERSION,
+            "description": "Machine translation with the interface of LibreTranslate.",
+        },
+        "servers": [{"url": "/"}],
+        "paths": {
+            "/translate": {"post": _post("translate", "Translate texts", "Translate")},
+            "/detect": {"post": _post("detect", "Detect the language of a text", "Detect")},
+            "/languages": {"get": _get("languages", "List the languages", "LanguageResponse")},
+            "/health": {"get": _get("health", "Ask whether the server runs", "StatusResponse")},
+            "/ready": {"get": _get("ready", "Ask whether it can translate", "StatusResponse", 503)},
+            "/frontend/settings": {
+                "get": _get("settings", "Get what a form needs to know", "SettingsResponse")
+            },
+            "/metrics": {"get": _get_text("metrics", "Get counts in the format of Prometheus")},
+            "/spec": {"get": _get("spec", "Get this document", None)},
+        },
+        "components": {"schemas": definitions},
+    }
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _errors(*statuses: int) -> dict[str, Any]:
+    content = _json(_reference("Error"))
+    return {str(code): {"description": _STATUS[code], "content": content} for code in statuses}
+
+
+def _post(name: str, summary: str, kind: str) -> dict[str, Any]:
+    """Return an operation whose parameters may be JSON, a form or a query string."""
+    request = _reference(f"{kind}Request")
+    answer: Any = _reference(f"{kind}Response")
+    if kind == "Detect":
+        answer = {"type": "array", "items": _reference("DetectedLanguage")}
+    statuses = (400, 403, 408, 413, 429, 500, 504) if kind == "Translate" else (400, 403, 408, 413)
+    return {
+        "operationId": name,
+        "summary": summary,
+        "description": "Parameters may also be sent as a query string.",
+        "requestBody": {
+            "required": True,
+            "content": {
+                **_json(request),
+                "application/x-www-form-urlencoded": {"schema": request},
+                "multipart/form-data": {"schema": request},
+            },
+        },
+        "responses": {
+            "200": {"description": "success", "content": _json(answer)},
+            **_errors(*statuses),
+        },
+    }
+
+
+def _get(name: str, summary: str, answer: str | None, *others: int) -> dict[str, Any]:
+    schema: Any = {"type": "object"} if answer is None else _reference(answer)
+    if name == "languages":
+        schema = {"type": "array", "items": schema}
+    success = {"description": "success", "content": _json(schema)}
+    failure = {"description": "not ready", "content": _json(schema)}
+    responses = {"200": success, **{str(code): failure for code in others}}
+    return {"operationId": name, "summary": summary, "responses": responses}
+
+
+def _get_text(name: str, summary: str) -> dict[str, Any]:
+    content = {"text/plain": {"schema": {"type": "string"}}}
+    responses = {"200": {"description": "success", "content": content}}
+    return {"operationId": name, "summary": summary, "responses": responses}
