@@ -1,4 +1,4 @@
-# make demo    train, score and use the sample translator
+# make demo    translate with a trained model; train, score and use the sample translator
 # make test    lint, types and tests
 # make help    the rest
 
@@ -11,7 +11,8 @@ export MPLBACKEND := Agg
 .PHONY: help setup demo test test-fast fuzz bench lint types format docs clean
 
 help:
-	@echo "make demo       train configs/quickstart.yaml, score it, translate, draw (runs/quickstart)"
+	@echo "make demo       translate with the trained models, then train configs/quickstart.yaml,"
+	@echo "                score it, translate, draw (runs/quickstart)"
 	@echo "make test       lint, types and all tests"
 	@echo "make test-fast  tests without the slow ones"
 	@echo "make bench      how fast this machine trains (about twelve minutes; bench.json)"

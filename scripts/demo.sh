@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# make demo: train the quickstart recipe (once), translate, plot attention, score.
+# make demo: translate with the trained models; then train the quickstart recipe (once), translate,
+# plot attention, score.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run=runs/quickstart
@@ -7,6 +8,24 @@ recipe=configs/quickstart.yaml
 # The matrix products of this recipe are too small for threads; processes split the batches.
 processes=$(($(nproc 2>/dev/null || echo 1) > 1 ? 2 : 1))
 
+sentences_es='¿Por qué no me lo dijiste ayer?
+Si mañana llueve, nos quedaremos en casa.
+No sé dónde he puesto las llaves.'
+sentences_en='Why did you not tell me yesterday?
+My sister has lived in Madrid for three years.
+I do not know where I put the keys.'
+
+translate() { # RUN SENTENCES: print each sentence and, below it, its translation
+    paste -d '\n' <(echo "$2") <(seq2seq translate "$1" <<<"$2" | sed 's/^/    /')
+}
+
+echo "== Translating with the trained models es-en and en-es =="
+translate es-en "$sentences_es"
+translate en-es "$sentences_en"
+mkdir -p runs
+seq2seq plot attention es-en 'Si mañana llueve, nos quedaremos en casa.' -o runs/attention.png
+
+echo
 if [ -f "$run/finished" ]; then
     echo "== $run is already trained (delete it to train again) =="
 elif compgen -G "$run/checkpoints/step-*" >/dev/null; then
@@ -20,10 +39,9 @@ touch "$run/finished"
 
 echo
 echo "== Translating =="
-sentences='¿Dónde está el perro?
+translate "$run" '¿Dónde está el perro?
 A mi hermana le gustan los libros viejos.
 ¿Por qué no lo compraste?'
-paste -d '\n' <(echo "$sentences") <(seq2seq translate "$run" <<<"$sentences" | sed 's/^/    /')
 
 echo
 echo "== Attention =="

@@ -143,9 +143,7 @@ def test_exported_model_samples_scores_aligns_and_compares(
     assert found.stderr.startswith("seq2seq: this needs jinja2, which is not installed")
 
 
-@pytest.mark.parametrize(
-    "name", model_names() or [pytest.param("", marks=pytest.mark.skip(reason="no models yet"))]
-)
+@pytest.mark.parametrize("name", model_names())
 def test_packaged_model_translates(minimal_environment: Path, name: str) -> None:
     text = {"es": "Ella come pan.\n", "en": "She eats bread.\n"}[name[:2]]
     found = run(minimal_environment, "-m", "seq2seq", "translate", name, text=text)
