@@ -116,6 +116,82 @@ class SettingsResponse(BaseModel):
     supportedFilesFormat: list[str]
 
 
+class SentenceRequest(Keyed):
+    """A line of text for one of the server's models."""
+
+    model: str = Field(description="its name, as GET /api/models lists it")
+    text: str = Field(description="a line; line breaks are spaces")
+
+
+class BeginningRequest(SentenceRequest):
+    """A line of text, and how its translation begins."""
+
+    prefix: str = Field("", description="the first characters of the translation")
+
+
+class LineRequest(BeginningRequest):
+    """POST /api/translate and POST /api/stream."""
+
+    alternatives: Number = Field(0, ge=0, description="how many further translations to return")
+
+
+class ModelResponse(BaseModel):
+    """A model of the server."""
+
+    name: str
+    source: str = Field(description="code of the language that it translates")
+    target: str
+    source_name: str
+    target_name: str
+    style: str = Field(description="of the decoder, model.style of the recipe")
+    score: str = Field(description="of the attention; none: the model has no attention")
+    beam: int = Field(description="hypotheses that its search keeps")
+
+
+class ModelsResponse(BaseModel):
+    """What the page needs to know."""
+
+    models: list[ModelResponse]
+    characters: int = Field(description="the longest text")
+    keyed: bool = Field(description="whether requests need an api_key")
+
+
+class Scored(BaseModel):
+    """A translation."""
+
+    text: str
+    score: float
+
+
+class PartResponse(BaseModel):
+    """A sentence that was translated at once, as `seq2seq translate --format jsonl` writes it."""
+
+    source: str
+    source_tokens: list[str]
+    tokens: list[str]
+    log_probs: list[float] = Field(description="of each target piece; they sum to log_prob")
+    score: float
+    log_prob: float
+    finished: bool
+    attention: list[list[float]] | None = Field(description="a row for each target piece")
+
+
+class WordWeights(BaseModel):
+    """Attention between words, as `seq2seq explain --words` gives it."""
+
+    source: list[str]
+    target: list[str]
+    weights: list[list[float]] = Field(description="a row for each target word")
+
+
+class LineResponse(Scored):
+    """A translation of a line with its attention, and further translations."""
+
+    parts: list[PartResponse]
+    words: WordWeights | None
+    alternatives: list[Scored]
+
+
 Request = TypeVar("Request", bound=Keyed)
 
 _STATUS = {
