@@ -6,19 +6,35 @@ import math
 
 from prefix_model import BOS, EOS, PrefixModel
 
+from seq2seq.inference.prefix import END, FREE, Prefix
 from seq2seq.inference.search import SearchOptions
 
+ANY = Prefix()
 TINY = 2.0**-126  # the smallest normal float32
 
 
-def pieces_after(tokens: tuple[int, ...], options: SearchOptions, limit: int) -> list[int]:
+def pieces_after(
+    tokens: tuple[int, ...], options: SearchOptions, limit: int, prefix: Prefix
+) -> list[int]:
     """Return the legal next pieces."""
+    state = prefix.start
+    for piece in tokens:
+        state = prefix.steps[state][piece] if state >= 0 else FREE
+    if state >= 0:
+        return sorted(prefix.steps[state])
     if len(tokens) == limit:
         return [EOS]
     allowed = [1, 3, 4, 5, 6] if options.allow_unk else [3, 4, 5, 6]
     size = options.no_repeat_ngram
     seen = {tokens[i : i + size] for i in range(len(tokens) - size + 1)} if size else set()
+    if state == END:
+        allowed = [p for p in allowed if p not in prefix.barred.tolist()]
     return [p for p in allowed if p == EOS or (*tokens, p)[-size:] not in seen or not size]
+
+
+def length_limit(length: int, options: SearchOptions, prefix: Prefix) -> int:
+    limit = math.floor(options.max_length_factor * length) + options.max_length_offset
+    return max(limit, prefix.longest)
 
 
 def log_prob(model: PrefixModel, sentence: int, tokens: tuple[int, ...], piece: int) -> float:
@@ -40,16 +56,17 @@ def plain_score(
 
 
 def enumerate_all(
-    model: PrefixModel, sentence: int, length: int, options: SearchOptions
+    model: PrefixModel, sentence: int, length: int, options: SearchOptions, prefix: Prefix = ANY
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Return all sequences up to the limit with their scores, best first."""
-    limit = math.floor(options.max_length_factor * length) + options.max_length_offset
+    limit = length_limit(length, options, prefix)
     complete: list[tuple[int, ...]] = []
     unfinished: list[tuple[int, ...]] = [()]
     while unfinished:
         tokens = unfinished.pop()
-        following = pieces_after(tokens, options, limit)
-        complete.append(tokens)
+        following = pieces_after(tokens, options, limit, prefix)
+        if EOS in following:
+            complete.append(tokens)
         unfinished.extend((*tokens, piece) for piece in following if piece != EOS)
     scored = [
         (plain_score(model, sentence, length, tokens, options), tokens) for tokens in complete
@@ -58,17 +75,17 @@ def enumerate_all(
 
 
 def plain_beam(
-    model: PrefixModel, sentence: int, length: int, options: SearchOptions
+    model: PrefixModel, sentence: int, length: int, options: SearchOptions, prefix: Prefix = ANY
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Search with a beam that never stops early."""
-    limit = math.floor(options.max_length_factor * length) + options.max_length_offset
+    limit = length_limit(length, options, prefix)
     found: list[tuple[float, tuple[int, ...]]] = []
     beam: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     while beam:
         extended = [
             (total + log_prob(model, sentence, tokens, piece), (*tokens, piece))
             for total, tokens in beam
-            for piece in pieces_after(tokens, options, limit)
+            for piece in pieces_after(tokens, options, limit, prefix)
         ]
         taken = sorted(extended, reverse=True)[: options.beam_size - len(found)]
         beam = [(total, tokens) for total, tokens in taken if tokens[-1] != EOS]

@@ -26,7 +26,7 @@ def test_python_blocks_run(
     (tmp_path / "runs/quickstart").symlink_to(trained)
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("".join(blocks), names)

@@ -8,6 +8,8 @@ examples:
   torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt
   seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)
   seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)
+  echo '{"text": "No lo veo.", "prefix": "I can"}' | seq2seq translate runs/quickstart \\
+    --input-format jsonl
 """
 
 from __future__ import annotations
@@ -25,6 +27,16 @@ def add(commands: options.Commands) -> None:
     )
     parser.add_argument("-i", "--input", metavar="FILE", help="default: standard input")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    parser.add_argument(
+        "--input-format", choices=("text", "jsonl"), default="text",
+        help="jsonl: each line is a JSON object with a text and, optionally, the prefix of its "
+        "translation; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prefix", metavar="FILE",
+        help="each translation begins with exactly the text on its line of FILE (empty: any "
+        "translation), which may end within a word; a space at its end completes the word",
+    )  # fmt: skip
     options.add_search(parser)
     options.add_workers(parser)
     parser.add_argument(
@@ -87,6 +99,8 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError("--nbest does not go with --samples N, which gives N translations a line")
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention requires --format jsonl")
+    if arguments.prefix and arguments.input_format == "jsonl":
+        raise UserError('--prefix does not go with --input-format jsonl; write "prefix" into it')
     with options.parallelism(arguments) as shared:
         from seq2seq.inference.sampling import Sampling
         from seq2seq.inference.streams import Request, translate_files
@@ -108,6 +122,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             format=arguments.format,
             attention=arguments.attention,
             word_links=pharaoh if arguments.alignments else None,
+            input_format=arguments.input_format,
         )
         translate_files(
             translator,
@@ -115,6 +130,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             source=arguments.input,
             output=arguments.output,
             alignments=arguments.alignments,
+            prefixes=arguments.prefix,
             parallelism=shared,
         )
     return 0

@@ -115,7 +115,7 @@ class Tokenizer:
         """
         sampler = self._sampler
         if sampler is None or sampler.alpha != alpha:
-            self._sampler = sampler = make_sampler(Pieces(self._processor), alpha)
+            self._sampler = sampler = make_sampler(self.vocabulary, alpha)
         normalized = [normalize_line(text) for text in texts]
         return sampler.sample(normalized, np.random.default_rng(seed))
 
@@ -152,6 +152,11 @@ class Tokenizer:
         """The number of special pieces and bytes, which come before all others."""
         ranks = range(self.vocab_size)
         return next((n for n in ranks if n > EOS and not self._processor.IsByte(n)), len(ranks))
+
+    @cached_property
+    def vocabulary(self) -> Pieces:
+        """The pieces by what they spell."""
+        return Pieces(self._processor)
 
     @cached_property
     def _pieces(self) -> list[str]:

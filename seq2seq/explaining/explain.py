@@ -84,6 +84,7 @@ def explain(
             # The given text may have characters that its pieces cannot reproduce.
             text=part.text if target is None else normalize_line(target),
             log_prob=sum(step.log_prob for step in steps),
+            log_probs=[step.log_prob for step in steps],
             weights=torch.stack(weights).numpy() if weights else None,
         ),
         forced=target is not None,

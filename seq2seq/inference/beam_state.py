@@ -7,11 +7,14 @@ X places in [K * C]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq.data.tokenizer import BOS, EOS
 from seq2seq.errors import ConfigError
+from seq2seq.inference.prefix import END, FREE, Prefix
 from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
 
 Bools = npt.NDArray[np.bool_]
@@ -25,7 +28,14 @@ class BeamState:
     Sentences whose search has ended leave the batch.
     """
 
-    def __init__(self, decoding: Decoding, options: SearchOptions, *, copies: int = 1) -> None:
+    def __init__(
+        self,
+        decoding: Decoding,
+        options: SearchOptions,
+        *,
+        copies: int = 1,
+        prefixes: Sequence[Prefix] | None = None,
+    ) -> None:
         """Start with this many copies of the empty hypothesis for each sentence."""
         self.options = options
         self.decoding = decoding
@@ -35,20 +45,26 @@ class BeamState:
         num_rows = num_sentences * copies
         if copies > 1:
             self.state = self.state.select(np.arange(num_sentences).repeat(copies))
-        limits = [options.max_length(length) for length in self.source_lengths.tolist()]
+        limits = length_limits(decoding, options, prefixes)
         self.limits: Ints = np.array(limits, dtype=np.int64)
         # The sentences that are left, by their index in the batch that was given to search.
         self.sentences: Ints = np.arange(num_sentences)
         self.tokens_R: Ints = np.full(num_rows, BOS)
         self.log_probs_R: Floats = np.zeros(num_rows, dtype=np.float32)
         self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
-        self._origins_RT: Ints = self.tokens_RT  # the row of the weights of each step
+        # Of each step: the row that each row came from, and the log probabilities so far.
+        self._parents: list[Ints] = []
+        self._totals: list[Floats] = [self.log_probs_R]
         self._weights: list[Floats | None] = []
         self._coverage_RS: Floats | None = None
         self._penalty_R: Floats | None = None
         self._cut_R: Bools | None = None  # ended by the limit, not by the model
         self._shortest = min(limits, default=0)
         self._forbidden = options.forbidden
+        self._prefixes = prefixes or []
+        # The state of each row's prefix (seq2seq.inference.prefix), until all have spelled it.
+        starts = [prefix.start for prefix in self._prefixes for _ in range(copies)]
+        self._places_R = self._held(starts)
 
     @property
     def length(self) -> int:
@@ -68,6 +84,8 @@ class BeamState:
         """
         options = self.options
         blocked = None
+        if self._places_R is not None:
+            count = None  # the likeliest pieces may all be illegal
         if options.no_repeat_ngram > 0:
             blocked = repeated(self.tokens_RT, options.no_repeat_ngram)
         if count is not None:
@@ -81,7 +99,10 @@ class BeamState:
             self._weights.append(weights_RS)
         if covers:
             self._cover(weights_RS)
-        self._forbid(log_probs_RC, pieces_RC, blocked)
+        if self._places_R is None:
+            self._forbid(log_probs_RC, pieces_RC, blocked)
+        else:
+            self._follow_prefixes(log_probs_RC, blocked)
         return log_probs_RC, pieces_RC
 
     def scores(self, log_probs_BN: Floats, parents_BN: Ints) -> npt.NDArray[np.float64]:
@@ -95,12 +116,15 @@ class BeamState:
     def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
         """Return the hypothesis that results if a row of a sentence ends after this step."""
         row = position * self.width + int(parent)
+        rows = self._rows_of(row)
+        totals = [float(total_R[r]) for total_R, r in zip(self._totals, rows, strict=True)]
         return Hypothesis(
             tokens=self.tokens_RT[row].tolist(),
             score=float(score),
             log_prob=float(log_prob),
             finished=self._cut_R is None or not self._cut_R[row],
-            weights=self._weights_of(row, self.source_lengths[self.sentences[position]]),
+            log_probs=np.diff([*totals, float(log_prob)]).tolist(),
+            weights=self._weights_of(rows, self.source_lengths[self.sentences[position]]),
         )
 
     def extend(
@@ -130,13 +154,21 @@ class BeamState:
             self.tokens_RT = self.tokens_RT[rows]
             if self._coverage_RS is not None:
                 self._coverage_RS = self._coverage_RS[rows]
-            if self.options.keep_weights:
-                self._origins_RT = self._origins_RT[rows]
-        if self.options.keep_weights:
-            self._origins_RT = np.concatenate((self._origins_RT, rows[:, None]), 1)
+        if self._places_R is not None:
+            sentences = self.sentences.repeat(len(rows) // len(self.sentences)).tolist()
+            self._places_R = self._held(
+                [
+                    self._prefixes[sentence].after(self._places_R[row], piece)
+                    for sentence, row, piece in zip(
+                        sentences, rows.tolist(), tokens.tolist(), strict=True
+                    )
+                ]
+            )
+        self._parents.append(rows)
         self.tokens_RT = np.concatenate((self.tokens_RT, tokens[:, None]), 1)
         self.tokens_R = tokens
         self.log_probs_R = log_probs_BN[chosen].ravel()
+        self._totals.append(self.log_probs_R)
         return chosen
 
     def _cover(self, weights_RS: Floats | None) -> None:
@@ -154,6 +186,29 @@ class BeamState:
         logs_RS[np.arange(size) >= lengths_R1] = 0
         self._coverage_RS = covered_RS
         self._penalty_R = logs_RS.sum(1) * self.options.coverage_penalty
+
+    def _held(self, places_R: list[int]) -> list[int] | None:
+        """Return the states, or None if all hypotheses may go on as they like."""
+        return places_R if any(place != FREE for place in places_R) else None
+
+    def _follow_prefixes(self, log_probs_RV: Floats, blocked: tuple[Ints, Ints] | None) -> None:
+        """Write -inf for illegal pieces, and for those that do not follow the prefixes.
+
+        Pieces of a prefix are legal, whatever the options say.
+        """
+        assert self._places_R is not None
+        legal = []
+        for row, place in enumerate(self._places_R):
+            prefix = self._prefixes[self.sentences[row // self.width]]
+            if place >= 0:
+                pieces = list(prefix.steps[place])
+                legal.append((row, pieces, log_probs_RV[row, pieces]))
+            elif place == END:
+                log_probs_RV[row, prefix.barred] = -np.inf
+        self._forbid(log_probs_RV, None, blocked)
+        for row, pieces, values in legal:
+            log_probs_RV[row] = -np.inf
+            log_probs_RV[row, pieces] = values
 
     def _forbid(
         self, log_probs_RC: Floats, pieces_RC: Ints | None, blocked: tuple[Ints, Ints] | None
@@ -179,14 +234,30 @@ class BeamState:
         self._cut_R = at_limit_R & (log_probs_RC.max(1) > log_probs_RC[is_end_RC])
         log_probs_RC[at_limit_R[:, None] & ~is_end_RC] = -np.inf
 
-    def _weights_of(self, row: int, source_length: int) -> Floats | None:
+    def _rows_of(self, row: int) -> list[int]:
+        """Return the row that a hypothesis had at each step, from 0 to this one."""
+        rows = [row]
+        for parents_R in reversed(self._parents):
+            rows.append(int(parents_R[rows[-1]]))
+        return rows[::-1]
+
+    def _weights_of(self, rows: Sequence[int], source_length: int) -> Floats | None:
         if not self._weights or self._weights[-1] is None:
             return None
-        rows = [*self._origins_RT[row].tolist(), row]
         steps = [
             w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
         ]
         return np.stack(steps)
+
+
+def length_limits(
+    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None
+) -> list[int]:
+    """Return the largest number of pieces before EOS for each sentence; a prefix always fits."""
+    limits = [options.max_length(length) for length in decoding.source_lengths_B.tolist()]
+    if not prefixes:
+        return limits
+    return [max(limit, p.longest) for limit, p in zip(limits, prefixes, strict=True)]
 
 
 def _closed_up(kept_B: Bools) -> Ints:

@@ -9,7 +9,7 @@ V vocabulary, C candidates a row
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -101,15 +101,17 @@ class Hypothesis:
 
     `tokens` excludes BOS and EOS. `log_prob` is that of the model, EOS included; `score` is
     equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false where the length
-    limit ended the hypothesis although the model preferred another piece. `weights` has a row of
-    attention for each step, that of EOS included, over the source pieces of the sentence:
-    [len(tokens) + 1, source length].
+    limit ended the hypothesis although the model preferred another piece. `log_probs` has the log
+    probability of each piece given those before it, that of EOS included; they sum to `log_prob`.
+    `weights` has a row of attention for each step, that of EOS included, over the source pieces of
+    the sentence: [len(tokens) + 1, source length].
     """
 
     tokens: list[int]
     score: float
     log_prob: float
     finished: bool
+    log_probs: list[float] = field(default_factory=list)
     weights: Floats | None = None
 
 

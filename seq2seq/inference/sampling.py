@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.beam_state import top
+from seq2seq.inference.beam_state import length_limits, top
+from seq2seq.inference.prefix import Prefix
 from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
 from seq2seq.inference.search import decode
 
@@ -51,18 +52,20 @@ def sample(
     sampling: Sampling,
     *,
     keys: Sequence[int] | None = None,
+    prefixes: Sequence[Prefix] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence `num_samples` independent samples, in the order of drawing.
 
     `log_prob` and `score` are those of the model itself, as in search, whatever distribution was
-    drawn from. The beam of the options is ignored.
+    drawn from. The beam of the options is ignored. With `prefixes`, one for each sentence, samples
+    begin with them.
 
     `keys` are ids of the sentences, from 0; by default their index in the batch. What is drawn for
     a sentence depends on the seed, its key and the number of the sample, neither on the batch nor
     on `num_samples`: give every sentence of a corpus a key of its own. Raises as
     `seq2seq.inference.search.search` does.
     """
-    limits = [options.max_length(length) for length in decoding.source_lengths_B.tolist()]
+    limits = length_limits(decoding, options, prefixes)
     number = sampling.num_samples
     uniforms = np.zeros((len(limits), number, max(limits, default=0) + 1))
     chosen_keys = range(len(limits)) if keys is None else keys
@@ -75,7 +78,7 @@ def sample(
         uniforms_R = uniforms[sentences_R, copies_R, step]
         return draw(logits_RV, uniforms_R, top_k=sampling.top_k, top_p=sampling.top_p)
 
-    return decode(decoding, options, choose, copies=number)
+    return decode(decoding, options, choose, copies=number, prefixes=prefixes)
 
 
 def draw(

@@ -13,6 +13,7 @@ import numpy as np
 
 from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.beam_state import BeamState, top
+from seq2seq.inference.prefix import Prefix
 from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
 
 # From log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the number
@@ -20,26 +21,36 @@ from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, Searc
 Choose = Callable[[Floats, Ints, Ints, int], Ints]
 
 
-def search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
+def search(
+    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None = None
+) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
-    A beam of 1 is searched greedily, which finds the same with less work. Raises ConfigError for a
-    coverage penalty without attention, FloatingPointError for logits that are not finite.
+    With `prefixes`, one for each sentence, hypotheses begin with them. A beam of 1 is searched
+    greedily, which finds the same with less work. Raises ConfigError for a coverage penalty without
+    attention, FloatingPointError for logits that are not finite.
     """
     strategy = greedy if options.beam_size == 1 else beam_search
-    return strategy(decoding, options)
+    return strategy(decoding, options, prefixes)
 
 
-def greedy(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
+def greedy(
+    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None = None
+) -> list[list[Hypothesis]]:
     """Return for each sentence the hypothesis that takes the likeliest piece at each step.
 
     Of equally likely pieces the one with the smallest id wins. At the length limit EOS is the only
     choice, at its own probability. Raises as `search` does.
     """
-    return decode(decoding, options, lambda log_probs_RC, *_: log_probs_RC.argmax(1), count=1)
+    return decode(
+        decoding, options, lambda log_probs_RC, *_: log_probs_RC.argmax(1), count=1,
+        prefixes=prefixes,
+    )  # fmt: skip
 
 
-def beam_search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
+def beam_search(
+    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None = None
+) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
     Each step ranks all extensions of a sentence's hypotheses by log probability and takes the
@@ -56,7 +67,7 @@ def beam_search(decoding: Decoding, options: SearchOptions) -> list[list[Hypothe
     candidates are ordered by the rank of the hypothesis that they extend, then by piece id. The
     result for a sentence does not depend on the rest of the batch. Raises as `search` does.
     """
-    beams = BeamState(decoding, options)
+    beams = BeamState(decoding, options, prefixes=prefixes)
     number, size = len(beams.sentences), options.beam_size
     found: list[list[Hypothesis]] = [[] for _ in range(number)]
     finished = np.zeros(number, dtype=np.int64)
@@ -92,12 +103,13 @@ def decode(
     *,
     copies: int = 1,
     count: int | None = None,
+    prefixes: Sequence[Prefix] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return `copies` hypotheses a sentence, each extended by the piece that `choose` picks.
 
     With a `count`, `choose` gets that many of the likeliest legal pieces at least, else all.
     """
-    beams = BeamState(decoding, options, copies=copies)
+    beams = BeamState(decoding, options, copies=copies, prefixes=prefixes)
     found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
     while len(beams.sentences):

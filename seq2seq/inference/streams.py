@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import count, islice, repeat, zip_longest
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
@@ -44,6 +44,7 @@ class Request:
     format: Literal["text", "jsonl"] = "text"
     attention: bool = False  # in JSON
     word_links: Callable[[Translation], str] | None = None  # makes the lines of alignments
+    input_format: Literal["text", "jsonl"] = "text"  # jsonl: objects with `text` and `prefix`
 
     @property
     def shown(self) -> int:
@@ -60,17 +61,20 @@ def translate_files(
     source: str | None = None,
     output: str | None = None,
     alignments: str | None = None,
+    prefixes: str | None = None,
     parallelism: Parallelism = SERIAL,
 ) -> None:
     """Translate a file or standard input, line by line, to a file or standard output.
 
-    The word links of the request go to the file `alignments`. On a terminal it prompts for
+    The word links of the request go to the file `alignments`. Each translation begins with the text
+    on its line of the file `prefixes`, if there is one. On a terminal it prompts for
     sentences. What is written does not depend on `parallelism`; with several ranks, the first
     writes.
 
     Raises DataError for a file that cannot be read or written, if an output would overwrite the
-    input or the other output, for standard input with several ranks, and for a line that is not
-    UTF-8 if the request refuses such lines; WorkerError if a worker was killed and RankLostError
+    input or the other output, for standard input with several ranks, for a line that is not UTF-8
+    if the request refuses such lines, for one that is not such JSON as the request says, and if
+    there is not one prefix for each line; WorkerError if a worker was killed and RankLostError
     if a rank was, after the lines before its part have been written.
     """
     if source is None and parallelism.ranks.size > 1:
@@ -79,6 +83,7 @@ def translate_files(
         if given is None and stream is None:
             raise DataError(f"standard {name} is closed; name a file with --{name}")
     _refuse_same(source, output, alignments)
+    _refuse_same(prefixes, output, alignments)
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
         if not parallelism.ranks.is_first:
@@ -88,9 +93,15 @@ def translate_files(
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
         lines = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid)
+        pairs: Iterator[tuple[str, str]] = zip(lines, repeat(""))
+        if prefixes:
+            begins = _lines(_open_input(prefixes, stack), request.refuse_invalid, f"{prefixes}: ")
+            pairs = _paired(lines, begins, prefixes)
+        elif request.input_format == "jsonl":
+            pairs = map(_parse, lines, count(1))
         results = (SERIAL if is_prompt else parallelism).map(
             partial(_translate, translator, request),
-            _windows(lines, 1 if is_prompt else WINDOW),
+            _windows(pairs, 1 if is_prompt else WINDOW),
             on_gpu=translator.on_gpu,
         )
         quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
@@ -104,27 +115,59 @@ def translate_files(
                 bar.update(len(rows))
 
 
-def _windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield this many lines at a time, with the number of the first."""
+def _paired(lines: Iterator[str], prefixes: Iterator[str], name: str) -> Iterator[tuple[str, str]]:
+    """Yield each line with its prefix. Raises DataError if there is not one for each."""
+    both: Iterator[tuple[str | None, str | None]] = zip_longest(lines, prefixes)
+    for number, (line, prefix) in enumerate(both, 1):
+        if line is None or prefix is None:
+            found = "more" if line is None else "fewer"
+            raise DataError(
+                f"{name}: {found} lines than the input; give one prefix for each line (line "
+                f"{number}), which may be empty"
+            )
+        yield line, prefix
+
+
+def _parse(line: str, number: int) -> tuple[str, str]:
+    """Return text and prefix of a line of JSON."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        text, prefix = found.get("text"), found.get("prefix", "")
+        if isinstance(text, str) and isinstance(prefix, str):
+            return text, prefix
+    raise DataError(
+        f'line {number}: expected a JSON object such as {{"text": "No lo veo.", "prefix": "I"}}; '
+        "correct it, or leave out --input-format jsonl"
+    )
+
+
+def _windows(
+    pairs: Iterator[tuple[str, str]], size: int
+) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Yield this many lines at a time with their prefixes, and the number of the first."""
     number = 1
-    while window := list(islice(lines, size)):
+    while window := list(islice(pairs, size)):
         yield number, window
         number += len(window)
 
 
 def _translate(
-    translator: Translator, request: Request, window: tuple[int, list[str]]
+    translator: Translator, request: Request, window: tuple[int, list[tuple[str, str]]]
 ) -> list[tuple[str, str]]:
     """Return for each line of a window the text to write, and its word links."""
-    first_number, lines = window
+    first_number, pairs = window
     options = request.options
     if request.mbr and not request.sampling:
         options = replace(options, nbest=options.beam_size)
     found = translator.translate(
-        lines,
+        [line for line, _ in pairs],
         options,
         sampling=request.sampling,
         mbr=request.mbr,
+        prefixes=[prefix for _, prefix in pairs],
         refuse_long=request.refuse_long,
         first_number=first_number,
     )
@@ -181,27 +224,31 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
     return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
 
 
-def _lines(file: BinaryIO, refuse_invalid: bool) -> Iterator[str]:
-    """Yield lines without their ends; only a line feed ends one, so that none is ever added."""
-    number, has_tabs = 0, False
+def _lines(file: BinaryIO, refuse_invalid: bool, name: str = "") -> Iterator[str]:
+    """Yield lines without their ends; only a line feed ends one, so that none is ever added.
+
+    Messages begin with `name`, which the input itself does not have.
+    """
+    number, has_tabs = 0, bool(name)
     while raw := file.readline(MAX_LINE_BYTES + 1):
         number += 1
+        where = f"{name}line {number}"
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
-                f"line {number}: more than {MAX_LINE_BYTES} bytes without a line feed; give one "
+                f"{where}: more than {MAX_LINE_BYTES} bytes without a line feed; give one "
                 "sentence per line"
             )
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if b"\t" in line and not has_tabs:
             has_tabs = True
             log.warning(
-                "line %d: it has tabs and is translated as one sentence; if this is a table, give "
-                "only the source column (cut -f1 FILE)", number,
+                "%s: it has tabs and is translated as one sentence; if this is a table, give "
+                "only the source column (cut -f1 FILE)", where,
             )  # fmt: skip
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            fault = f"line {number}: not UTF-8 (byte {line[error.start]:#04x} at {error.start})"
+            fault = f"{where}: not UTF-8 (byte {line[error.start]:#04x} at {error.start})"
             if refuse_invalid:
                 raise DataError(f"{fault}; convert the input with iconv") from None
             log.warning("%s: replaced", fault)

@@ -119,6 +119,7 @@ class Part:
     finished: bool  # false: ended by the length limit
     weights: Floats | None = None  # [target pieces, source pieces]
     first_word: int = 0  # see Sentence
+    log_probs: list[float] = field(default_factory=list)  # of each target piece; sum to log_prob
 
     def as_json(self, *, attention: bool) -> dict[str, Any]:
         """Return the part for JSON, with the rows of its weights if `attention` is set."""
@@ -126,6 +127,7 @@ class Part:
             "source": self.source,
             "source_tokens": self.source_pieces,
             "tokens": self.target_pieces,
+            "log_probs": self.log_probs,
             "score": self.score,
             "log_prob": self.log_prob,
             "finished": self.finished,

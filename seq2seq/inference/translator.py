@@ -6,16 +6,21 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from functools import cached_property, partial
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from seq2seq.data.ragged import source_batches
-from seq2seq.data.tokenizer import Tokenizer, normalize_line
+from seq2seq.data.tokenizer import EOS, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
+from seq2seq.inference.alternatives import Alternative, next_words
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.mbr import Metric, minimum_bayes_risk
+from seq2seq.inference.prefix import Prefix, Spelling
 from seq2seq.inference.protocol import (
     SEARCH_KEYS,
     Backend,
@@ -145,6 +150,7 @@ class Translator:
         *,
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
+        prefixes: Sequence[str] | None = None,
         refuse_long: bool = False,
         first_number: int = 1,
     ) -> list[list[Translation]]:
@@ -155,15 +161,30 @@ class Translator:
         `inference.max_source_length` pieces is split (seq2seq.inference.text), or raises DataError
         with `refuse_long`. `first_number` is the number of the first line, which error messages
         and samples depend on.
+
+        With `prefixes`, one text for each line, every translation begins with exactly the
+        characters of its normalized prefix (seq2seq.inference.prefix). A prefix may end within a
+        word; white space at its end completes the last word. The first part of a line that is split
+        begins with the prefix. Raises DataError if there is not one prefix for each line, and for a
+        prefix of 10,000 pieces or more.
         """
-        if isinstance(lines, str):
-            raise DataError("a text where a list of lines is expected; give [text]")
+        for texts in (lines, prefixes):
+            if isinstance(texts, str):
+                raise DataError("a text where a list of lines is expected; give [text]")
+        begins = self._prefixes(prefixes, len(lines), first_number)
         limit = self.config.inference.max_source_length
         numbered = list(enumerate(lines, first_number))
         split = [
             split_line(line, self.source, limit, number=number, refuse=refuse_long)
             for number, line in numbered
         ]
+        if begins:
+            # An empty line is translated too where its translation must begin with something.
+            empty = Sentence("", [])
+            pairs = zip(split, begins, strict=True)
+            split = [line or [empty] * bool(prefix.text) for line, prefix in pairs]
+            pairs = zip(split, begins, strict=True)
+            begins = [p if s is line[0] else Prefix() for line, p in pairs for s in line]
         sentences = [sentence for line in split for sentence in line]
         # What is drawn for a sentence depends only on its place in the input.
         keys = [
@@ -176,18 +197,40 @@ class Translator:
         rows = sampling.num_samples if sampling else chosen.beam_size
         with _checkpoint_errors():
             for decoding, indices in self._batches(sentences, rows):
+                given = [begins[i] for i in indices] if begins else None
                 if sampling:
-                    results = sample(decoding, chosen, sampling, keys=[keys[i] for i in indices])
+                    chosen_keys = [keys[i] for i in indices]
+                    results = sample(decoding, chosen, sampling, keys=chosen_keys, prefixes=given)
                 else:
-                    results = search(decoding, chosen)
+                    results = search(decoding, chosen, given)
                 for index, hypotheses in zip(indices, results, strict=True):
                     found[index] = hypotheses
+        parts = map(self.parts, sentences, found, begins or repeat(Prefix()))
         if mbr:
-            for hypotheses in found:
-                texts = [self.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
-                hypotheses.insert(0, hypotheses.pop(minimum_bayes_risk(texts, mbr)))
-        parts = map(self.parts, sentences, found)
+            parts = map(partial(_lowest_risk_first, metric=mbr), parts)
         return [join_parts(list(islice(parts, len(line)))) for line in split]
+
+    def _prefixes(
+        self, texts: Sequence[str] | None, number: int, first_number: int
+    ) -> list[Prefix]:
+        """Return the prefixes of lines; none at all if every text is empty."""
+        if texts is None:
+            return []
+        if len(texts) != number:
+            raise DataError(f"{len(texts)} prefixes for {number} lines; give one for each line")
+        found = [self.spelling.prefix(text) for text in texts]
+        for place, prefix in enumerate(found, first_number):
+            if len(prefix.tokens) > _MOST_FORCED:
+                raise DataError(
+                    f"prefix {place}: {len(prefix.tokens)} pieces are too many to force; give at "
+                    f"most {_MOST_FORCED}"
+                )
+        return found if any(prefix.text for prefix in found) else []
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """The pieces of the target tokenizer, by what they spell."""
+        return Spelling(self.target)
 
     def force(
         self, sources: Sequence[str], targets: Sequence[str], options: SearchOptions | None = None
@@ -219,6 +262,40 @@ class Translator:
                 found |= zip(indices, results, strict=True)
         return [self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences)]
 
+    def alternatives(
+        self,
+        source: str,
+        prefix: str = "",
+        number: int = 5,
+        options: SearchOptions | None = None,
+    ) -> list[Alternative]:
+        """Return the likeliest next words after a prefix of a translation, best first.
+
+        The prefix is taken as complete words. Each word comes with its probability
+        (seq2seq.inference.alternatives) and with the best translation that begins with the prefix
+        and the word; the word "" is the end of the translation. Raises DataError for an empty
+        source, and for one longer than inference.max_source_length (which would be split).
+        """
+        limit = self.config.inference.max_source_length
+        sentences = split_line(source, self.source, limit, number=1)
+        if len(sentences) != 1:
+            found = f"is longer than {limit} pieces" if sentences else "is empty"
+            raise DataError(f"the source {found}; give one sentence to find alternatives in")
+        chosen = options or self.options()
+        text = normalize_line(prefix)
+        [begun] = self._prefixes([text], 1, 1) or [Prefix()]
+        decoding = self.decoding(np.array([[*sentences[0].ids, EOS]]))
+        with _checkpoint_errors():
+            words = next_words(decoding, begun.tokens, self.spelling, chosen, number)
+        begins = [f"{text} {word} " for word, _ in words if word]
+        going_on = iter(self.translate([source] * len(begins), chosen, prefixes=begins))
+        [ended] = self.force([source], [text], chosen)
+        end = Translation([replace(ended, text=text)])
+        return [
+            Alternative(word, log_prob, next(going_on)[0] if word else end)
+            for word, log_prob in words
+        ]
+
     def decoding(self, source_BS: Ints) -> Decoding:
         """Return the models bound to a batch of sources, padded with PAD."""
         members = [backend.decoding(source_BS) for backend in self.backends]
@@ -235,23 +312,32 @@ class Translator:
         for source_BS, indices in source_batches([s.ids for s in sentences], budget):
             yield self.decoding(source_BS), indices.tolist()
 
-    def parts(self, sentence: Sentence, hypotheses: list[Hypothesis]) -> list[Part]:
-        """Return the hypotheses of a sentence as text."""
+    def parts(
+        self, sentence: Sentence, hypotheses: list[Hypothesis], prefix: Prefix | None = None
+    ) -> list[Part]:
+        """Return the hypotheses of a sentence as text, which begin with this prefix."""
+        prefix = prefix or Prefix()
         source_pieces = [*self.source.pieces(sentence.ids), "</s>"]
         return [
             Part(
                 source=sentence.text,
                 source_pieces=source_pieces,
                 target_pieces=[*self.target.pieces(hypothesis.tokens), "</s>"],
-                text=self.target.decode(hypothesis.tokens),
+                text=prefix.decode(hypothesis.tokens, self.target),
                 score=hypothesis.score,
                 log_prob=hypothesis.log_prob,
                 finished=hypothesis.finished,
                 weights=hypothesis.weights,
                 first_word=sentence.first_word,
+                log_probs=hypothesis.log_probs,
             )
             for hypothesis in hypotheses
         ]
+
+
+def _lowest_risk_first(parts: list[Part], *, metric: Metric) -> list[Part]:
+    best = minimum_bayes_risk([part.text for part in parts], metric)
+    return [parts[best], *parts[:best], *parts[best + 1 :]]
 
 
 @contextmanager

@@ -1,0 +1,149 @@
+"""The likeliest next words, against enumeration."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
+from random_model import RandomBackend, random_translator
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.data.tokenizer import BOS, EOS, Tokenizer, train_tokenizer
+from seq2seq.errors import DataError
+from seq2seq.inference.alternatives import next_words
+from seq2seq.inference.prefix import Spelling
+from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.translator import Translator
+
+
+@cache
+def small_tokenizer(kind: str) -> Tokenizer:
+    config = TokenizerConfig.model_validate({"type": kind, "byte_fallback": False})
+    texts = ["ab ba aab", "cab abc bca", "a b c"] * 3
+    return train_tokenizer(texts, config=config, vocab_size=18, name="target")
+
+
+def probabilities(model: RandomBackend, read: tuple[int, ...]) -> list[float]:
+    """Return the probability of each piece, 0 for those that are never produced."""
+    logits = np.random.default_rng((model.seed, *read)).normal(size=model.vocab_size)
+    found = np.exp(logits) / np.exp(logits).sum()
+    return [0.0, 0.0, 0.0, *found[3:].tolist()]
+
+
+def all_words(
+    model: RandomBackend, tokenizer: Tokenizer, read: tuple[int, ...], longest: int
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Yield the pieces of all words with their probabilities, and none for the end."""
+    begins = {i for i, p in enumerate(tokenizer.pieces(range(model.vocab_size))) if p[0] == "▁"}
+
+    def going_on(word: tuple[int, ...], before: float) -> Iterator[tuple[tuple[int, ...], float]]:
+        found = probabilities(model, read + word)
+        ends = sum(p for i, p in enumerate(found) if i in begins or i == EOS)
+        if tokenizer.decode(word):
+            yield word, before * ends
+        if len(word) < longest:
+            for piece, p in enumerate(found):
+                if p and piece not in begins and piece != EOS:
+                    yield from going_on((*word, piece), before * p)
+
+    first = probabilities(model, read)
+    total = sum(p for i, p in enumerate(first) if i in begins or i == EOS)
+    yield (), first[EOS] / total
+    for piece in sorted(begins):
+        yield from going_on((piece,), first[piece] / total)
+
+
+@examples(40)
+@given(
+    st.integers(0, 1000),
+    st.sampled_from(["unigram", "bpe"]),
+    st.sampled_from(["", "a", "ab ca"]),
+    st.integers(1, 2),
+    st.integers(1, 40),
+)
+def test_next_words_match_enumeration(
+    seed: int, kind: str, text: str, longest: int, number: int
+) -> None:
+    tokenizer = small_tokenizer(kind)
+    model = RandomBackend(seed, tokenizer.vocab_size, np.array([1]))
+    options = SearchOptions(max_length_factor=0, max_length_offset=longest)
+    tokens = tokenizer.encode(text)
+    best: dict[str, float] = {}
+    for word, p in all_words(model, tokenizer, (BOS, *tokens), longest):
+        spelled = tokenizer.decode(word)
+        best[spelled] = max(best.get(spelled, 0.0), p)
+    expected = sorted(best.items(), key=lambda item: -item[1])[:number]
+    found = next_words(model, tokens, Spelling(tokenizer), options, number)
+    assert [word for word, _ in found] == [word for word, _ in expected]
+    assert [math.exp(lp) for _, lp in found] == pytest.approx([p for _, p in expected], rel=1e-4)
+
+
+@pytest.fixture(scope="module", params=["onnx", "torch", "ensemble"])
+def translator(request: pytest.FixtureRequest, trained: Path, other: Path) -> Translator:
+    if request.param == "ensemble":
+        return Translator.load(trained, other)
+    return Translator.load(trained, backend=request.param)
+
+
+def test_alternatives_of_a_translation(translator: Translator) -> None:
+    source = "gato come pan"
+    found = translator.alternatives(source, "cat", 4)
+    assert [alternative.word for alternative in found[:1]] == ["eats"]
+    assert found[0].translation.text == "cat eats bread"
+    logs = [alternative.log_prob for alternative in found]
+    assert logs == sorted(logs, reverse=True)
+    assert len({alternative.word for alternative in found}) == 4
+    assert sum(alternative.probability for alternative in found) <= 1 + 1e-6
+    for alternative in found:
+        expected = f"cat {alternative.word}".strip()
+        assert [*alternative.translation.text.split()][: len(expected.split())] == expected.split()
+        assert len(alternative.translation.parts) == 1
+        assert json.loads(json.dumps(alternative.as_json()))["word"] == alternative.word
+
+
+def test_the_end_is_an_alternative(translator: Translator) -> None:
+    text = "cat eats bread"
+    for given_text in (text, text + " "):
+        [best] = translator.alternatives("gato come pan", given_text, 1)
+        assert best.word == ""
+        assert best.translation.text == text
+        [forced] = translator.force(["gato come pan"], [text])
+        assert best.translation.parts[0].log_prob == pytest.approx(forced.log_prob, abs=1e-4)
+        # The end is one of what may follow a complete word.
+        assert forced.log_probs[-1] - 1e-4 <= best.log_prob <= 0
+
+
+def test_words_have_the_probabilities_of_forcing(translator: Translator) -> None:
+    """A word that ends the sentence: its probability is at least that of its pieces and the end."""
+    found = translator.alternatives("gato come pan", "cat eats", 3)
+    pieces = translator.target.encode("cat eats")
+    for alternative in filter(lambda each: each.word, found):
+        text = f"cat eats {alternative.word}"
+        [forced] = translator.force(["gato come pan"], [text])
+        assert translator.target.encode(text)[: len(pieces)] == pieces
+        assert alternative.log_prob >= sum(forced.log_probs[len(pieces) :]) - 1e-4
+
+
+def test_unknown_characters_in_the_prefix() -> None:
+    tokenizer = small_tokenizer("unigram")
+    for alternative in random_translator(1, tokenizer).alternatives("ab", "ж a", 30):
+        assert alternative.translation.text.startswith("ж a")
+
+
+def test_faults(trained: Path) -> None:
+    translator = Translator.load(trained)
+    with pytest.raises(DataError, match="the source is empty"):
+        translator.alternatives(" ")
+    with pytest.raises(DataError, match="the source is longer than 24 pieces"):
+        translator.alternatives("gato " * 50)
+    options = dataclasses.replace(translator.options(), beam_size=1)
+    assert translator.alternatives("gato", options=options)[0].word == "cat"
