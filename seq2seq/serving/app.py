@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 access_log = logging.getLogger("seq2seq.access")
 
 AUTO = "auto"
+TOO_LATE = "the translation took too long; send less text at once"
 _CLIENT_GONE = 499  # in the log and the metrics; nobody receives it
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _BYTES_PER_CHARACTER = 12  # as %-escapes of four bytes, or as two \uXXXX
@@ -144,10 +145,9 @@ class _Item:
         return "\n".join(next(remaining).text if line.strip() else "" for line in lines)
 
 
-def create_app(service: Service) -> Starlette:
-    """Return the application. Its lifespan starts and stops the batcher."""
-    routes = _LibreTranslate(service).routes()
-    # The project's own routes (/api/...) and the page go here.
+def create_app(service: Service, others: Sequence[Route] = ()) -> Starlette:
+    """Return the application with other routes. Its lifespan starts and stops the batcher."""
+    routes = [*_LibreTranslate(service).routes(), *others]
     service.metrics.queue_length = lambda: service.batcher.queue_length
 
     @contextlib.asynccontextmanager
@@ -208,7 +208,7 @@ class _LibreTranslate:
         texts = [wanted.q] if isinstance(wanted.q, str) else wanted.q
         self._check_size(texts, wanted.alternatives)
         items = [self._item(text, wanted) for text in texts]
-        found = await _unless_gone(request, self._translations(items, wanted))
+        found = await unless_gone(request, self._translations(items, wanted))
         self.service.metrics.characters += sum(map(len, texts))
         every = [
             item.texts(of, wanted.alternatives + 1) for item, of in zip(items, found, strict=True)
@@ -327,7 +327,7 @@ class _LibreTranslate:
     async def _parameters(self, request: Request) -> dict[str, Any]:
         """Return the parameters of the query string and of the body, which come first."""
         limits = self.service.limits
-        body = await _body(request, limits.body_bytes, limits.read_seconds)
+        body = await read_body(request, limits.body_bytes, limits.read_seconds)
         found: dict[str, Any] = _fields(request.query_params.multi_items())
         if not body.strip():
             return found
@@ -359,7 +359,7 @@ def _fields(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-async def _body(request: Request, most: int, seconds: float) -> bytes:
+async def read_body(request: Request, most: int, seconds: float) -> bytes:
     """Return the body of a request; raise RequestError if it is too large or too slow."""
 
     async def read() -> bytes:
@@ -395,7 +395,7 @@ def _replayed(request: Request, body: bytes, kind: str) -> Request:
     return Request({**request.scope, "headers": headers}, receive)
 
 
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of some work; cancel it and raise ClientDisconnect if the client goes."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
@@ -442,7 +442,7 @@ async def _queue_full(_: Request, __: Exception) -> Response:
 
 
 async def _too_late(_: Request, __: Exception) -> Response:
-    return _error("the translation took too long; send less text at once", 504)
+    return _error(TOO_LATE, 504)
 
 
 async def _server_error(_: Request, error: Exception) -> Response:

@@ -120,11 +120,11 @@ class _WatchedDecoding:
         return replace(self, decoding=self.decoding.select(sentences_B), sources=sources)
 
 
-def translation_json(found: Sequence[Translation]) -> dict[str, Any]:
+def translation_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:
     """Return the translations of a line for JSON: the best one in full, and the other ones."""
     best, *others = found
     return {
-        **best.as_json(attention=True),
+        **best.as_json(attention=True, tree=tree),
         "words": _words(best),
         "alternatives": [{"text": each.text, "score": each.score} for each in others],
     }
@@ -149,6 +149,16 @@ def _words(translation: Translation) -> dict[str, Any] | None:
         "target": [word for part in parts for word in part.text.split()],
         "weights": weights.tolist(),
     }
+
+
+def alternatives_json(
+    translator: Translator, text: str, prefix: str, number: int, options: SearchOptions
+) -> list[dict[str, Any]]:
+    """Return the likeliest next words after a prefix, each with the translation that follows."""
+    return [
+        {"word": each.word, "log_prob": each.log_prob, "text": each.translation.text}
+        for each in translator.alternatives(text, prefix, number, options)
+    ]
 
 
 # --- Explaining

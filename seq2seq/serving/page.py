@@ -15,15 +15,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from seq2seq.errors import UserError, missing_package
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import interactive
-from seq2seq.serving.app import Service, error_response, read_body, unless_gone
+from seq2seq.serving.app import TOO_LATE, Service, read_body, unless_gone
+from seq2seq.serving.batching import DeadlineError
 from seq2seq.serving.models import Model
 from seq2seq.serving.schemas import (
-    BeginningRequest,
+    MOST_BEAM,
+    ExplainRequest,
     LineRequest,
     RequestError,
     SentenceRequest,
+    WordsRequest,
     parse_request,
 )
 
@@ -57,6 +61,7 @@ def page_routes(service: Service) -> list[Route]:
         Route("/api/models", own.models),
         Route("/api/translate", own.translate, methods=["POST"]),
         Route("/api/stream", own.stream, methods=["POST"]),
+        Route("/api/alternatives", own.alternatives, methods=["POST"]),
         Route("/api/explain", own.explain, methods=["POST"]),
     ]
 
@@ -91,13 +96,19 @@ class _Own:
             }
             for model in self.service.models.by_name.values()
         ]
-        limit, keys = self.service.limits.characters, self.service.keys
-        return JSONResponse({"models": found, "characters": limit, "keyed": bool(keys)})
+        return JSONResponse(
+            {
+                "models": found,
+                "characters": self.service.limits.characters,
+                "most_beam": MOST_BEAM,
+                "keyed": bool(self.service.keys),
+            }
+        )
 
     async def translate(self, request: Request) -> Response:
         wanted, model = await self._read(request, LineRequest)
         work = self._translation(wanted, model)
-        return JSONResponse(await unless_gone(request, self._call(model, work)))
+        return JSONResponse(await unless_gone(request, self._call(work, model.name)))
 
     async def stream(self, request: Request) -> Response:
         """Send server-sent events: `partial` for each step, then `translation` or `error`."""
@@ -110,7 +121,7 @@ class _Own:
                 raise _GoneError
             loop.call_soon_threadsafe(events.put_nowait, {"text": text})
 
-        work = asyncio.ensure_future(self._call(model, self._translation(wanted, model, show)))
+        work = asyncio.ensure_future(self._call(self._translation(wanted, model, show), model.name))
         work.add_done_callback(lambda _: events.put_nowait(None))
 
         async def send(event: dict[str, Any] | None) -> AsyncIterator[str]:
@@ -118,12 +129,10 @@ class _Own:
                 while event is not None:
                     yield _event("partial", event)
                     event = await events.get()
-                error = work.exception()
-                if error is None:
-                    yield _event("translation", work.result())
-                else:
-                    body = bytes((await error_response(request, error)).body)
-                    yield _event("error", json.loads(body))
+                try:
+                    yield _event("translation", await work)
+                except (RequestError, DeadlineError) as error:
+                    yield _event("error", {"error": str(error) or TOO_LATE})
             finally:
                 gone.set()
                 work.cancel()
@@ -140,22 +149,33 @@ class _Own:
             send(first), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
+    async def alternatives(self, request: Request) -> Response:
+        wanted, model = await self._read(request, WordsRequest)
+        work = partial(
+            interactive.alternatives_json, model.translator, wanted.text, wanted.prefix,
+            wanted.number, self._options(model),
+        )  # fmt: skip
+        return JSONResponse(await unless_gone(request, self._call(work, model.name)))
+
     async def explain(self, request: Request) -> Response:
         wanted, model = await self._read(request, ExplainRequest)
         beam = self._options(model).beam_size
         work = partial(interactive.explain, model, wanted.text, beam, wanted.target)
-        return JSONResponse(await unless_gone(request, self._call(model, work)))
+        return JSONResponse(await unless_gone(request, self._call(work)))
 
     def _translation(
         self, wanted: LineRequest, model: Model, show: Callable[[str], None] | None = None
     ) -> Callable[[], dict[str, Any]]:
         """Return the work for a line."""
-        options = self._options(model, nbest=wanted.alternatives + 1, keep_weights=True)
+        beam = {"beam_size": wanted.beam} if wanted.beam else {}
+        options = self._options(
+            model, **beam, nbest=wanted.alternatives + 1, keep_weights=True, keep_tree=wanted.tree
+        )
         search = partial(
             interactive.translate, model.translator, wanted.text, options,
             prefix=wanted.prefix, show=show,
         )  # fmt: skip
-        return lambda: interactive.translation_json(search())
+        return lambda: interactive.translation_json(search(), tree=wanted.tree)
 
     def _options(self, model: Model, **changes: Any) -> SearchOptions:
         return model.translator.options(**{**self.service.search, **changes})
@@ -178,29 +198,30 @@ class _Own:
                 raise RequestError(
                     f"{name}: {size} characters; send at most {limits.characters} at once"
                 )
-        if getattr(wanted, "alternatives", 0) > limits.alternatives:
-            raise RequestError(f"alternatives: ask for at most {limits.alternatives}")
+        for name in ("alternatives", "number"):
+            if getattr(wanted, name, 0) > limits.alternatives:
+                raise RequestError(f"{name}: ask for at most {limits.alternatives}")
         model = service.models.by_name.get(wanted.model)
         if model is None:
-            raise RequestError(
-                f"model: unknown; use one of {', '.join(service.models.by_name)}"
-            )
+            raise RequestError(f"model: unknown; use one of {', '.join(service.models.by_name)}")
         return wanted, model
 
-    async def _call(self, model: Model, work: Callable[[], T]) -> T:
-        """Return the result of some work on the model's worker.
+    async def _call(self, work: Callable[[], T], model: str = "") -> T:
+        """Return the result of some work, on the worker of the model that it uses.
 
-        Raises RequestError where a UserError says what is wrong with the request.
+        Raises RequestError for a UserError, and for a package that is not installed.
         """
         try:
             return await self.service.batcher.call(
-                model.name, work, seconds=self.service.limits.seconds
+                work, seconds=self.service.limits.seconds, model=model
             )
-        except (DataError, ConfigError) as error:
+        except UserError as error:
             raise RequestError(str(error)) from None
         except ModuleNotFoundError as error:
-            ...
-            raise
+            line = missing_package(error)
+            if line is None:
+                raise
+            raise RequestError(f"on the server, {line}", 501) from None
 
 
 class _GoneError(Exception):

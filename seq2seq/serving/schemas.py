@@ -11,6 +11,9 @@ from pydantic.json_schema import models_json_schema
 from seq2seq.version import VERSION
 
 
+MOST_BEAM = 16  # hypotheses that a request can ask for
+
+
 class RequestError(Exception):
     """A request cannot be used; `status` is that of the response."""
 
@@ -133,6 +136,23 @@ class LineRequest(BeginningRequest):
     """POST /api/translate and POST /api/stream."""
 
     alternatives: Number = Field(0, ge=0, description="how many further translations to return")
+    beam: Number | None = Field(
+        None, ge=1, le=MOST_BEAM, description="hypotheses to keep; default: as the server does"
+    )
+    tree: bool = Field(False, description="return all hypotheses of the search")
+
+
+class WordsRequest(BeginningRequest):
+    """POST /api/alternatives."""
+
+    prefix: str = Field("", description="complete words; the alternatives come after them")
+    number: Number = Field(5, ge=1, description="how many words to return")
+
+
+class ExplainRequest(SentenceRequest):
+    """POST /api/explain."""
+
+    target: str | None = Field(None, description="the translation to explain; default: the model's")
 
 
 class ModelResponse(BaseModel):
@@ -153,6 +173,7 @@ class ModelsResponse(BaseModel):
 
     models: list[ModelResponse]
     characters: int = Field(description="the longest text")
+    most_beam: int
     keyed: bool = Field(description="whether requests need an api_key")
 
 
@@ -161,6 +182,17 @@ class Scored(BaseModel):
 
     text: str
     score: float
+
+
+class TreeNode(BaseModel):
+    """A hypothesis that the search ranked."""
+
+    parent: int | None = Field(description="number of the hypothesis that it extends")
+    token: int
+    piece: str
+    log_prob: float = Field(description="of all pieces so far")
+    score: float
+    status: Literal["extended", "finished", "unfinished", "pruned"]
 
 
 class PartResponse(BaseModel):
@@ -174,6 +206,7 @@ class PartResponse(BaseModel):
     log_prob: float
     finished: bool
     attention: list[list[float]] | None = Field(description="a row for each target piece")
+    tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
 
 
 class WordWeights(BaseModel):
@@ -190,6 +223,14 @@ class LineResponse(Scored):
     parts: list[PartResponse]
     words: WordWeights | None
     alternatives: list[Scored]
+
+
+class NextWord(BaseModel):
+    """A word that may come next."""
+
+    word: str = Field(description="empty: the translation ends")
+    log_prob: float
+    text: str = Field(description="the best translation that begins with it")
 
 
 Request = TypeVar("Request", bound=Keyed)

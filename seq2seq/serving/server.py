@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.errors import UserError, WorkerError
 from seq2seq.serving.app import Service, create_app
+from seq2seq.serving.page import page_routes
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def run(service: Service, listening: socket.socket) -> int:
     """
     seconds = service.limits.seconds + service.limits.read_seconds + _GRACE
     config = uvicorn.Config(
-        create_app(service),
+        create_app(service, page_routes(service)),
         http=_patient(service.limits.read_seconds),
         loop="asyncio",
         ws="none",
