@@ -144,7 +144,7 @@ class Tokenizer:
                 every += 1
             else:
                 total -= math.log((number - first + 2) * math.log(size))
-                spelled += len(piece.encode())
+                spelled += len(piece.replace(SPACE_PIECE, "").encode())
         return total, spelled / max(1, spelled + every)
 
     @cached_property

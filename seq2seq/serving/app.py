@@ -46,7 +46,7 @@ access_log = logging.getLogger("seq2seq.access")
 AUTO = "auto"
 TOO_LATE = "the translation took too long; send less text at once"
 _CLIENT_GONE = 499  # in the log and the metrics; nobody receives it
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_MULTIPART = "multipart/form-data"
 _BYTES_PER_CHARACTER = 12  # as %-escapes of four bytes, or as two \uXXXX
 _OTHER_BYTES = 65536  # of a body, for everything but the texts
 _MOST_FIELDS = 100  # of a form, beside the texts
@@ -242,8 +242,8 @@ class _LibreTranslate:
             self.service.model(wanted.target, wanted.target)  # is it a language?
             able = {code for code in models.tokenizers if models.of(code, wanted.target)}
             detected = models.detect(text, able | {wanted.target})[0]
-            if not detected.confidence and able:  # nothing to go by
-                detected = Detected(min(able), 0.0)
+            if not detected.confidence:  # no letters, or none that a model knows: keep the text
+                detected = Detected(wanted.target, 0.0)
             source = detected.language
         model = self.service.model(source, wanted.target)
         if wanted.format == "html":
@@ -332,8 +332,9 @@ class _LibreTranslate:
         if not body.strip():
             return found
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in _FORMS or ("json" not in kind and not body.lstrip().startswith(b"{")):
-            form = _replayed(request, body, kind or _FORMS[0])
+        # Some clients leave out the type of JSON, or send that of a form.
+        if kind == _MULTIPART or ("json" not in kind and not body.lstrip().startswith(b"{")):
+            form = _replayed(request, body, is_multipart=kind == _MULTIPART)
             fields = limits.texts + _MOST_FIELDS
             try:
                 read = await form.form(
@@ -380,18 +381,16 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
         raise RequestError(f"the body did not arrive within {seconds:g} seconds", 408) from None
 
 
-def _replayed(request: Request, body: bytes, kind: str) -> Request:
-    """Return the request with a body that was read already; `kind` is its type if none is given."""
+def _replayed(request: Request, body: bytes, *, is_multipart: bool) -> Request:
+    """Return the request of a form with a body that was read already."""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
     headers = list(request.scope["headers"])
-    if kind not in _FORMS:
+    if not is_multipart:
         headers = [each for each in headers if each[0] != b"content-type"]
-        headers.append((b"content-type", _FORMS[0].encode()))
-    elif "content-type" not in request.headers:
-        headers.append((b"content-type", kind.encode()))
+        headers.append((b"content-type", b"application/x-www-form-urlencoded"))
     return Request({**request.scope, "headers": headers}, receive)
 
 

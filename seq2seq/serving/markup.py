@@ -119,8 +119,11 @@ class _Reader(HTMLParser):
     def handle_pi(self, data: str) -> None:
         self._add("other", f"<?{data}>")
 
-    def unknown_decl(self, data: str) -> None:
-        self._add("other", f"<![{data}]>")
+    def parse_html_declaration(self, i: int) -> int:
+        # HTML has no marked sections: to browsers they are comments, to HTMLParser assertions.
+        if self.rawdata.startswith("<![", i):
+            return self.parse_bogus_comment(i)
+        return super().parse_html_declaration(i)
 
 
 def read_html(document: str) -> list[Token | Block]:
@@ -311,13 +314,16 @@ def _chain(element: _Element | None) -> Iterator[_Element]:
 
 
 def _heaviest(values: Sequence[float]) -> tuple[int, int]:
-    """Return the first and the last index of the stretch with the greatest sum; shortest first."""
+    """Return the first and the last index of the stretch with the greatest sum.
+
+    Of several, it is the last that ends, from its earliest beginning.
+    """
     best, chosen, total, start = -np.inf, (0, 0), 0.0, 0
     for index, value in enumerate(values):
-        if total <= 0:
+        if total < 0:
             total, start = 0.0, index
         total += value
-        if total > best:
+        if total >= best:
             best, chosen = total, (start, index)
     return chosen
 

@@ -41,7 +41,24 @@ def run(service: Service, listening: socket.socket) -> int:
 
     Raises WorkerError if a worker process was killed.
     """
+    server = make_server(service)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn raises the signal again after it has stopped.
+        signal.signal(number, server.handle_exit)
+    server.run([listening])
+    if service.batcher.failed.is_set():
+        raise WorkerError(
+            "a worker process was killed, perhaps for lack of memory; lower --workers"
+        )
+    log.info("stopped")
+    return 0
+
+
+def make_server(service: Service) -> uvicorn.Server:
+    """Return a server that runs the application."""
     seconds = service.limits.seconds + service.limits.read_seconds + _GRACE
+    # It logs what is not HTTP, at a lower level; starting and stopping is logged here.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         create_app(service, page_routes(service)),
         http=_patient(service.limits.read_seconds),
@@ -54,19 +71,7 @@ def run(service: Service, listening: socket.socket) -> int:
         proxy_headers=False,
         timeout_graceful_shutdown=int(seconds) + 1,
     )
-    # It logs requests that are not HTTP; starting and stopping is logged here.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    server = _Server(config, service)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # uvicorn raises the signal again after it has stopped.
-        signal.signal(number, server.handle_exit)
-    server.run([listening])
-    if service.batcher.failed.is_set():
-        raise WorkerError(
-            "a worker process was killed, perhaps for lack of memory; lower --workers"
-        )
-    log.info("stopped")
-    return 0
+    return _Server(config, service)
 
 
 class _Server(uvicorn.Server):

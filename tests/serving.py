@@ -1,0 +1,122 @@
+"""A server of the HTTP interface in this process, and a plain client of it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.text import Translation
+from seq2seq.inference.translator import Translator
+from seq2seq.serving.app import Limits, Service
+from seq2seq.serving.batching import Batcher
+from seq2seq.serving.metrics import Metrics
+from seq2seq.serving.models import Models
+from seq2seq.serving.server import listen, make_server
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Send requests to a port of this machine, each on a connection of its own."""
+
+    port: int
+    service: Service | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def send(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, dict(headers or {}))
+            found = connection.getresponse()
+            return Answer(found.status, found.headers, found.read())
+
+    def get(self, path: str) -> Answer:
+        return self.send("GET", path)
+
+    def post(self, path: str, **values: Any) -> Answer:
+        """Send JSON."""
+        body = json.dumps(values).encode()
+        return self.send("POST", path, body, {"Content-Type": "application/json"})
+
+    def post_form(self, path: str, values: Sequence[tuple[str, str]]) -> Answer:
+        body = urlencode(values).encode()
+        kind = "application/x-www-form-urlencoded"
+        return self.send("POST", path, body, {"Content-Type": kind})
+
+    def translate(self, text: Any, **values: Any) -> Any:
+        """Return what POST /translate answers to a text from es into en."""
+        answer = self.post("/translate", **{"q": text, "source": "es", "target": "en", **values})
+        assert answer.status == 200, answer.body
+        return answer.json
+
+
+@contextlib.contextmanager
+def served(
+    models: Models, limits: Limits | None = None, keys: Sequence[str] = ()
+) -> Iterator[Client]:
+    """Serve models from a thread."""
+    limits, metrics = limits or Limits(), Metrics()
+    batcher = Batcher(models, queue_size=limits.queue, metrics=metrics)
+    service = Service(models, batcher, metrics, limits, keys=keys)
+    server = make_server(service)
+    listening = listen("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        until(lambda: server.started)
+        yield Client(listening.getsockname()[1], service)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@dataclass
+class Gate:
+    """A translator that waits until its gate is open, and records its batches."""
+
+    translator: Translator
+    is_open: threading.Event = field(default_factory=threading.Event)
+    batches: list[list[str]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.translator, name)
+
+    def translate(
+        self, lines: Sequence[str], options: SearchOptions | None = None
+    ) -> list[list[Translation]]:
+        self.batches.append(list(lines))
+        assert self.is_open.wait(60)
+        return self.translator.translate(lines, options)
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -1,0 +1,544 @@
+"""The HTTP interface, in this process: what each request gets."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import toy_pairs
+from deep_translator import LibreTranslator
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from libretranslatepy import LibreTranslateAPI
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from properties import examples
+from serving import Client, Gate, served, until
+
+from seq2seq.errors import UserError
+from seq2seq.inference.translator import Translator
+from seq2seq.serving.app import Limits
+from seq2seq.serving.models import Model, Models, load_models
+from seq2seq.serving.server import listen
+
+LINES = [source for source, _ in toy_pairs(20, seed=7)]
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def translator(exported: Path) -> Translator:
+    return Translator.load(exported)
+
+
+@pytest.fixture(scope="module")
+def models(translator: Translator) -> Models:
+    """Return a model of each direction; the reverse one only looks like one."""
+    data = translator.config.data.model_copy(
+        update={"source_language": "en", "target_language": "es"}
+    )
+    config = translator.config.model_copy(update={"data": data})
+    back = Translator(translator.backends, translator.target, translator.source, config)
+    return Models({"there": Model("there", translator), "back": Model("back", back)})
+
+
+@pytest.fixture(scope="module")
+def client(models: Models) -> Iterator[Client]:
+    with served(models, Limits(characters=1000, texts=30, alternatives=3)) as client:
+        yield client
+
+
+def texts(translator: Translator, lines: list[str]) -> list[str]:
+    return [best.text for best, *_ in translator.translate(lines)]
+
+
+# --- Requests that are answered
+
+
+def test_a_text_and_a_list_are_translated_like_lines(
+    client: Client, translator: Translator
+) -> None:
+    expected = texts(translator, LINES)
+    assert client.translate(LINES) == {"translatedText": expected}
+    assert client.translate(LINES[0]) == {"translatedText": expected[0]}
+    assert client.translate("\n".join(LINES[:3]))["translatedText"] == "\n".join(expected[:3])
+    assert client.translate(f"{LINES[0]}\n\n{LINES[1]}")["translatedText"].split("\n") == [
+        expected[0], "", expected[1]
+    ]  # fmt: skip
+    assert client.translate("") == {"translatedText": ""}
+    assert client.translate([]) == {"translatedText": []}
+
+
+def test_json_forms_and_query_strings_are_equal(client: Client) -> None:
+    values = [("q", LINES[0]), ("source", "es"), ("target", "en")]
+    expected = client.translate(LINES[0])
+    query = "/translate?" + "&".join(f"{name}={value}" for name, value in values)
+    query = query.replace(" ", "%20").replace("ñ", "%C3%B1").replace("é", "%C3%A9")
+    parts = "".join(
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in values
+    )
+    answers = [
+        client.post_form("/translate", values),
+        client.send("POST", query),
+        client.send(
+            "POST", "/translate", f"{parts}--x--\r\n".encode(),
+            {"Content-Type": "multipart/form-data; boundary=x"},
+        ),
+        # JSON without its type, as from fetch() or from curl
+        client.send("POST", "/translate", json.dumps(dict(values)).encode()),
+        client.send(
+            "POST", "/translate", json.dumps(dict(values)).encode(), {"Content-Type": FORM}
+        ),
+    ]  # fmt: skip
+    assert [answer.json for answer in answers] == [expected] * len(answers)
+    repeated = client.post_form("/translate", [*values, ("q", LINES[1])]).json
+    assert repeated == client.translate(LINES[:2])
+
+
+def test_alternatives_are_the_next_best_and_differ(client: Client, translator: Translator) -> None:
+    options = translator.options(nbest=4)
+    for line in LINES[:5]:
+        found = [each.text for each in translator.translate([line], options)[0]]
+        answer = client.translate(line, alternatives=3)
+        assert answer["translatedText"] == found[0]
+        assert answer["alternatives"] == list(dict.fromkeys(found))[1:]
+    answer = client.translate(LINES[:2], alternatives="1")
+    assert [len(each) for each in answer["alternatives"]] == [1, 1]
+    assert "alternatives" not in client.translate(LINES[0])
+
+
+def test_auto_detects_the_language_of_each_text(client: Client) -> None:
+    answer = client.translate([LINES[0], "the dog eats bread", "12"], source="auto")
+    assert answer["translatedText"][0] == client.translate(LINES[0])["translatedText"]
+    assert answer["translatedText"][1:] == ["the dog eats bread", "12"]  # already in English
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["es", "en", "en"]
+    assert answer["detectedLanguage"][2]["confidence"] == 0
+    single = client.translate(LINES[0], source="auto")
+    assert single["detectedLanguage"] == answer["detectedLanguage"][0]
+
+
+def test_tokenizers_detect_the_language(models: Models) -> None:
+    pairs = toy_pairs(100, seed=9)
+    for side, code in enumerate(("es", "en")):
+        found = [models.detect(pair[side])[0] for pair in pairs]
+        assert sum(each.language == code for each in found) > 97
+        assert all(0 <= each.confidence <= 100 for each in found)
+    both = models.detect("gato come pan")
+    assert [each.language for each in both] == ["es", "en"]
+    assert sum(each.confidence for each in both) <= 100.1
+    assert models.detect("猫がパンを食べる")[0].confidence == 0  # which no model can spell
+
+
+def test_html_keeps_tags(client: Client) -> None:
+    plain = client.translate("perro grande")["translatedText"].split()
+    answer = client.translate("<p>perro <b>grande</b></p>", format="html")["translatedText"]
+    assert answer == f"<p>{plain[0]} <b>{plain[1]}</b></p>"
+    both = client.translate(["<br>", "<p>gato</p>"], format="html", alternatives=1)
+    assert both["translatedText"][0] == "<br>"
+    assert re.fullmatch("<p>.*</p>", both["alternatives"][1][0])
+
+
+def test_languages_settings_and_states(client: Client) -> None:
+    assert client.get("/languages").json == [
+        {"code": "en", "name": "English", "targets": ["es"]},
+        {"code": "es", "name": "Spanish", "targets": ["en"]},
+    ]
+    settings = client.get("/frontend/settings").json
+    assert (settings["charLimit"], settings["keyRequired"]) == (1000, False)
+    assert settings["language"]["source"] == {"code": "es", "name": "Spanish"}
+    assert client.get("/health").json == {"status": "ok"}
+    assert client.get("/ready").json == {"status": "ready"}
+    assert client.post("/detect", q="gato").json[0]["language"] == "es"
+
+
+def test_browsers_of_other_sites_may_ask(client: Client) -> None:
+    origin = {"Origin": "https://example.org"}
+    answer = client.send("GET", "/languages", headers=origin)
+    assert answer.headers["access-control-allow-origin"] == "*"
+    asked = {"Access-Control-Request-Method": "POST"}
+    asked |= {"Access-Control-Request-Headers": "content-type"}
+    answer = client.send("OPTIONS", "/translate", headers={**origin, **asked})
+    assert answer.status == 200
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    failed = client.send("POST", "/translate", headers=origin)
+    assert (failed.status, failed.headers["access-control-allow-origin"]) == (400, "*")
+
+
+# --- Clients of LibreTranslate
+
+
+def test_libretranslatepy(client: Client, translator: Translator) -> None:
+    api = LibreTranslateAPI(client.url)
+    assert api.translate(LINES[0], "es", "en") == texts(translator, LINES[:1])[0]
+    assert api.detect("gato come pan")[0]["language"] == "es"
+    assert [each["code"] for each in api.languages()] == ["en", "es"]
+
+
+def test_deep_translator(client: Client, translator: Translator) -> None:
+    api = LibreTranslator("es", "en", api_key="none", custom_url=f"{client.url}/")
+    assert api.translate(LINES[0]) == texts(translator, LINES[:1])[0]
+    assert api.translate_batch(LINES[:2]) == texts(translator, LINES[:2])
+
+
+# --- Requests that are refused
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"q": None}, "q: "),
+        ({"source": None}, "source: "),
+        ({"target": None}, "target: "),
+        ({"source": "xx"}, "source: unknown language 'xx'; use one of en, es"),
+        ({"target": "auto"}, "target: unknown language 'auto'"),
+        ({"source": "auto", "target": "xx"}, "unknown language 'xx'"),
+        ({"format": "pdf"}, "format: "),
+        ({"alternatives": 4}, "alternatives: 4; ask for at most 3"),
+        ({"alternatives": -1}, "alternatives: "),
+        ({"alternatives": True}, "alternatives: expected a number"),
+        ({"alternatives": 1.5}, "alternatives: "),
+        ({"alternatives": 10**30}, "alternatives: "),
+        ({"alternatives": "x"}, "alternatives: "),
+        ({"q": "a" * 1001}, "q: 1001 characters; send at most 1000"),
+        ({"q": ["a" * 501] * 2}, "q: 1002 characters"),
+        ({"q": ["a"] * 31}, "q: 31 texts; send at most 30"),
+        ({"q": 5}, "q: "),
+        ({"q": [["a"]]}, "q: "),
+        ({"q": {"a": "b"}}, "q: "),
+        ({"api_key": 5}, "api_key: "),
+    ],
+)
+def test_bad_parameters_get_400(client: Client, values: dict[str, Any], words: str) -> None:
+    given = {"q": "gato", "source": "es", "target": "en", **values}
+    answer = client.post("/translate", **given)
+    assert answer.status == 400
+    assert answer.json["error"].startswith(words) or words in answer.json["error"]
+    missing = {name: value for name, value in given.items() if value is not None}
+    if len(missing) < len(given):
+        assert client.post("/translate", **missing).json["error"].endswith("missing parameter")
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b'{"q": 1', b"[1]", b'"x"', b"null", b"\xff{}", b'{"q": "\\ud800"}', b"{]}"]
+)
+def test_bad_json_gets_400(client: Client, body: bytes) -> None:
+    answer = client.send("POST", "/translate", body, {"Content-Type": "application/json"})
+    assert answer.status == 400
+    assert answer.json["error"]
+
+
+def test_other_errors(client: Client) -> None:
+    assert client.get("/translate").status == 405
+    assert client.get("/translate").headers["allow"] == "POST"
+    assert client.get("/none").status == 404
+    large = client.send("POST", "/translate", b"a" * 200_000, {"Content-Type": FORM})
+    assert large.status == 413
+    for answer in (large, client.get("/translate"), client.get("/none")):
+        assert set(answer.json) == {"error"}
+    chunks = "".join("10000\r\n" + "a" * 65536 + "\r\n" for _ in range(4))
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:  # of unknown length
+        raw.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        raw.sendall(chunks.encode())
+        assert raw.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_pairs_without_a_model(models: Models) -> None:
+    with served(Models({"there": models.by_name["there"]})) as client:
+        answer = client.post("/translate", q="dog", source="en", target="es")
+        assert answer.status == 400
+        assert "no model translates en into es" in answer.json["error"]
+        assert client.translate("a dog", source="en") == {"translatedText": "a dog"}
+
+
+def test_keys(models: Models) -> None:
+    with served(models, keys=["one", "zwöi"]) as client:
+        assert client.post("/translate", q="gato", source="es", target="en").status == 403
+        assert client.post("/detect", q="gato", api_key="two").status == 403
+        assert client.post("/detect", q="gato", api_key="zwöi").status == 200
+        assert client.translate("gato", api_key="one")["translatedText"]
+        assert client.get("/frontend/settings").json["keyRequired"]
+        metrics = client.get("/metrics").body.decode()
+        assert 'status="403"} 1' in metrics
+        assert "zw" not in metrics
+
+
+# --- The queue
+
+
+@pytest.fixture
+def gate(translator: Translator) -> Iterator[Gate]:
+    gate = Gate(translator)
+    yield gate
+    gate.is_open.set()
+
+
+def gated(gate: Gate) -> Models:
+    return Models({"gated": Model("gated", gate)})  # type: ignore[arg-type]
+
+
+def test_full_queue_gets_429(gate: Gate) -> None:
+    with served(gated(gate), Limits(queue=1)) as client, ThreadPoolExecutor(3) as pool:
+        assert client.service is not None
+        batcher = client.service.batcher
+        first = pool.submit(client.translate, "gato")
+        until(lambda: gate.batches == [["gato"]])
+        second = pool.submit(client.translate, "perro")
+        until(lambda: batcher.queue_length == 1)
+        answer = client.post("/translate", q="pan", source="es", target="en")
+        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        assert "seq2seq_queue_length 1\n" in client.get("/metrics").body.decode()
+        gate.is_open.set()
+        assert {*first.result(), *second.result()} == {"translatedText"}
+
+
+def test_deadline_gets_504_and_what_waited_is_dropped(gate: Gate) -> None:
+    with served(gated(gate), Limits(seconds=0.5)) as client, ThreadPoolExecutor(2) as pool:
+        requests: list[Future[Any]] = []
+        for text in ("gato", "perro"):
+            values = {"q": text, "source": "es", "target": "en"}
+            requests.append(pool.submit(client.post, "/translate", **values))
+            until(lambda: gate.batches)
+        assert [request.result().status for request in requests] == [504, 504]
+        gate.is_open.set()
+        client.translate("pan")
+        assert gate.batches == [["gato"], ["pan"]]
+
+
+def test_work_of_a_client_that_has_gone_is_dropped(gate: Gate) -> None:
+    with served(gated(gate)) as client, ThreadPoolExecutor(1) as pool:
+        assert client.service is not None
+        batcher = client.service.batcher
+        first = pool.submit(client.translate, "gato")
+        until(lambda: gate.batches)
+        with socket.create_connection(("127.0.0.1", client.port)) as raw:
+            raw.sendall(b"POST /translate?q=perro&source=es&target=en HTTP/1.1\r\nHost: x\r\n\r\n")
+            until(lambda: batcher.queue_length == 1)
+        until(lambda: batcher.queue_length == 0)
+        gate.is_open.set()
+        first.result()
+        assert gate.batches == [["gato"]]
+        metrics = client.get("/metrics").body.decode()
+        assert 'path="/translate",status="499"} 1' in metrics
+
+
+def test_requests_with_equal_options_share_batches(gate: Gate) -> None:
+    """The batch budget of the toy recipe is 4,096 tokens for 3 hypotheses."""
+    with served(gated(gate)) as client, ThreadPoolExecutor(12) as pool:
+        assert client.service is not None
+        batcher = client.service.batcher
+        requests = [pool.submit(client.translate, "gato")]
+        until(lambda: gate.batches)
+        for line in LINES[:8]:
+            requests.append(pool.submit(client.translate, line))
+        requests.append(pool.submit(client.translate, LINES[8], alternatives=1))
+        until(lambda: batcher.queue_length == 9)
+        gate.is_open.set()
+        for request in requests:
+            request.result()
+        assert [sorted(batch) for batch in gate.batches[1:]] in (
+            [sorted(LINES[:8]), [LINES[8]]], [[LINES[8]], sorted(LINES[:8])]
+        )  # fmt: skip
+
+
+def test_long_request_lets_others_pass(gate: Gate) -> None:
+    limits = Limits(characters=200_000, texts=3000)
+    long = [LINES[n % 20] for n in range(1500)]
+    with served(gated(gate), limits) as client, ThreadPoolExecutor(2) as pool:
+        assert client.service is not None
+        batcher = client.service.batcher
+        first = pool.submit(client.translate, long)
+        until(lambda: gate.batches)
+        second = pool.submit(client.translate, "short")
+        until(lambda: batcher.queue_length == 2)
+        gate.is_open.set()
+        second.result()
+        assert len(first.result()["translatedText"]) == 1500
+    [where] = (number for number, batch in enumerate(gate.batches) if "short" in batch)
+    assert 0 < where <= 2 < len(gate.batches) - 1
+    budget = gate.translator.config.inference.batch_tokens // 3
+    encode = gate.translator.source.encode
+    for batch in gate.batches:
+        assert sum(len(encode(line)) + 1 for line in batch) <= budget
+
+
+def test_errors_of_a_model_get_500_without_their_details(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("secret path")
+
+    monkeypatch.setattr(gate, "translate", fail)
+    with served(gated(gate)) as client:
+        answer = client.post("/translate", q="gato", source="es", target="en")
+        assert answer.status == 500
+        assert set(answer.json) == {"error"}
+        assert "secret" not in answer.json["error"]
+        assert client.get("/ready").status == 200
+
+
+# --- What describes the server
+
+
+def test_spec_is_valid_and_responses_fit_it(client: Client) -> None:
+    spec = client.get("/spec").json
+    assert [*OpenAPIV31SpecValidator(spec).iter_errors()] == []
+
+    def fits(path: str, answer: Any, method: str = "post", status: str = "200") -> None:
+        response = spec["paths"][path][method]["responses"][status]
+        schema = response["content"]["application/json"]["schema"]
+        Draft202012Validator({**schema, "components": spec["components"]}).validate(answer)
+
+    fits("/translate", client.translate(LINES[0], source="auto", alternatives=2))
+    fits("/translate", client.translate(LINES[:2], source="auto", alternatives=2))
+    fits("/translate", client.translate(LINES[0]))
+    fits("/translate", client.post("/translate").json, status="400")
+    fits("/detect", client.post("/detect", q="gato").json)
+    for path in ("/languages", "/frontend/settings", "/health", "/ready", "/spec"):
+        fits(path, client.get(path).json, "get")
+    body = spec["components"]["schemas"]["TranslateRequest"]["properties"]
+    assert body["alternatives"]["maximum"] == 3
+
+
+def test_metrics_are_in_the_format_of_prometheus_and_bounded(client: Client) -> None:
+    for number in range(5):
+        client.get(f"/secret{number}")
+        client.send(f"SECRET{number}", "/translate")
+    text = client.get("/metrics").body.decode()
+    label = r'[a-z]+="[^"\\\n]*"'
+    line = rf"# (HELP|TYPE) .*|[a-z0-9_]+(\{{{label}(,{label})*\}})? [0-9.]+"
+    assert all(re.fullmatch(line, each) for each in text.splitlines())
+    assert "secret" not in text.lower()
+    assert "127.0.0.1" not in text
+    values = dict(each.rsplit(" ", 1) for each in text.splitlines() if not each.startswith("#"))
+    counted = sum(int(n) for name, n in values.items() if name.startswith("seq2seq_requests_t"))
+    assert counted == int(values["seq2seq_request_seconds_count"])
+    assert int(values['seq2seq_batch_lines_bucket{le="+Inf"}']) > 0
+
+
+def test_access_log_has_no_texts(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="seq2seq.access"):
+        client.send("POST", "/translate?q=gato&source=es&target=en&api_key=geheim")
+        client.get("/%0a%1b[31m")
+    lines = [record.getMessage() for record in caplog.records]
+    assert re.fullmatch(r'127.0.0.1 "POST /translate" 200 \d+ ms', lines[0])
+    assert lines[1].isprintable()
+
+
+# --- Anything at all
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+NAMES = ("q", "source", "target", "format", "alternatives", "api_key")
+USUAL = {"q": "gato", "source": "es", "target": "en"}
+TYPES = st.sampled_from(
+    ["application/json", FORM, "multipart/form-data; boundary=x", "multipart/form-data", "text/x",
+     "multipart/form-data; boundary=x; charset=unicode_escape", "application/json; charset=utf-16"]
+) | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)  # fmt: skip
+KNOWN = {200, 400, 403, 404, 405, 408, 413}
+
+
+def check(client: Client, path: str, body: bytes, kind: str) -> None:
+    answer = client.send("POST", path, body, {"Content-Type": kind.strip()})
+    assert answer.status in KNOWN, answer.body
+    if answer.status != 200:
+        assert set(answer.json) == {"error"}
+
+
+@examples(40)
+@given(body=st.binary(max_size=300), kind=TYPES, path=st.sampled_from(["/translate", "/detect"]))
+def test_any_bytes_get_no_500(client: Client, body: bytes, kind: str, path: str) -> None:
+    check(client, path, body, kind)
+
+
+@examples(30)
+@given(values=st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), JSON))
+def test_any_json_gets_no_500(client: Client, values: dict[str, Any]) -> None:
+    for given_values in (values, {**USUAL, **values}):
+        check(client, "/translate", json.dumps(given_values).encode(), "application/json")
+    check(client, "/detect", json.dumps(values).encode(), "application/json")
+
+
+@examples(40)
+@given(
+    text=st.text(max_size=60),
+    kind=st.sampled_from(["text", "html"]),
+    source=st.sampled_from(["es", "auto"]),
+    alternatives=st.integers(0, 3),
+)
+def test_any_text_is_translated(
+    client: Client, text: str, kind: str, source: str, alternatives: int
+) -> None:
+    text = text.encode(errors="replace").decode()
+    answer = client.translate(text, format=kind, source=source, alternatives=alternatives)
+    assert len(answer["alternatives"] if alternatives else []) <= alternatives
+    if kind == "text" and source == "es":
+        assert answer["translatedText"].count("\n") == text.count("\n")
+
+
+@examples(30)
+@given(
+    name=st.sampled_from(["q", "file", "é"]),
+    value=st.binary(max_size=60),
+    extra=st.sampled_from(["", '; filename="a"', "; filename*=UTF-8''x", '; name="z"']),
+)
+def test_any_multipart_form_gets_no_500(
+    client: Client, name: str, value: bytes, extra: str
+) -> None:
+    head = f'--x\r\nContent-Disposition: form-data; name="{name}"{extra}\r\n\r\n'.encode()
+    for charset in ("", "; charset=unicode_escape", "; charset=undefined", "; charset=hex"):
+        kind = f"multipart/form-data; boundary=x{charset}"
+        check(client, "/detect", head + value + b"\r\n--x--\r\n", kind)
+
+
+# --- Starting
+
+
+def test_names_of_models(exported: Path, tmp_path: Path, translator: Translator) -> None:
+    def load(_: str) -> Translator:
+        return translator
+
+    (tmp_path / "a/x").mkdir(parents=True)
+    (tmp_path / "b/x").mkdir(parents=True)
+    runs = [str(tmp_path / "a/x"), str(tmp_path / "b/x"), str(exported)]
+    assert [*load_models(runs, load).by_name] == [*runs[:2], exported.name]
+    with pytest.raises(UserError, match="named twice"):
+        load_models([str(exported), str(exported)], load)
+
+
+def test_without_models_a_run_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, translator: Translator, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("seq2seq.packaged.MODELS", tmp_path)
+    with pytest.raises(UserError, match="no models come with this installation; name a run"):
+        load_models([], lambda _: translator)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+    assert [*load_models([], lambda _: translator).by_name] == ["one", "two"]
+
+
+def test_port_in_use_is_a_user_error() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"127.0.0.1:{port}: cannot listen there"):
+            listen("127.0.0.1", port)
+    with pytest.raises(UserError, match="cannot listen"):
+        listen("no.such.host.invalid", 0)
+
+
+def test_threads_of_a_server_end(models: Models) -> None:
+    before = threading.active_count()
+    with served(models) as client:
+        client.translate("gato")
+    until(lambda: threading.active_count() <= before)
