@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seq2seq.data.tokenizer import PAD
-from seq2seq.evaluation.alignment import word_weights
+from seq2seq.evaluation.alignment import word_weights, words_of_pieces
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
 from seq2seq.inference.text import Translation, split_line
 from seq2seq.inference.translator import Translator
@@ -123,8 +123,12 @@ class _WatchedDecoding:
 def translation_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:
     """Return the translations of a line for JSON: the best one in full, and the other ones."""
     best, *others = found
+    record = best.as_json(attention=True, tree=tree)
+    for part, of_part in zip(record["parts"], best.parts, strict=True):
+        part["source_words"] = words_of_pieces(of_part.source_pieces)
+        part["target_words"] = words_of_pieces(of_part.target_pieces)
     return {
-        **best.as_json(attention=True, tree=tree),
+        **record,
         "words": _words(best),
         "alternatives": [{"text": each.text, "score": each.score} for each in others],
     }
@@ -164,7 +168,9 @@ def alternatives_json(
 # --- Explaining
 
 
-def explain(model: Model, text: str, beam: int, target: str | None) -> dict[str, Any]:
+def explain(
+    model: Model, text: str, *, beam: int, target: str | None = None, look: dict[int, int]
+) -> dict[str, Any]:
     """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
 
     A `target` that differs from what the search finds is forced. Raises ModuleNotFoundError without
@@ -174,8 +180,9 @@ def explain(model: Model, text: str, beam: int, target: str | None) -> dict[str,
     from seq2seq.explaining.explain import explain as explain_sentence
 
     found = explain_sentence(model.explainer, text, beam=beam)
-    if target is not None and found.part.text != target:
-        found = explain_sentence(model.explainer, text, beam=beam, target=target)
+    forced = target if found.part.text != target else None
+    if forced is not None or look:
+        found = explain_sentence(model.explainer, text, beam=beam, target=forced, look=look)
     return _without_matrices(found)
 
 

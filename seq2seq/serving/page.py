@@ -159,8 +159,10 @@ class _Own:
 
     async def explain(self, request: Request) -> Response:
         wanted, model = await self._read(request, ExplainRequest)
-        beam = self._options(model).beam_size
-        work = partial(interactive.explain, model, wanted.text, beam, wanted.target)
+        work = partial(
+            interactive.explain, model, wanted.text, beam=self._options(model).beam_size,
+            target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
+        )  # fmt: skip
         return JSONResponse(await unless_gone(request, self._call(work)))
 
     def _translation(

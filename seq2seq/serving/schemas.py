@@ -10,7 +10,6 @@ from pydantic.json_schema import models_json_schema
 
 from seq2seq.version import VERSION
 
-
 MOST_BEAM = 16  # hypotheses that a request can ask for
 
 
@@ -153,6 +152,10 @@ class ExplainRequest(SentenceRequest):
     """POST /api/explain."""
 
     target: str | None = Field(None, description="the translation to explain; default: the model's")
+    step: Number | None = Field(
+        None, ge=1, description="a step that attends to nothing but the `position`"
+    )
+    position: Number = Field(1, ge=1, description="of a source piece, from 1")
 
 
 class ModelResponse(BaseModel):
@@ -206,6 +209,8 @@ class PartResponse(BaseModel):
     log_prob: float
     finished: bool
     attention: list[list[float]] | None = Field(description="a row for each target piece")
+    source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
+    target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
     tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
 
 
@@ -242,6 +247,7 @@ _STATUS = {
     413: "the request is too large",
     429: "too many requests wait; try again after the seconds in Retry-After",
     500: "an error of the server",
+    501: "the server lacks a package or the weights that this needs",
     504: "the translation took too long",
 }
 
@@ -262,7 +268,8 @@ def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document; the limits are the maxima of the properties they name."""
     models: list[type[BaseModel]] = [
         TranslateRequest, DetectRequest, Error, DetectedLanguage, TranslateResponse,
-        LanguageResponse, StatusResponse, SettingsResponse,
+        LanguageResponse, StatusResponse, SettingsResponse, LineRequest, LineResponse, WordsRequest,
+        NextWord, ExplainRequest, ModelsResponse,
     ]  # fmt: skip
     _, schemas = models_json_schema(
         [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
@@ -290,6 +297,15 @@ def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
                 "get": _get("settings", "Get what a form needs to know", "SettingsResponse")
             },
             "/metrics": {"get": _get_text("metrics", "Get counts in the format of Prometheus")},
+            "/api/models": {"get": _get("models", "List the models", "ModelsResponse")},
+            "/api/translate": {
+                "post": _own("translateLine", "Translate a line, with all that is known", "Line")
+            },
+            "/api/stream": {"post": _own("stream", "Translate a line, step by step", "Line")},
+            "/api/alternatives": {
+                "post": _own("alternatives", "Find the likeliest words at a place", "Words")
+            },
+            "/api/explain": {"post": _own("explain", "Explain a translation", "Explain")},
             "/spec": {"get": _get("spec", "Get this document", None)},
         },
         "components": {"schemas": definitions},
@@ -333,6 +349,27 @@ def _post(name: str, summary: str, kind: str) -> dict[str, Any]:
             **_errors(*statuses),
         },
     }
+
+
+def _own(name: str, summary: str, kind: str) -> dict[str, Any]:
+    """Return an operation of the project's own, which takes JSON."""
+    operation = _post(name, summary, "Translate")
+    operation["requestBody"]["content"] = _json(_reference(f"{kind}Request"))
+    content = {
+        "translateLine": _json(_reference("LineResponse")),
+        "stream": {"text/event-stream": {"schema": {"type": "string"}}},
+        "alternatives": _json({"type": "array", "items": _reference("NextWord")}),
+        "explain": _json({"type": "object"}),
+    }[name]
+    operation["responses"]["200"]["content"] = content
+    operation["description"] = {
+        "stream": "Server-sent events: `partial` with the text so far for each step of the search, "
+        "then `translation` with what /api/translate answers, or `error`.",
+        "explain": "What `seq2seq explain --json` prints, but for large matrices only the shape.",
+    }.get(name, "")
+    if name == "explain":
+        operation["responses"] |= _errors(501)
+    return operation
 
 
 def _get(name: str, summary: str, answer: str | None, *others: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 // The page of `seq2seq serve`: a text, and one or two panes with what a model makes of it.
-import {append, drawAttention, make, memoryDetails, stepDetails} from "./drawing.js";
+import {append, drawAttention, make, memoryDetails, named, stepDetails, table} from "./drawing.js";
 import {examples} from "./examples.js";
 import {drawTree} from "./tree.js";
 
@@ -163,6 +163,7 @@ class Pane {
       onLight: place => paths.forEach(path => path.classList.toggle("dim", Boolean(place) &&
         Number(path.dataset[place.side]) !== place.index)),
     });
+    this.makeDraggable();
   }
 
   // Show the likeliest words in the place of one of the translation.
@@ -215,8 +216,8 @@ class Pane {
     }
   }
 
-  async explanation() {
-    const asked = {text: text(), model: this.model.name, target: this.found.text};
+  async explanation(look = {}) {
+    const asked = {text: text(), model: this.model.name, target: this.found.text, ...look};
     return (await ask("/api/explain", asked, this.work.signal)).json();
   }
 
@@ -244,9 +245,93 @@ class Pane {
     return [label, ...drawTree(found.parts[0].tree, this.model.target)];
   }
 
+  // Choose a step and a source piece that it shall attend to.
   async force() {
-    return [];
+    const [part] = this.found.parts;
+    const choose = (label, pieces) => {
+      const select = append(make("select"), ...pieces.map((piece, n) =>
+        make("option", `${n + 1} ${named(piece)}`, {value: n + 1})));
+      return [append(make("label", `${label} `), select), select];
+    };
+    const [stepLabel, step] = choose("when writing", part.tokens);
+    const [placeLabel, place] = choose("attend to", part.source_tokens);
+    if (this.forced) [step.value, place.value] = this.forced;
+    const button = make("button", "Compute", {type: "button", class: "play"});
+    const result = make("div", null, {role: "status"});
+    const compute = async () => {
+      result.replaceChildren(make("p", "Computing…", {class: "soft"}));
+      try {
+        const look = {step: Number(step.value), position: Number(place.value)};
+        const [before, after] = [await this.explanation(), await this.explanation(look)];
+        result.replaceChildren(...drawChange(before, after, look.step, this.model.target));
+      } catch (error) {
+        if (error.name !== "AbortError")
+          result.replaceChildren(make("p", error.message, {class: "wrong"}));
+      }
+    };
+    button.addEventListener("click", compute);
+    if (this.forced) compute();
+    this.forced = null;
+    return [
+      make("p", "One step gets all its weight on the source piece that you choose, and the search " +
+        "goes on from there. You can also drag a target word above onto a source word.",
+      {class: "small soft"}),
+      append(make("div", null, {class: "grid"}), stepLabel, placeLabel, button), result,
+    ];
   }
+
+  // Let target words be dragged onto source words.
+  makeDraggable() {
+    const {source_words: ofSource, target_words: ofTarget} = this.found.parts[0];
+    const first = (pieces, word) => pieces.findIndex(words => words.includes(word)) + 1;
+    if (this.found.parts.length !== 1) return;
+    [...this.at(".targets").children].forEach((chip, t) => {
+      chip.draggable = true;
+      chip.addEventListener("dragstart", event => {
+        this.dragged = t;
+        event.dataTransfer.setData("text/plain", chip.textContent);
+        event.dataTransfer.effectAllowed = "link";
+      });
+    });
+    [...this.at(".sources").children].forEach((chip, s) => {
+      chip.addEventListener("dragover", event => {
+        event.preventDefault();
+        chip.classList.add("over");
+      });
+      chip.addEventListener("dragleave", () => chip.classList.remove("over"));
+      chip.addEventListener("drop", event => {
+        event.preventDefault();
+        chip.classList.remove("over");
+        this.forced = [first(ofTarget, this.dragged), first(ofSource, s)];
+        const details = this.at("details.force");
+        delete details.querySelector(":scope > div").dataset.of;
+        if (details.open) this.fill(details, this.force);
+        else details.open = true;
+        details.scrollIntoView({block: "nearest"});
+      });
+    });
+  }
+}
+
+// What changes when one step attends elsewhere: the translation, the next pieces, the context.
+function drawChange(before, after, number, language) {
+  const [was, is] = [before, after].map(data => data.steps[number - 1]);
+  const share = (step, id) => step.candidates.find(c => c.id === id)?.probability;
+  const pieces = new Map([...is.candidates, ...was.candidates].map(c => [c.id, c.piece]));
+  const shown = value => (value === undefined ? "less" : value.toFixed(4));
+  const rows = [...pieces].map(([id, piece]) =>
+    ({cells: [named(piece), shown(share(was, id)), shown(share(is, id))]}));
+  const moved = Math.hypot(...is.context.data.map((value, n) => value - was.context.data[n]));
+  const size = Math.hypot(...was.context.data);
+  return [
+    make("p", after.translation, {lang: language, class: "instead"}),
+    make("p", after.translation === before.translation ? "The translation stays the same."
+      : "The translation that follows.", {class: "small soft"}),
+    table([`next piece at step ${number}`, "probability before", "after"], rows),
+    make("p", `The context moves by ${moved.toFixed(3)}; before it had the length ` +
+      `${size.toFixed(3)}.`, {class: "small"}),
+    stepDetails(after, is),
+  ];
 }
 
 // Lines from source words on the left to target words on the right.
