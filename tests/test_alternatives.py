@@ -18,7 +18,7 @@ from random_model import RandomBackend, random_translator
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import BOS, EOS, Tokenizer, train_tokenizer
-from seq2seq.errors import DataError
+from seq2seq.errors import ConfigError, DataError
 from seq2seq.inference.alternatives import next_words
 from seq2seq.inference.prefix import Spelling
 from seq2seq.inference.protocol import SearchOptions
@@ -145,5 +145,7 @@ def test_faults(trained: Path) -> None:
         translator.alternatives(" ")
     with pytest.raises(DataError, match="the source is longer than 24 pieces"):
         translator.alternatives("gato " * 50)
+    with pytest.raises(ConfigError, match="number: expected 1 or more, found 0"):
+        translator.alternatives("gato", number=0)
     options = dataclasses.replace(translator.options(), beam_size=1)
     assert translator.alternatives("gato", options=options)[0].word == "cat"

@@ -234,6 +234,15 @@ def test_unknown_characters_are_kept() -> None:
     assert EOS not in prefix.tokens
 
 
+def test_accent_after_the_prefix_is_not_composed() -> None:
+    spelled = tokenizer("unigram", byte_fallback=True)
+    prefix = Spelling(spelled).prefix("the ho")
+    accent = [i for i in spelled.encode("\u0301") if spelled.pieces([i])[0].startswith("<0x")]
+    assert len(accent) == 2
+    assert spelled.decode([*prefix.tokens, *accent]) == "the h\u00f3"
+    assert prefix.decode([*prefix.tokens, *accent], spelled) == "the ho\u0301"
+
+
 def test_faults(trained: Path) -> None:
     translator = Translator.load(trained)
     with pytest.raises(DataError, match="1 prefixes for 2 lines"):

@@ -26,7 +26,7 @@ def test_python_blocks_run(
     (tmp_path / "runs/quickstart").symlink_to(trained)
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("".join(blocks), names)
@@ -41,9 +41,12 @@ def test_documented_keys_of_translations(trained: Path, tmp_path: Path) -> None:
     source, output = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("gato come pan\n", encoding="utf-8")
     files = ["-i", str(source), "-o", str(output)]
-    arguments = ["--format", "jsonl", "--attention", "--nbest", "2", *files]
+    arguments = ["--format", "jsonl", "--attention", "--tree", "--nbest", "2", *files]
     assert main(["translate", str(trained), *arguments]) == 0
-    check_keys(json.loads(output.read_text(encoding="utf-8")), table("seq2seq translate"))
+    found = json.loads(output.read_text(encoding="utf-8"))
+    check_keys(found, table("seq2seq translate RUN --format jsonl`"))
+    tree = found["parts"][0]["tree"]
+    check_keys(tree[0], table("seq2seq translate RUN --format jsonl --tree`"))
 
 
 def test_documented_keys_of_explanations(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +56,7 @@ def test_documented_keys_of_explanations(trained: Path, capsys: pytest.CaptureFi
 
 def table(command: str) -> list[list[str]]:
     """Return the names in the first column of a command's table, row by row."""
-    text = PAGE[PAGE.index(f"`{command} ", PAGE.index("## JSON")) :]
+    text = PAGE[PAGE.index(f"`{command}", PAGE.index("## JSON")) :]
     rows = re.search(r"\| --- \| --- \|\n((?:\|.*\n)+)", text)
     assert rows
     return [re.findall(r"`(.*?)`", row.split("|")[1]) for row in rows[1].splitlines()]

@@ -4,6 +4,7 @@ examples:
   seq2seq explain runs/quickstart '¿Dónde está el perro?'
   seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3
   seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words
+  seq2seq explain runs/quickstart 'No lo veo.' --look 2:1
   seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png
   seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
 """
@@ -31,6 +32,11 @@ def add(commands: options.Commands) -> None:
     parser.add_argument(
         "--force", metavar="TARGET", help="explain this translation instead of the model's own"
     )
+    parser.add_argument(
+        "--look", type=_look, action="append", default=[], metavar="STEP:POSITION",
+        help="what would follow if at this step (from 1) all the weight was on the source piece at "
+        "this position (from 1); the pieces before the step are kept; may be repeated",
+    )  # fmt: skip
     options.add_words(parser)
     parser.add_argument(
         "--json", action="store_true",
@@ -38,6 +44,16 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", help="write an interactive page, in one file")
     parser.add_argument("--plot", metavar="FILE", help="draw the weights: PNG, SVG or PDF")
+
+
+def _look(text: str) -> tuple[int, int]:
+    step, _, position = text.partition(":")
+    try:
+        return options.positive(step), options.positive(position)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"expected a step and a position, such as 2:1, found '{text}'"
+        ) from None
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -51,7 +67,13 @@ def _explain(arguments: argparse.Namespace) -> int:
         check_picture(Path(arguments.plot))
     # One sentence is quick on any device, and the CPU is the most reproducible one.
     translator = Translator.load(arguments.run, device="cpu", backend="torch")
-    found = explain(translator, arguments.sentence, beam=arguments.beam, target=arguments.force)
+    found = explain(
+        translator,
+        arguments.sentence,
+        beam=arguments.beam,
+        target=arguments.force,
+        look=dict(arguments.look),
+    )
     if arguments.step and arguments.step > len(found.steps):
         raise UserError(
             f"--step {arguments.step}: the translation has {len(found.steps)} steps (its pieces "

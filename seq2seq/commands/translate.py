@@ -54,6 +54,10 @@ def add(commands: options.Commands) -> None:
         help="include attention weights; requires --format jsonl",
     )
     parser.add_argument(
+        "--tree", action="store_true",
+        help="include all hypotheses of the beam search, as a tree; requires --format jsonl",
+    )  # fmt: skip
+    parser.add_argument(
         "--long", choices=("split", "refuse"), default="split",
         help="lines longer than inference.max_source_length: split them at sentence ends, clause "
         "marks or spaces and join the translations (default), or exit with an error",
@@ -99,6 +103,10 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError("--nbest does not go with --samples N, which gives N translations a line")
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention requires --format jsonl")
+    if arguments.tree and arguments.format != "jsonl":
+        raise UserError("--tree requires --format jsonl")
+    if arguments.tree and arguments.samples:
+        raise UserError("--tree does not go with --samples, which search no tree")
     if arguments.prefix and arguments.input_format == "jsonl":
         raise UserError('--prefix does not go with --input-format jsonl; write "prefix" into it')
     with options.parallelism(arguments) as shared:
@@ -114,6 +122,7 @@ def _translate(arguments: argparse.Namespace) -> int:
                 **options.search_options(arguments),
                 nbest=arguments.nbest,
                 keep_weights=bool(arguments.alignments or arguments.attention),
+                keep_tree=arguments.tree,
             ),
             sampling=Sampling(arguments.samples, **drawing) if arguments.samples else None,
             mbr=arguments.mbr,
@@ -121,6 +130,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             refuse_invalid=arguments.invalid == "refuse",
             format=arguments.format,
             attention=arguments.attention,
+            tree=arguments.tree,
             word_links=pharaoh if arguments.alignments else None,
             input_format=arguments.input_format,
         )

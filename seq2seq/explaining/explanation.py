@@ -62,6 +62,7 @@ class AttentionStep:
     weights_S: Tensor  # exactly zero on padding
     mean_weights_S: Tensor  # over all heads
     context_M: Tensor
+    looked: bool = False  # the weights were given, they are not the softmax of the scores
 
 
 @dataclass(frozen=True)

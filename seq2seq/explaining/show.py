@@ -61,6 +61,9 @@ class _Printer:
     def run(self, number: int | None, *, words: bool) -> None:
         found, config = self.found, self.found.config
         origin = "given" if found.forced else "found by the search"
+        looked = [str(s.number) for s in found.steps if s.attention and s.attention.looked]
+        if looked:
+            origin = f"what follows if the weights of step {', '.join(looked)} are as given"
         self._facts(
             ("source", found.part.source),
             ("translation", f"{found.part.text}   ({origin}, log p = {found.part.log_prob:.3f})"),
@@ -152,6 +155,8 @@ class _Printer:
         self._table(["next piece", ">probability", ""], rows)
 
     def _softmax(self, attention: AttentionStep) -> list[tuple[str, str]]:
+        if attention.looked:
+            return [("weights", "given (--look): they are not the softmax of the scores")]
         formula, total = self.found.formula, len(self.source.pieces)
         scale = f"x {formula.scale:.6g}: " if formula.scale is not None else "none: "
         scores = attention.scores_S

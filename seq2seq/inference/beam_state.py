@@ -8,6 +8,7 @@ X places in [K * C]
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +124,7 @@ class BeamState:
             score=float(score),
             log_prob=float(log_prob),
             finished=self._cut_R is None or not self._cut_R[row],
-            log_probs=np.diff([*totals, float(log_prob)]).tolist(),
+            log_probs=[after - before for before, after in pairwise([*totals, float(log_prob)])],
             weights=self._weights_of(rows, self.source_lengths[self.sentences[position]]),
         )
 

@@ -18,12 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from seq2seq.data.subwords import SPACE_PIECE
 from seq2seq.data.tokenizer import EOS, Tokenizer, normalize_line
-
-Ints = npt.NDArray[np.int64]
+from seq2seq.inference.protocol import Ints
 
 END, FREE = -2, -1
 

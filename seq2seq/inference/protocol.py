@@ -9,8 +9,9 @@ V vocabulary, C candidates a row
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +96,33 @@ class Backend(Protocol):
         ...
 
 
+Status = Literal["extended", "finished", "unfinished", "pruned"]
+
+
+@dataclass(frozen=True)
+class BeamNode:
+    """A hypothesis that a beam search ranked, as a node of the tree of all of them.
+
+    A tree is a list: the root, which is the empty hypothesis, then the candidates of each step,
+    likeliest first, at most as many as the beam has places. `parent` is the number in the list of
+    the hypothesis that this one extends by `token`; None for the root. `log_prob` is that of all
+    pieces so far, `score` what `SearchOptions` makes of it if they count as the whole translation.
+
+    `status` is "extended" for a hypothesis in the beam that one in the beam extends, "finished" for
+    one in the beam that ends with EOS, "unfinished" for the others that were in the beam when the
+    search ended, and "pruned" for all that others displaced: from the beam, or before they got into
+    it. The finished hypothesis with the best score, of equal ones the first, is the translation.
+    `piece` is the token as text, in what a Translator returns.
+    """
+
+    parent: int | None
+    token: int
+    log_prob: float
+    score: float
+    status: Status
+    piece: str = ""
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation.
@@ -104,7 +132,7 @@ class Hypothesis:
     limit ended the hypothesis although the model preferred another piece. `log_probs` has the log
     probability of each piece given those before it, that of EOS included; they sum to `log_prob`.
     `weights` has a row of attention for each step, that of EOS included, over the source pieces of
-    the sentence: [len(tokens) + 1, source length].
+    the sentence: [len(tokens) + 1, source length]. `tree` is the beam search that found it.
     """
 
     tokens: list[int]
@@ -113,6 +141,7 @@ class Hypothesis:
     finished: bool
     log_probs: list[float] = field(default_factory=list)
     weights: Floats | None = None
+    tree: Sequence[BeamNode] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +159,8 @@ class SearchOptions:
 
     The longest output has max_length_factor * (source pieces) + max_length_offset pieces before
     EOS. Padding and BOS are never produced, the unknown piece only with `allow_unk`; log
-    probabilities are not renormalized for forbidden pieces.
+    probabilities are not renormalized for forbidden pieces. `keep_weights` and `keep_tree` keep
+    the attention weights, and the tree of a beam search, for each hypothesis.
 
     Raises ConfigError for values that a recipe's `inference` section could not have; only a
     max_length_factor of 0, for a limit that is the same for all sources, is legal here.
@@ -144,6 +174,7 @@ class SearchOptions:
     max_length_offset: int = _DEFAULTS.max_length_offset
     no_repeat_ngram: int = _DEFAULTS.no_repeat_ngram
     keep_weights: bool = False
+    keep_tree: bool = False
     allow_unk: bool = False
 
     def __post_init__(self) -> None:

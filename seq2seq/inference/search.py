@@ -13,6 +13,7 @@ import numpy as np
 
 from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.beam_state import BeamState, top
+from seq2seq.inference.beam_tree import BeamTrees
 from seq2seq.inference.prefix import Prefix
 from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
 
@@ -27,10 +28,10 @@ def search(
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
     With `prefixes`, one for each sentence, hypotheses begin with them. A beam of 1 is searched
-    greedily, which finds the same with less work. Raises ConfigError for a coverage penalty without
-    attention, FloatingPointError for logits that are not finite.
+    greedily, which finds the same with less work, unless the tree is to be kept. Raises ConfigError
+    for a coverage penalty without attention, FloatingPointError for logits that are not finite.
     """
-    strategy = greedy if options.beam_size == 1 else beam_search
+    strategy = greedy if options.beam_size == 1 and not options.keep_tree else beam_search
     return strategy(decoding, options, prefixes)
 
 
@@ -74,12 +75,15 @@ def beam_search(
     worst_kept = np.full(number, -np.inf)  # score of the last of the best `nbest`
     longest_norms = np.array([options.length_norm(limit + 1) for limit in beams.limits.tolist()])
     ranks_N = np.arange(size)
+    trees = BeamTrees(number) if options.keep_tree else None
     while len(beams.sentences):
         ids_B = beams.sentences
         log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
         taken_BN = np.isfinite(log_probs_BN)
         taken_BN &= ranks_N[: taken_BN.shape[1]] < size - finished[ids_B, None]
         ended_BN = taken_BN & (tokens_BN == EOS)
+        if trees is not None:
+            trees.grow(beams, log_probs_BN, parents_BN, tokens_BN, taken_BN, ended_BN)
         if ended_BN.any():
             finished[ids_B] += ended_BN.sum(1)
             scores_BN = beams.scores(log_probs_BN, parents_BN)
@@ -92,7 +96,13 @@ def beam_search(
                     worst_kept[sentence] = found[sentence][-1].score
         log_probs_BN[~taken_BN | ended_BN] = -np.inf
         bound_B = log_probs_BN.max(1) / longest_norms[ids_B]
-        beams.extend(bound_B > worst_kept[ids_B], log_probs_BN, parents_BN, tokens_BN)
+        kept_B = bound_B > worst_kept[ids_B]
+        chosen = beams.extend(kept_B, log_probs_BN, parents_BN, tokens_BN)
+        if trees is not None:
+            trees.extend(chosen)
+    if trees is not None:
+        pairs = zip(found, trees.trees, strict=True)
+        found = [[replace(each, tree=tree) for each in hypotheses] for hypotheses, tree in pairs]
     return [_check(hypotheses) for hypotheses in found]
 
 

@@ -43,6 +43,7 @@ class Request:
     refuse_invalid: bool = False  # a line that is not UTF-8
     format: Literal["text", "jsonl"] = "text"
     attention: bool = False  # in JSON
+    tree: bool = False  # in JSON, of the best translation
     word_links: Callable[[Translation], str] | None = None  # makes the lines of alignments
     input_format: Literal["text", "jsonl"] = "text"  # jsonl: objects with `text` and `prefix`
 
@@ -185,7 +186,10 @@ def _written(translations: list[Translation], request: Request) -> str:
         # Missing ones are empty lines, so that the lines of the input can be found by number.
         texts = [translation.text for translation in shown]
         return "".join(f"{text}\n" for text in texts + [""] * (request.shown - len(texts)))
-    alternatives = [translation.as_json(attention=request.attention) for translation in shown]
+    alternatives = [
+        translation.as_json(attention=request.attention, tree=request.tree and rank == 0)
+        for rank, translation in enumerate(shown)
+    ]
     rest = {"nbest": alternatives} if request.shown > 1 else {}
     return json.dumps(alternatives[0] | rest, ensure_ascii=False) + "\n"
 

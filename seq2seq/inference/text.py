@@ -9,7 +9,7 @@ from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.errors import DataError
-from seq2seq.inference.protocol import Floats
+from seq2seq.inference.protocol import BeamNode, Floats
 
 # Where a long line may be split, best first: sentence ends, clause marks, spaces, anywhere.
 _CUTS = (r"(?<=[.!?…。！？])\s+", r"(?<=[,;:–—])\s+", r"\s+")
@@ -120,9 +120,10 @@ class Part:
     weights: Floats | None = None  # [target pieces, source pieces]
     first_word: int = 0  # see Sentence
     log_probs: list[float] = field(default_factory=list)  # of each target piece; sum to log_prob
+    tree: list[BeamNode] | None = None  # the beam search that found it
 
-    def as_json(self, *, attention: bool) -> dict[str, Any]:
-        """Return the part for JSON, with the rows of its weights if `attention` is set."""
+    def as_json(self, *, attention: bool, tree: bool = False) -> dict[str, Any]:
+        """Return the part for JSON, on request with the rows of its weights and with its tree."""
         found: dict[str, Any] = {
             "source": self.source,
             "source_tokens": self.source_pieces,
@@ -134,6 +135,8 @@ class Part:
         }
         if attention:
             found["attention"] = None if self.weights is None else self.weights.tolist()
+        if tree:
+            found["tree"] = None if self.tree is None else list(map(vars, self.tree))
         return found
 
 
@@ -153,9 +156,9 @@ class Translation:
         """The mean score of the parts."""
         return sum(part.score for part in self.parts) / max(1, len(self.parts))
 
-    def as_json(self, *, attention: bool = False) -> dict[str, Any]:
+    def as_json(self, *, attention: bool = False, tree: bool = False) -> dict[str, Any]:
         """Return text, score and parts for JSON."""
-        parts = [part.as_json(attention=attention) for part in self.parts]
+        parts = [part.as_json(attention=attention, tree=tree) for part in self.parts]
         return {"text": self.text, "score": self.score, "parts": parts}
 
 

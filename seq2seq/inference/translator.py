@@ -218,6 +218,8 @@ class Translator:
             return []
         if len(texts) != number:
             raise DataError(f"{len(texts)} prefixes for {number} lines; give one for each line")
+        if not any(texts):
+            return []
         found = [self.spelling.prefix(text) for text in texts]
         for place, prefix in enumerate(found, first_number):
             if len(prefix.tokens) > _MOST_FORCED:
@@ -274,8 +276,11 @@ class Translator:
         The prefix is taken as complete words. Each word comes with its probability
         (seq2seq.inference.alternatives) and with the best translation that begins with the prefix
         and the word; the word "" is the end of the translation. Raises DataError for an empty
-        source, and for one longer than inference.max_source_length (which would be split).
+        source, and for one longer than inference.max_source_length (which would be split),
+        ConfigError for a number below 1.
         """
+        if number < 1:
+            raise ConfigError(f"number: expected 1 or more, found {number}")
         limit = self.config.inference.max_source_length
         sentences = split_line(source, self.source, limit, number=1)
         if len(sentences) != 1:
@@ -317,6 +322,10 @@ class Translator:
     ) -> list[Part]:
         """Return the hypotheses of a sentence as text, which begin with this prefix."""
         prefix = prefix or Prefix()
+        # The hypotheses of a sentence have one tree.
+        nodes = (hypotheses[0].tree if hypotheses else None) or []
+        names = self.target.pieces([node.token for node in nodes])
+        tree = [replace(node, piece=name) for node, name in zip(nodes, names, strict=True)]
         source_pieces = [*self.source.pieces(sentence.ids), "</s>"]
         return [
             Part(
@@ -330,6 +339,7 @@ class Translator:
                 weights=hypothesis.weights,
                 first_word=sentence.first_word,
                 log_probs=hypothesis.log_probs,
+                tree=tree or None,
             )
             for hypothesis in hypotheses
         ]

@@ -186,7 +186,8 @@ export function stepDetails(data, step) {
         ["query", vector(step.query), ` ${data.model.query}`],
         ["score", `${formula.text}   (${formula.source})`],
         ...sums.length ? [["scale", scale + formula.scale_reason],
-          ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
+          step.looked ? ["weights", "given: they are not the softmax of the scores"]
+            : ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
         ] : [["weights", "none: the model has no attention"]],
       ]),
       ...attended, facts([

@@ -35,7 +35,10 @@ function start() {
   byId("source").lang = data.source_language;
   byId("translation").textContent = data.translation;
   byId("translation").lang = data.target_language;
-  const given = data.forced ? "translation given" : "translation found by the search";
+  const looked = data.steps.filter(step => step.looked).map(step => step.number).join(", ");
+  const given = data.forced ? "translation given"
+    : looked ? `what follows if the weights of step ${looked} are as given`
+    : "translation found by the search";
   byId("model").textContent = `style ${data.model.style}, score ${data.model.score}: ` +
     `${data.model.formula.text} (${data.model.formula.source}); ${given}, ` +
     `log p = ${data.log_prob.toFixed(3)}`;
