@@ -54,13 +54,26 @@ INFERENCE_ONLY = (
     "seq2seq.runs.graphs",
     "seq2seq.runs.logs",
     "seq2seq.runs.untrusted",
+    "seq2seq.serving.api",
+    "seq2seq.serving.app",
+    "seq2seq.serving.batching",
+    "seq2seq.serving.libretranslate",
+    "seq2seq.serving.markup",
+    "seq2seq.serving.metrics",
+    "seq2seq.serving.models",
+    "seq2seq.serving.schemas",
+    "seq2seq.serving.server",
+    "seq2seq.serving.service",
 )
 # What they must not import, nor need.
 OTHERS = (
     "torch", "safetensors", "datasets", "pyarrow", "pandas", "pooch", "requests", "onnx",
     "tensorboard", "matplotlib", "jinja2", "rich",
 )  # fmt: skip
-HELP_NEEDS_NONE_OF = (*OTHERS, "numpy", "pydantic", "yaml", "sentencepiece", "tqdm", "onnxruntime")
+SERVING = ("starlette", "uvicorn", "python_multipart")
+HELP_NEEDS_NONE_OF = (
+    *OTHERS, *SERVING, "numpy", "pydantic", "yaml", "sentencepiece", "tqdm", "onnxruntime"
+)  # fmt: skip
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -103,9 +116,9 @@ def test_modules_import_without_the_others(without_others: str) -> None:
 def test_help_imports_the_standard_library_only() -> None:
     show = (
         "from seq2seq import cli\n"
-        "for command in ([], ['translate'], ['train'], ['evaluate'], ['align'], ['plot']):\n"
+        "for name in ('', 'translate', 'serve', 'train', 'evaluate', 'align', 'plot'):\n"
         "    try:\n"
-        "        cli.main([*command, '--help'])\n"
+        "        cli.main([*filter(None, [name]), '--help'])\n"
         "    except SystemExit:\n"
         "        pass\n"
     )

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import toy_pairs
 from deep_translator import LibreTranslator
@@ -24,9 +25,9 @@ from serving import Client, Gate, served, until
 
 from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
-from seq2seq.serving.app import Limits
 from seq2seq.serving.models import Model, Models, load_models
 from seq2seq.serving.server import listen
+from seq2seq.serving.service import Limits
 
 LINES = [source for source, _ in toy_pairs(20, seed=7)]
 FORM = "application/x-www-form-urlencoded"
@@ -169,6 +170,32 @@ def test_browsers_of_other_sites_may_ask(client: Client) -> None:
     assert "POST" in answer.headers["access-control-allow-methods"]
     failed = client.send("POST", "/translate", headers=origin)
     assert (failed.status, failed.headers["access-control-allow-origin"]) == (400, "*")
+
+
+def test_own_routes_name_a_model_and_return_attention(
+    client: Client, translator: Translator
+) -> None:
+    there, back = client.get("/api/models").json
+    assert (there["name"], there["source"], there["target"]) == ("there", "es", "en")
+    assert (back["name"], back["score"]) == ("back", "additive")
+    answer = client.post("/api/translate", q=LINES[0], model="there", beam=2, nbest=3)
+    options = translator.options(beam_size=2, nbest=3, keep_weights=True)
+    expected = [
+        each.as_json(attention=True) for each in translator.translate(LINES[:1], options)[0]
+    ]
+    found = answer.json["translations"]
+    assert [each["text"] for each in found] == [each["text"] for each in expected]
+    [part], [same] = found[0]["parts"], expected[0]["parts"]
+    assert np.allclose(part["attention"], same["attention"], atol=1e-4)
+    for values, words in (
+        ({"model": "none"}, "model: there is no 'none'; use one of there, back"),
+        ({"beam": 21}, "beam: "),
+        ({"nbest": 0}, "nbest: "),
+        ({"q": "a" * 1001}, "q: 1001 characters"),
+    ):
+        refused = client.post("/api/translate", **{"q": "gato", "model": "there", **values})
+        assert refused.status == 400
+        assert refused.json["error"].startswith(words)
 
 
 # --- Clients of LibreTranslate
@@ -324,8 +351,8 @@ def test_work_of_a_client_that_has_gone_is_dropped(gate: Gate) -> None:
         gate.is_open.set()
         first.result()
         assert gate.batches == [["gato"]]
-        metrics = client.get("/metrics").body.decode()
-        assert 'path="/translate",status="499"} 1' in metrics
+        gone = 'path="/translate",status="499"} 1'
+        until(lambda: gone in client.get("/metrics").body.decode())
 
 
 def test_requests_with_equal_options_share_batches(gate: Gate) -> None:
@@ -426,6 +453,7 @@ def test_access_log_has_no_texts(client: Client, caplog: pytest.LogCaptureFixtur
     with caplog.at_level("INFO", logger="seq2seq.access"):
         client.send("POST", "/translate?q=gato&source=es&target=en&api_key=geheim")
         client.get("/%0a%1b[31m")
+        until(lambda: len(caplog.records) == 2)
     lines = [record.getMessage() for record in caplog.records]
     assert re.fullmatch(r'127.0.0.1 "POST /translate" 200 \d+ ms', lines[0])
     assert lines[1].isprintable()

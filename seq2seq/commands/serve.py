@@ -77,11 +77,12 @@ def _serve(arguments: argparse.Namespace) -> int:
     import logging
     from functools import partial
 
-    from seq2seq.serving.app import Limits, Service, access_log
+    from seq2seq.serving.app import access_log
     from seq2seq.serving.batching import Batcher
     from seq2seq.serving.metrics import Metrics
     from seq2seq.serving.models import load_models
     from seq2seq.serving.server import listen, run
+    from seq2seq.serving.service import Limits, Service
 
     log = logging.getLogger(__name__)
     limits = Limits(

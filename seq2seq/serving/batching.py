@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+TOO_LATE = "the translation took too long; send less text at once"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
 
 

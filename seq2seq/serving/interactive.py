@@ -120,18 +120,15 @@ class _WatchedDecoding:
         return replace(self, decoding=self.decoding.select(sentences_B), sources=sources)
 
 
-def translation_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:
-    """Return the translations of a line for JSON: the best one in full, and the other ones."""
-    best, *others = found
-    record = best.as_json(attention=True, tree=tree)
-    for part, of_part in zip(record["parts"], best.parts, strict=True):
-        part["source_words"] = words_of_pieces(of_part.source_pieces)
-        part["target_words"] = words_of_pieces(of_part.target_pieces)
-    return {
-        **record,
-        "words": _words(best),
-        "alternatives": [{"text": each.text, "score": each.score} for each in others],
-    }
+def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:
+    """Return the translations of a line for JSON, with the words that the weights are between."""
+    records = [each.as_json(attention=True, tree=tree and each is found[0]) for each in found]
+    for record, translation in zip(records, found, strict=True):
+        record["words"] = _words(translation)
+        for part, of_part in zip(record["parts"], translation.parts, strict=True):
+            part["source_words"] = words_of_pieces(of_part.source_pieces)
+            part["target_words"] = words_of_pieces(of_part.target_pieces)
+    return {"translations": records}
 
 
 def _words(translation: Translation) -> dict[str, Any] | None:

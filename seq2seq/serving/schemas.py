@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from seq2seq.version import VERSION
 
-MOST_BEAM = 16  # hypotheses that a request can ask for
+_MOST_HYPOTHESES = 20  # that a request below /api can ask for
 
 
 class RequestError(Exception):
@@ -122,7 +122,7 @@ class SentenceRequest(Keyed):
     """A line of text for one of the server's models."""
 
     model: str = Field(description="its name, as GET /api/models lists it")
-    text: str = Field(description="a line; line breaks are spaces")
+    q: str = Field(description="a line")
 
 
 class BeginningRequest(SentenceRequest):
@@ -134,18 +134,18 @@ class BeginningRequest(SentenceRequest):
 class LineRequest(BeginningRequest):
     """POST /api/translate and POST /api/stream."""
 
-    alternatives: Number = Field(0, ge=0, description="how many further translations to return")
     beam: Number | None = Field(
-        None, ge=1, le=MOST_BEAM, description="hypotheses to keep; default: as the server does"
+        None, ge=1, le=_MOST_HYPOTHESES, description="beam size; default: the server's"
     )
-    tree: bool = Field(False, description="return all hypotheses of the search")
+    nbest: Number = Field(1, ge=1, le=_MOST_HYPOTHESES, description="number of translations")
+    tree: bool = Field(False, description="return all hypotheses of the search, with the best one")
 
 
 class WordsRequest(BeginningRequest):
     """POST /api/alternatives."""
 
     prefix: str = Field("", description="complete words; the alternatives come after them")
-    number: Number = Field(5, ge=1, description="how many words to return")
+    number: Number = Field(5, ge=1, le=_MOST_HYPOTHESES, description="how many words to return")
 
 
 class ExplainRequest(SentenceRequest):
@@ -169,22 +169,6 @@ class ModelResponse(BaseModel):
     style: str = Field(description="of the decoder, model.style of the recipe")
     score: str = Field(description="of the attention; none: the model has no attention")
     beam: int = Field(description="hypotheses that its search keeps")
-
-
-class ModelsResponse(BaseModel):
-    """What the page needs to know."""
-
-    models: list[ModelResponse]
-    characters: int = Field(description="the longest text")
-    most_beam: int
-    keyed: bool = Field(description="whether requests need an api_key")
-
-
-class Scored(BaseModel):
-    """A translation."""
-
-    text: str
-    score: float
 
 
 class TreeNode(BaseModel):
@@ -222,12 +206,19 @@ class WordWeights(BaseModel):
     weights: list[list[float]] = Field(description="a row for each target word")
 
 
-class LineResponse(Scored):
-    """A translation of a line with its attention, and further translations."""
+class LineTranslation(BaseModel):
+    """A translation of a line, as `seq2seq translate --format jsonl --attention` writes it."""
 
+    text: str
+    score: float
     parts: list[PartResponse]
     words: WordWeights | None
-    alternatives: list[Scored]
+
+
+class LineResponse(BaseModel):
+    """The translations of a line, best first."""
+
+    translations: list[LineTranslation]
 
 
 class NextWord(BaseModel):
@@ -269,7 +260,7 @@ def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
     models: list[type[BaseModel]] = [
         TranslateRequest, DetectRequest, Error, DetectedLanguage, TranslateResponse,
         LanguageResponse, StatusResponse, SettingsResponse, LineRequest, LineResponse, WordsRequest,
-        NextWord, ExplainRequest, ModelsResponse,
+        NextWord, ExplainRequest, ModelResponse,
     ]  # fmt: skip
     _, schemas = models_json_schema(
         [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
@@ -297,7 +288,7 @@ def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
                 "get": _get("settings", "Get what a form needs to know", "SettingsResponse")
             },
             "/metrics": {"get": _get_text("metrics", "Get counts in the format of Prometheus")},
-            "/api/models": {"get": _get("models", "List the models", "ModelsResponse")},
+            "/api/models": {"get": _get("models", "List the models", "ModelResponse")},
             "/api/translate": {
                 "post": _own("translateLine", "Translate a line, with all that is known", "Line")
             },
@@ -374,7 +365,7 @@ def _own(name: str, summary: str, kind: str) -> dict[str, Any]:
 
 def _get(name: str, summary: str, answer: str | None, *others: int) -> dict[str, Any]:
     schema: Any = {"type": "object"} if answer is None else _reference(answer)
-    if name == "languages":
+    if name in ("languages", "models"):
         schema = {"type": "array", "items": schema}
     success = {"description": "success", "content": _json(schema)}
     failure = {"description": "not ready", "content": _json(schema)}

@@ -12,8 +12,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.errors import UserError, WorkerError
-from seq2seq.serving.app import Service, create_app
-from seq2seq.serving.page import page_routes
+from seq2seq.serving.app import create_app
+from seq2seq.serving.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def make_server(service: Service) -> uvicorn.Server:
     # It logs what is not HTTP, at a lower level; starting and stopping is logged here.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        create_app(service, page_routes(service)),
+        create_app(service),
         http=_patient(service.limits.read_seconds),
         loop="asyncio",
         ws="none",

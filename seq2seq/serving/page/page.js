@@ -4,9 +4,9 @@ import {examples} from "./examples.js";
 import {drawTree} from "./tree.js";
 
 const PAUSE = 250;  // milliseconds without a key before the text is translated
+const MOST_BEAM = 20;  // that the server accepts
 const byId = id => document.getElementById(id);
 let models = [];
-let mostBeam = 1;
 let panes = [];
 let timer = 0;
 
@@ -58,7 +58,7 @@ class Pane {
   }
 
   get prefix() { return this.at(".prefix").value; }
-  get asked() { return {text: text(), model: this.model.name, prefix: this.prefix}; }
+  get asked() { return {q: text(), model: this.model.name, prefix: this.prefix}; }
 
   use(model) {
     this.model = model;
@@ -93,7 +93,7 @@ class Pane {
       for await (const [name, data] of events(response)) {
         if (signal.aborted) return;
         if (name === "partial") this.at(".translation").textContent = data.text;
-        else if (name === "translation") this.show(data);
+        else if (name === "translation") this.show(data.translations[0]);
         else throw new Error(data.error);
       }
       if (!this.found) throw new Error("the server ended the connection");
@@ -217,7 +217,7 @@ class Pane {
   }
 
   async explanation(look = {}) {
-    const asked = {text: text(), model: this.model.name, target: this.found.text, ...look};
+    const asked = {q: text(), model: this.model.name, target: this.found.text, ...look};
     return (await ask("/api/explain", asked, this.work.signal)).json();
   }
 
@@ -232,17 +232,17 @@ class Pane {
   }
 
   async grow() {
-    const size = make("input", null, {type: "number", min: 1, max: mostBeam, value: this.beam});
+    const size = make("input", null, {type: "number", min: 1, max: MOST_BEAM, value: this.beam});
     const label = append(make("label", "hypotheses that it keeps "), size);
     size.addEventListener("change", () => {
-      this.beam = Math.min(mostBeam, Math.max(1, Math.round(Number(size.value)) || 1));
+      this.beam = Math.min(MOST_BEAM, Math.max(1, Math.round(Number(size.value)) || 1));
       const details = this.at("details.tree");
       delete details.querySelector(":scope > div").dataset.of;
       this.fill(details, this.grow);
     });
     const asked = {...this.asked, beam: this.beam, tree: true};
     const found = await (await ask("/api/translate", asked, this.work.signal)).json();
-    return [label, ...drawTree(found.parts[0].tree, this.model.target)];
+    return [label, ...drawTree(found.translations[0].parts[0].tree, this.model.target)];
   }
 
   // Choose a step and a source piece that it shall attend to.
@@ -257,7 +257,7 @@ class Pane {
     const [placeLabel, place] = choose("attend to", part.source_tokens);
     if (this.forced) [step.value, place.value] = this.forced;
     const button = make("button", "Compute", {type: "button", class: "play"});
-    const result = make("div", null, {role: "status"});
+    const result = make("div");
     const compute = async () => {
       result.replaceChildren(make("p", "Computing…", {class: "soft"}));
       try {
@@ -324,7 +324,7 @@ function drawChange(before, after, number, language) {
   const moved = Math.hypot(...is.context.data.map((value, n) => value - was.context.data[n]));
   const size = Math.hypot(...was.context.data);
   return [
-    make("p", after.translation, {lang: language, class: "instead"}),
+    make("p", after.translation, {lang: language, class: "instead", role: "status"}),
     make("p", after.translation === before.translation ? "The translation stays the same."
       : "The translation that follows.", {class: "small soft"}),
     table([`next piece at step ${number}`, "probability before", "after"], rows),
@@ -415,12 +415,11 @@ function chooseModels(otherName = byId("other").value) {
 }
 
 async function start() {
-  const response = await fetch("/api/models");
-  const found = await response.json();
-  models = found.models;
-  mostBeam = found.most_beam;
-  byId("text").maxLength = found.characters;
-  byId("key-label").hidden = !found.keyed;
+  const get = async path => (await fetch(path)).json();
+  const settings = await get("/frontend/settings");
+  models = await get("/api/models");
+  byId("text").maxLength = settings.charLimit;
+  byId("key-label").hidden = !settings.keyRequired;
   byId("model").replaceChildren(...models.map(model => make("option",
     `${model.name} (${model.source_name} to ${model.target_name})`, {value: model.name})));
   byId("ask").addEventListener("submit", event => event.preventDefault());

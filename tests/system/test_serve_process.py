@@ -1,0 +1,175 @@
+"""`seq2seq serve` as a process: signals, many clients, clients that are slow, workers that die."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+from processes import Server, Training
+from serving import Client, until
+
+from seq2seq.inference.translator import Translator
+
+LINES = [source for source, _ in toy_pairs(300, seed=11)]
+LINES += ["", "perro " * 60, "niño 😀 pan", "  gato   come  ", "¿Dónde?"]
+QUERY = "/translate?q=gato&source=es&target=en"
+
+
+@contextlib.contextmanager
+def serving(
+    server: Server, run: Path, folder: Path, *options: object
+) -> Iterator[tuple[Client, Training]]:
+    """Start a server on a free port; it has exited at the end, and is killed if it has not."""
+    process = server.start(["serve", run, "--port", 0, *options], folder / "log.txt")
+    try:
+        until(lambda: "listening on" in process.text() or process.code() is not None)
+        found = re.search(r"listening on http://127\.0\.0\.1:(\d+) \(only this", process.text())
+        assert found, process.text()
+        client = Client(int(found[1]))
+        until(lambda: is_open(client))
+        yield client, process
+        process.send(signal.SIGTERM)
+        assert process.wait() == 0, process.text()
+        assert "Traceback" not in process.text()
+    finally:
+        process.send(signal.SIGKILL)
+
+
+def is_open(client: Client) -> bool:
+    with contextlib.suppress(OSError):
+        return client.get("/ready").status == 200
+    return False
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_64_clients_get_what_translate_writes(
+    server: Server, exported: Path, tmp_path: Path, workers: int
+) -> None:
+    expected = [best.text for [best] in Translator.load(exported).translate(LINES)]
+    with serving(server, exported, tmp_path, "--workers", workers) as (client, _):
+        with ThreadPoolExecutor(64) as pool:
+            answers = list(pool.map(client.translate, LINES))
+        assert [answer["translatedText"] for answer in answers] == expected
+        metrics = client.get("/metrics").body.decode()
+        batches, lines = (
+            float(re.search(rf"seq2seq_batch_lines_{name} (\S+)", metrics)[1])  # type: ignore[index]
+            for name in ("count", "sum")
+        )
+        assert lines == len(LINES) - 1  # empty ones need no model
+        assert batches < lines / 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigterm_under_load_loses_no_accepted_request(
+    server: Server, exported: Path, tmp_path: Path, workers: int
+) -> None:
+    ended = threading.Event()
+    lost: list[float] = []  # when each request without a response was sent
+    answered: list[int] = []
+
+    def ask(port: int) -> None:
+        while not ended.is_set():
+            sent = None
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            with contextlib.closing(connection):
+                try:
+                    for _ in range(3):  # on one connection
+                        connection.request("POST", QUERY)
+                        sent = time.monotonic()
+                        answer = connection.getresponse()
+                        answer.read()
+                        answered.append(answer.status)
+                        sent = None
+                except OSError:
+                    lost.extend([sent] if sent else [])
+
+    with serving(server, exported, tmp_path, "--workers", workers) as (client, process):
+        threads = [threading.Thread(target=ask, args=(client.port,)) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(answered) > 100)
+        stopped = time.monotonic()
+        process.send(signal.SIGTERM)
+        code = process.wait()
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert code == 0
+    assert {*answered} == {200}
+    assert not [moment for moment in lost if moment < stopped]
+
+
+def test_slow_and_half_open_clients_stop_nobody(
+    server: Server, exported: Path, tmp_path: Path
+) -> None:
+    head = f"POST {QUERY} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
+    with (
+        serving(server, exported, tmp_path, "--read-timeout", 1) as (client, _),
+        contextlib.ExitStack() as stack,
+    ):
+
+        def connect(data: str) -> socket.socket:
+            raw = socket.create_connection(("127.0.0.1", client.port), timeout=30)
+            stack.enter_context(raw)
+            raw.sendall(data.encode())
+            return raw
+
+        silent = [connect("") for _ in range(20)]
+        half = [connect(head) for _ in range(20)]
+        bodies = [connect(f"{head}\r\nabc") for _ in range(20)]
+        # A second request on a connection has as much time as the first.
+        second = connect(f"GET /health HTTP/1.1\r\nHost: x\r\n\r\n{head}")
+        started = time.monotonic()
+        for _ in range(5):
+            assert client.translate("gato")["translatedText"]
+        with contextlib.suppress(OSError):  # drop by drop
+            while time.monotonic() - started < 20:
+                second.sendall(b"X-A: b\r\n")
+                time.sleep(0.1)
+        assert time.monotonic() - started < 15
+        assert [raw.recv(100) for raw in (*silent, *half)] == [b""] * 40
+        for raw in bodies:
+            assert raw.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_killed_worker_ends_the_server_with_a_message(
+    server: Server, exported: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.txt"
+    process = server.start(["serve", exported, "--port", 0, "--workers", 2], log)
+    until(lambda: "listening on" in process.text())
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    os.kill(int(children[0]), signal.SIGKILL)
+    [port] = re.findall(r"127\.0\.0\.1:(\d+)", process.text())
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        # The pool has noticed by now, or does when it gets something to do.
+        assert Client(int(port)).send("POST", QUERY).status == 500
+    assert process.wait() == 1
+    assert "seq2seq: a worker process was killed, perhaps for lack of memory" in process.text()
+
+
+def test_keys_and_log(server: Server, exported: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("one\n\n two \n")
+    with serving(
+        server, exported, tmp_path, "--api-keys", keys, "--no-access-log", "--max-chars", 10
+    ) as (client, process):
+        assert client.translate("gato", api_key="two")
+        assert client.post("/translate", q="gato", source="es", target="en").status == 403
+        assert client.post("/detect", q="gato" * 3, api_key="one").status == 400
+        assert "POST" not in process.text()
+        body = json.dumps({"q": "gato"}).encode()
+        assert client.send("POST", "/detect", body + b" " * 100_000).status == 413
