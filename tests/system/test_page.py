@@ -175,12 +175,8 @@ def test_two_models_side_by_side(page: Page) -> None:
     assert shown(page, 0) == first
     shown(page, 1)
     expect(page.locator(".pane h2")).to_have_text(["first", "second"])
-    tops = [(box or {"y": 0})["y"] for box in map(_box, page.locator(".pane").all())]
-    assert tops[0] == tops[1]
-
-
-def _box(pane):  # type: ignore[no-untyped-def]
-    return pane.bounding_box()
+    boxes = [pane.bounding_box() for pane in page.locator(".pane").all()]
+    assert boxes[0]["y"] == boxes[1]["y"]
 
 
 def test_an_error_is_shown(page: Page) -> None:
@@ -196,7 +192,7 @@ def test_an_error_is_shown(page: Page) -> None:
 def test_axe_finds_nothing_serious(page: Page, width: int, scheme: str) -> None:
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.emulate_media(color_scheme=scheme)
     typed(page)
     page.locator(".word").first.click()
     expect(page.locator(".others li").first).to_be_visible()

@@ -1,7 +1,7 @@
 // Draws the tree of a beam search: a node for each hypothesis that it ranked.
 import {append, make, named, table} from "./drawing.js";
 
-const WIDTH = 92, HEIGHT = 34;  // pixels between steps, and between leaves
+const WIDTH = 92, HEIGHT = 36;  // pixels between steps, and between leaves
 const RADIUS = 5;
 
 function draw(tag, attributes, text) {
@@ -53,8 +53,8 @@ export function drawTree(tree, language) {
       draw("title", {}, `${words(node) || "(empty)"}: log p = ${node.log_prob.toFixed(3)}, ` +
         `score ${node.score.toFixed(3)}, ${node.status}`),
       draw("circle", {class: "node", cx: x(node), cy: y(node), r: RADIUS}),
-      draw("text", {x: x(node) + RADIUS + 3, y: y(node) - 1}, named(node.piece)),
-      draw("text", {class: "number", x: x(node) + RADIUS + 3, y: y(node) + 12},
+      draw("text", {x: x(node) + RADIUS + 3, y: y(node) - 6}, named(node.piece)),
+      draw("text", {class: "number", x: x(node) + RADIUS + 3, y: y(node) + 13},
         node.log_prob.toFixed(2)));
     const edge = draw("path", {class: `edge ${state}`,
       d: `M${from} ${y(parent)} C${from + 12} ${y(node)} ${from} ${y(node)} ${to} ${y(node)}`});
