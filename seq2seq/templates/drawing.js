@@ -143,7 +143,8 @@ export function table(headings, rows) {
   });
   const made = append(make("table", null, {class: "numbers"}),
     append(make("thead"), head), append(make("tbody"), ...body));
-  return append(make("div", null, {class: "scroll"}), made);
+  // The keyboard scrolls what can have the focus.
+  return append(make("div", null, {class: "scroll", tabindex: "0"}), made);
 }
 
 function positions(data, step) {

@@ -17,7 +17,15 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    expect,
+    sync_playwright,
+)
 from serving import Client, served
 
 from seq2seq.cli import main
@@ -29,6 +37,7 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+PATIENCE = 60_000  # milliseconds, on a busy machine
 SENTENCE = "el gato come pan rojo"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
@@ -51,6 +60,7 @@ def client(trained: Path, other: Path, translator: Translator) -> Iterator[Clien
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        expect.set_options(timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -72,7 +82,7 @@ def page(browser: Browser, client: Client) -> Iterator[Page]:
     page.on("console", note_message)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("request", note_request)
-    page.set_default_timeout(40_000)
+    page.set_default_timeout(PATIENCE)
     page.goto(client.url)
     expect(page.locator("#text-label")).to_have_text("Spanish text")
     yield page
@@ -90,7 +100,7 @@ def shown(page: Page, pane: int = 0) -> str:
     """Return the translation when it is complete."""
     root = page.locator(".pane").nth(pane)
     expect(root.locator(".translation.waiting")).to_have_count(0)
-    expect(root.locator(".state")).to_contain_text("Translated", timeout=40_000)
+    expect(root.locator(".state")).to_contain_text("Translated")
     return " ".join(root.locator(".word").all_inner_texts())
 
 
@@ -150,13 +160,20 @@ def test_the_best_leaf_of_the_tree_is_the_translation(page: Page) -> None:
     assert (best.locator("title").text_content() or "").startswith(f"{translation}: ")
 
 
+def last_column(details: Locator) -> list[str]:
+    """Return the last cells of the rows of the first table, when it is drawn."""
+    cells = details.locator("table").first.locator("tbody td:last-child")
+    expect(cells.first).to_be_visible()
+    return cells.all_inner_texts()
+
+
 def test_steps_and_another_weight(page: Page) -> None:
     typed(page)
     page.locator(".steps summary").first.click()
     steps = page.locator(".steps details:not(.vector)")
     expect(steps.first).to_contain_text("reads (start), writes")
     steps.first.locator("summary").first.click()
-    weights = steps.first.locator("table").first.locator("tbody td:last-child").all_inner_texts()
+    weights = last_column(steps.first)
     assert sum(map(float, weights)) == pytest.approx(1, abs=1e-3)
     page.locator(".force summary").first.click()
     last = page.locator(".force select").last
@@ -165,7 +182,7 @@ def test_steps_and_another_weight(page: Page) -> None:
     page.locator(".force").get_by_role("button", name="Compute").click()
     looked = page.locator(".force details:not(.vector)")
     looked.locator("summary").first.click()
-    weights = looked.locator("table").first.locator("tbody td:last-child").all_inner_texts()
+    weights = last_column(looked)
     assert [n for n, weight in enumerate(weights) if float(weight)] == [place]
 
 
