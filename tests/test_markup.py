@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -109,6 +110,16 @@ def test_a_copy_is_the_document(document: str) -> None:
     assert found.replace("<!-- no --> ", " <!-- no -->").replace("  ", " ") in (
         expected, expected.replace("<!-- no --> ", "<!-- no -->")
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "document",
+    ["<b>" * 5000 + "uno" + "</b>" * 5000, "<b>a</b>" * 2000, "<b><i>" * 900 + "a</b> </i>" * 900],
+)
+def test_large_documents_take_seconds_at_most(document: str) -> None:
+    started = time.process_time()
+    assert copied(document).count("<b>") == document.count("<b>")
+    assert time.process_time() - started < 20
 
 
 def test_blocks_are_what_is_translated() -> None:

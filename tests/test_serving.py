@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -214,6 +216,37 @@ def test_deep_translator(client: Client, translator: Translator) -> None:
     assert api.translate_batch(LINES[:2]) == texts(translator, LINES[:2])
 
 
+NPM = Path(os.environ.get("SEQ2SEQ_NPM", "/none"))
+NPM_CLIENTS = """
+import { libreTranslate } from "libretranslate-ts";
+import { translate as second } from "libretranslate";
+import third from "translate";
+const [url, text] = process.argv.slice(2);
+libreTranslate.setApiEndpoint(url);
+libreTranslate.setApiKey("");
+const found = [(await libreTranslate.translate(text, "es", "en")).translatedText];
+found.push(await second({ query: text, source: "es", target: "en", apiurl: url }));
+third.engine = "libre";
+third.url = `${url}/translate`;
+found.push(await third(text, { from: "es", to: "en" }));
+const detected = await libreTranslate.detect(text);
+console.log(JSON.stringify({ found, detected }));
+"""
+
+
+@pytest.mark.skipif(not (NPM / "node_modules/translate").exists(), reason="SEQ2SEQ_NPM has none")
+def test_npm_clients(client: Client, translator: Translator, tmp_path: Path) -> None:
+    """The clients are libretranslate-ts 0.5.12, libretranslate 1.0.1 and translate 3.1.0."""
+    (tmp_path / "node_modules").symlink_to(NPM / "node_modules")
+    (tmp_path / "clients.mjs").write_text(NPM_CLIENTS)
+    command = ["node", "clients.mjs", client.url, LINES[0]]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8")
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert found["found"] == texts(translator, LINES[:1]) * 3
+    assert "es" in json.dumps(found["detected"])
+
+
 # --- Requests that are refused
 
 
@@ -225,7 +258,7 @@ def test_deep_translator(client: Client, translator: Translator) -> None:
         ({"target": None}, "target: "),
         ({"source": "xx"}, "source: unknown language 'xx'; use one of en, es"),
         ({"target": "auto"}, "target: unknown language 'auto'"),
-        ({"source": "auto", "target": "xx"}, "unknown language 'xx'"),
+        ({"source": "auto", "target": "xx"}, "target: unknown language 'xx'"),
         ({"format": "pdf"}, "format: "),
         ({"alternatives": 4}, "alternatives: 4; ask for at most 3"),
         ({"alternatives": -1}, "alternatives: "),
@@ -246,7 +279,7 @@ def test_bad_parameters_get_400(client: Client, values: dict[str, Any], words: s
     given = {"q": "gato", "source": "es", "target": "en", **values}
     answer = client.post("/translate", **given)
     assert answer.status == 400
-    assert answer.json["error"].startswith(words) or words in answer.json["error"]
+    assert answer.json["error"].startswith(words)
     missing = {name: value for name, value in given.items() if value is not None}
     if len(missing) < len(given):
         assert client.post("/translate", **missing).json["error"].endswith("missing parameter")
@@ -483,7 +516,7 @@ def check(client: Client, path: str, body: bytes, kind: str) -> None:
         assert set(answer.json) == {"error"}
 
 
-@examples(40)
+@examples(80)
 @given(body=st.binary(max_size=300), kind=TYPES, path=st.sampled_from(["/translate", "/detect"]))
 def test_any_bytes_get_no_500(client: Client, body: bytes, kind: str, path: str) -> None:
     check(client, path, body, kind)
@@ -497,7 +530,7 @@ def test_any_json_gets_no_500(client: Client, values: dict[str, Any]) -> None:
     check(client, "/detect", json.dumps(values).encode(), "application/json")
 
 
-@examples(40)
+@examples(50)
 @given(
     text=st.text(max_size=60),
     kind=st.sampled_from(["text", "html"]),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -23,6 +23,8 @@ from seq2seq.serving.schemas import (
 from seq2seq.serving.service import Service, read_parameters, unless_gone
 
 AUTO = "auto"
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -91,12 +93,15 @@ class LibreTranslate:
         self.service.check_key(wanted)
         texts = [wanted.q] if isinstance(wanted.q, str) else wanted.q
         self.service.check_size(texts, wanted.alternatives)
-        items = [self._item(text, wanted) for text in texts]
+        # HTML takes long enough to hold up others.
+        call = asyncio.to_thread if wanted.format == "html" else _at_once
+        items = await call(lambda: [self._item(text, wanted) for text in texts])
         found = await unless_gone(request, self._translations(items, wanted))
         self.service.metrics.characters += sum(map(len, texts))
-        every = [
-            item.texts(of, wanted.alternatives + 1) for item, of in zip(items, found, strict=True)
-        ]
+        most = wanted.alternatives + 1
+        every = await call(
+            lambda: [item.texts(of, most) for item, of in zip(items, found, strict=True)]
+        )
         answer: dict[str, list[Any]] = {"translatedText": [each[0] for each in every]}
         if wanted.alternatives:
             answer["alternatives"] = [each[1:] for each in every]
@@ -109,7 +114,7 @@ class LibreTranslate:
     def _item(self, text: str, wanted: TranslateRequest) -> _Item:
         models, source, detected = self.service.models, wanted.source, None
         if source == AUTO:
-            self.service.model(wanted.target, wanted.target)  # is it a language?
+            self.service.check_language("target", wanted.target)
             able = {code for code in models.tokenizers if models.of(code, wanted.target)}
             detected = models.detect(text, able | {wanted.target})[0]
             if not detected.confidence:  # no letters, or none that a model knows: keep the text
@@ -193,3 +198,8 @@ class LibreTranslate:
         return PlainTextResponse(
             self.service.metrics.text(), media_type="text/plain; version=0.0.4"
         )
+
+
+async def _at_once(function: Callable[[], T]) -> T:
+    """Return what a function returns, as asyncio.to_thread does from another thread."""
+    return function()

@@ -33,6 +33,7 @@ _VOID = frozenset(
 _VERBATIM = frozenset({
     "code", "math", "noscript", "pre", "script", "style", "svg", "template", "textarea",
 })  # fmt: skip
+_DEEPEST = 100  # inline elements within each other; blocks end at further ones
 
 
 @dataclass(eq=False)
@@ -166,7 +167,10 @@ def _match_tags(tokens: list[Token]) -> None:
         opened: list[Token] = []
         for token in (*tokens, Token("other", "")):
             if token.kind == "start":
-                opened.append(token)
+                if len(opened) == _DEEPEST:
+                    token.kind, alone = "other", True
+                else:
+                    opened.append(token)
             elif token.kind == "end":
                 names = [other.name for other in opened]
                 if token.name not in names:
@@ -197,28 +201,28 @@ def _write_block(block: Block, translation: Translation) -> str:
 def _elements(block: Block) -> list[_Element]:
     """Return the elements of a block in the order of their start tags, with their source words."""
     found: list[_Element] = []
-    opened: list[_Element] = []
+    opened: list[tuple[_Element, int]] = []  # with the visible characters before
     holders: list[list[_Element]] = []  # the open elements at each visible character
     marks: list[tuple[_Element, int]] = []  # and the visible characters before
     for token in block.tokens:
         if token.kind == "text":
             visible = "".join(normalize_line(token.text).split())
-            holders += [list(opened)] * len(visible)
+            holders += [[element for element, _ in opened]] * len(visible)
         elif token.kind == "end":
-            element = opened.pop()
-            if not any(element is holder for of in holders for holder in of):
+            element, place = opened.pop()
+            if place == len(holders):
                 element.is_mark = True
                 marks.append((element, len(holders)))
         else:
             assert token.kind in ("start", "mark")
-            parent = opened[-1] if opened else None
+            parent = opened[-1][0] if opened else None
             end = token.partner.raw if token.partner else ""
             element = _Element(token.raw, end, parent, token.kind == "mark")
             found.append(element)
             if element.is_mark:
                 marks.append((element, len(holders)))
             else:
-                opened.append(element)
+                opened.append((element, len(holders)))
     word_of = [number for number, word in enumerate(words(block.text)) for _ in word]
     for number, of in zip(word_of, holders, strict=False):
         for element in of:
@@ -266,7 +270,9 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
     if not targets:  # all of them are empty
         return
     best_t = weights_ts.argmax(1) if sources else np.zeros(targets, dtype=int)
-    holders_t = [_innermost(elements, int(source)) for source in best_t]
+    innermost = {source: e for e in elements if not e.is_mark for source in e.sources}
+    holders_t = [innermost.get(int(source)) for source in best_t]
+    chains_t = [set(_chain(holder)) for holder in holders_t]
     for element in elements:
         parent = element.parent
         low, high = (parent.first, parent.last) if parent else (0, targets - 1)
@@ -276,12 +282,11 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
             at = min(max(at, low), high + 1)
             element.first, element.last = at, at - 1
             continue
+        around = {None, *_chain(element)}
         values = []
-        for holder in holders_t[low : high + 1]:
-            if element in _chain(holder):
-                values.append(1.0)
-            else:  # a word of a sibling is never enclosed
-                values.append(-1.0 if holder is None or holder in _chain(element) else -np.inf)
+        for holder, chain in zip(holders_t[low : high + 1], chains_t[low : high + 1], strict=True):
+            # A word of a sibling is never enclosed.
+            values.append(1.0 if element in chain else -1.0 if holder in around else -np.inf)
         if 1.0 not in values:  # no word: the one that attends most to the element's words
             columns = [source for source in element.sources if source < sources]
             heard_t = weights_ts[low : high + 1, columns].sum(1)
@@ -290,20 +295,11 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
                 element.first, element.last = low, low - 1
                 continue
             at = low + int(np.where(free_t, heard_t, -np.inf).argmax())
-            holders_t[at] = element
+            holders_t[at], chains_t[at] = element, set(_chain(element))
             element.first = element.last = at
             continue
         first, last = _heaviest(values)
         element.first, element.last = low + first, low + last
-
-
-def _innermost(elements: list[_Element], source: int) -> _Element | None:
-    """Return the innermost element that holds a source word."""
-    found = None
-    for element in elements:  # parents come before their children
-        if not element.is_mark and source in element.sources:
-            found = element
-    return found
 
 
 def _chain(element: _Element | None) -> Iterator[_Element]:

@@ -75,18 +75,21 @@ class Service:
                 f"alternatives: {alternatives}; ask for at most {limits.alternatives}"
             )
 
+    def check_language(self, name: str, code: str) -> None:
+        """Raise RequestError, which names the parameter, for a language that no model has."""
+        known = sorted(self.models.tokenizers)
+        if code not in known:
+            raise RequestError(
+                f"{name}: unknown language '{one_line(code[:40])}'; use one of {', '.join(known)}"
+            )
+
     def model(self, source: str, target: str) -> Model | None:
         """Return the model for a pair of languages; None if there is nothing to translate.
 
         Raises RequestError for a language or a pair that no model has.
         """
-        known = sorted(self.models.tokenizers)
-        for name, code in (("source", source), ("target", target)):
-            if code not in known:
-                raise RequestError(
-                    f"{name}: unknown language '{one_line(code[:40])}'; use one of "
-                    f"{', '.join(known)}"
-                )
+        self.check_language("source", source)
+        self.check_language("target", target)
         if source == target:
             return None
         found = self.models.of(source, target)

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -142,6 +143,30 @@ def test_slow_and_half_open_clients_stop_nobody(
         assert [raw.recv(100) for raw in (*silent, *half)] == [b""] * 40
         for raw in bodies:
             assert raw.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_memory_does_not_grow_with_requests(server: Server, exported: Path, tmp_path: Path) -> None:
+    generator = random.Random(1)
+
+    def ask(client: Client, count: int) -> None:
+        for _ in range(count):
+            text = "".join(generator.choices("abcdeño <b></b> \n😀", k=generator.randint(0, 60)))
+            client.translate(
+                [text, *generator.choices(LINES, k=3)],
+                format=generator.choice(["text", "html"]), alternatives=generator.randint(0, 2),
+            )  # fmt: skip
+            client.send("POST", f"/{generator.random()}", generator.randbytes(50))
+            assert client.post("/translate", q=generator.random()).status == 400
+
+    def resident_kib(pid: int) -> int:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
+
+    with serving(server, exported, tmp_path, "--no-access-log") as (client, process):
+        ask(client, 50)
+        before = resident_kib(process.pid)
+        ask(client, 100)
+        assert resident_kib(process.pid) - before < 8192
 
 
 def test_killed_worker_ends_the_server_with_a_message(
