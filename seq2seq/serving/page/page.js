@@ -318,7 +318,7 @@ function drawChange(before, after, number, language) {
   const [was, is] = [before, after].map(data => data.steps[number - 1]);
   const share = (step, id) => step.candidates.find(c => c.id === id)?.probability;
   const pieces = new Map([...is.candidates, ...was.candidates].map(c => [c.id, c.piece]));
-  const shown = value => (value === undefined ? "less" : value.toFixed(4));
+  const shown = value => (value === undefined ? "(not listed)" : value.toFixed(4));
   const rows = [...pieces].map(([id, piece]) =>
     ({cells: [named(piece), shown(share(was, id)), shown(share(is, id))]}));
   const moved = Math.hypot(...is.context.data.map((value, n) => value - was.context.data[n]));
