@@ -198,7 +198,7 @@ def test_page_holds_the_json_and_loads_nothing(
     text = render_page(explanation, words=words)
     page = Page(text)
     # The sentence has made no tag of its own.
-    assert page.scripts() == ["application/json", None]
+    assert page.scripts() == ["application/json", "module"]
     embedded = json.loads(page.texts["script"][0])
     assert embedded == json.loads(json.dumps(explanation.as_json()))
     assert embedded["source"] == explanation.part.source

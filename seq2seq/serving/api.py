@@ -5,41 +5,35 @@ They name a model instead of a pair of languages, so that two of one pair can be
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
-from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from seq2seq.errors import one_line
+from seq2seq.errors import UserError, missing_package, one_line
+from seq2seq.inference.protocol import SearchOptions
+from seq2seq.serving import interactive
+from seq2seq.serving.batching import TOO_LATE, DeadlineError
 from seq2seq.serving.models import Model
-from seq2seq.serving.schemas import Keyed, Number, RequestError, parse_request
+from seq2seq.serving.schemas import (
+    ExplainRequest,
+    LineRequest,
+    ModelResponse,
+    RequestError,
+    SentenceRequest,
+    WordsRequest,
+    parse_request,
+)
 from seq2seq.serving.service import Service, read_parameters, unless_gone
 
-_MOST_HYPOTHESES = 20
-
-
-class ModelRequest(Keyed):
-    """POST /api/translate."""
-
-    q: str = Field(description="a line")
-    model: str = Field(description="name of a model, as GET /api/models lists it")
-    beam: Number | None = Field(
-        None, ge=1, le=_MOST_HYPOTHESES, description="beam size; default: the server's"
-    )
-    nbest: Number = Field(1, ge=1, le=_MOST_HYPOTHESES, description="number of translations")
-
-
-@dataclass(frozen=True)
-class ModelDescription:
-    """An item of GET /api/models."""
-
-    name: str
-    source: str
-    target: str
-    style: str
-    score: str
+T = TypeVar("T")
+Sentence = TypeVar("Sentence", bound=SentenceRequest)
 
 
 class Api:
@@ -53,42 +47,153 @@ class Api:
         return [
             Route("/api/models", self.models),
             Route("/api/translate", self.translate, methods=["POST"]),
+            Route("/api/stream", self.stream, methods=["POST"]),
+            Route("/api/alternatives", self.alternatives, methods=["POST"]),
+            Route("/api/explain", self.explain, methods=["POST"]),
         ]
 
     async def models(self, _: Request) -> Response:
-        """List the models with their languages, decoder style and score function."""
-        return JSONResponse(
-            [asdict(_describe(model)) for model in self.service.models.by_name.values()]
-        )
+        """List the models with their languages, decoder style, score function and beam."""
+        names = {each.code: each.name for each in self.service.models.languages}
+        found = [
+            ModelResponse(
+                name=model.name,
+                source=model.source,
+                target=model.target,
+                source_name=names[model.source],
+                target_name=names[model.target],
+                style=model.translator.config.model.style,
+                score=model.translator.config.model.attention.score,
+                beam=self._options(model).beam_size,
+            )
+            for model in self.service.models.by_name.values()
+        ]
+        return JSONResponse([each.model_dump() for each in found])
 
     async def translate(self, request: Request) -> Response:
         """Return `{"translations": [...]}`, best first, as `translate --format jsonl --attention`.
 
         The options are those of the command; a smaller beam is raised to `nbest`.
         """
-        wanted = parse_request(await read_parameters(request, self.service.limits), ModelRequest)
-        self.service.check_key(wanted)
-        self.service.check_size([wanted.q])
-        translator = self._model(wanted.model).translator
-        search = {**self.service.search, **({"beam_size": wanted.beam} if wanted.beam else {})}
-        options = translator.options(**search, nbest=wanted.nbest, keep_weights=True)
-        translating = self.service.batcher.translate(
-            wanted.model, [wanted.q], options, seconds=self.service.limits.seconds
+        wanted, model = await self._read(request, LineRequest)
+        work = self._translation(wanted, model)
+        return JSONResponse(await unless_gone(request, self._call(work, model.name)))
+
+    async def stream(self, request: Request) -> Response:
+        """Send server-sent events: `partial` for each step, then `translation` or `error`."""
+        wanted, model = await self._read(request, LineRequest)
+        loop, events = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+        gone = threading.Event()
+
+        def show(text: str) -> None:
+            if gone.is_set():
+                raise _GoneError
+            loop.call_soon_threadsafe(events.put_nowait, text)
+
+        work = asyncio.ensure_future(self._call(self._translation(wanted, model, show), model.name))
+        work.add_done_callback(lambda _: events.put_nowait(None))
+
+        def stop() -> None:
+            gone.set()
+            work.cancel()
+
+        async def send(text: str | None) -> AsyncIterator[str]:
+            try:
+                while text is not None:
+                    yield _event("partial", {"text": text})
+                    text = await events.get()
+                try:
+                    yield _event("translation", await work)
+                except (RequestError, DeadlineError) as error:
+                    yield _event("error", {"error": str(error) or TOO_LATE})
+            finally:
+                stop()
+
+        try:
+            # What fails before the first step has a status of its own.
+            first = await unless_gone(request, events.get())
+            if first is None:
+                work.result()
+        except BaseException:
+            stop()
+            raise
+        return StreamingResponse(
+            send(first), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
-        [found] = await unless_gone(request, translating)
-        return JSONResponse({"translations": [each.as_json(attention=True) for each in found]})
 
-    def _model(self, name: str) -> Model:
-        models = self.service.models.by_name
-        if name not in models:
-            raise RequestError(
-                f"model: there is no '{one_line(name[:40])}'; use one of {', '.join(models)}"
+    async def alternatives(self, request: Request) -> Response:
+        """Return the likeliest next words after a prefix."""
+        wanted, model = await self._read(request, WordsRequest)
+        work = partial(
+            interactive.alternatives_json, model.translator, wanted.q, wanted.prefix,
+            wanted.number, self._options(model),
+        )  # fmt: skip
+        return JSONResponse(await unless_gone(request, self._call(work, model.name)))
+
+    async def explain(self, request: Request) -> Response:
+        """Return what `seq2seq explain --json` prints, but for large matrices only the shape."""
+        wanted, model = await self._read(request, ExplainRequest)
+        work = partial(
+            interactive.explain, model, wanted.q, beam=self._options(model).beam_size,
+            target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
+        )  # fmt: skip
+        return JSONResponse(await unless_gone(request, self._call(work)))
+
+    def _translation(
+        self, wanted: LineRequest, model: Model, show: Callable[[str], None] | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """Return the work for a line."""
+        beam = {"beam_size": wanted.beam} if wanted.beam else {}
+        options = self._options(
+            model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree
+        )
+        search = partial(
+            interactive.translate, model.translator, wanted.q, options,
+            prefix=wanted.prefix, show=show,
+        )  # fmt: skip
+        return lambda: interactive.translations_json(search(), tree=wanted.tree)
+
+    def _options(self, model: Model, **changes: Any) -> SearchOptions:
+        return model.translator.options(**{**self.service.search, **changes})
+
+    async def _read(self, request: Request, kind: type[Sentence]) -> tuple[Sentence, Model]:
+        """Return a request and its model. Raises RequestError if it cannot be used."""
+        service = self.service
+        wanted = parse_request(await read_parameters(request, service.limits), kind)
+        service.check_key(wanted)
+        service.check_size([wanted.q])
+        for name in ("prefix", "target"):
+            size, most = len(getattr(wanted, name, None) or ""), service.limits.characters
+            if size > most:
+                raise RequestError(f"{name}: {size} characters; send at most {most}")
+        models = service.models.by_name
+        if wanted.model not in models:
+            name = one_line(wanted.model[:40])
+            raise RequestError(f"model: there is no '{name}'; use one of {', '.join(models)}")
+        return wanted, models[wanted.model]
+
+    async def _call(self, work: Callable[[], T], model: str = "") -> T:
+        """Return the result of some work, on the worker of the model that it uses.
+
+        Raises RequestError for a UserError, and for a package that is not installed.
+        """
+        try:
+            return await self.service.batcher.call(
+                work, seconds=self.service.limits.seconds, model=model
             )
-        return models[name]
+        except UserError as error:
+            raise RequestError(str(error)) from None
+        except ModuleNotFoundError as error:
+            line = missing_package(error)
+            if line is None:
+                raise
+            raise RequestError(f"on the server, {line}", 501) from None
 
 
-def _describe(model: Model) -> ModelDescription:
-    config = model.translator.config.model
-    return ModelDescription(
-        model.name, model.source, model.target, config.style, config.attention.score
-    )
+class _GoneError(Exception):
+    """The client of a stream has gone."""
+
+
+def _event(name: str, data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    return f"event: {name}\ndata: {text}\n\n"

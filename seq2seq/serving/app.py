@@ -21,9 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.errors import one_line, verdict
 from seq2seq.serving.api import Api
-from seq2seq.serving.batching import DeadlineError, QueueFullError
+from seq2seq.serving.batching import TOO_LATE, DeadlineError, QueueFullError
 from seq2seq.serving.libretranslate import LibreTranslate
 from seq2seq.serving.metrics import Metrics
+from seq2seq.serving.page import page_routes
 from seq2seq.serving.schemas import RequestError
 from seq2seq.serving.service import Service
 
@@ -35,7 +36,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"
 
 def create_app(service: Service) -> Starlette:
     """Return the application. Its lifespan starts and stops the batcher."""
-    routes = [*LibreTranslate(service).routes(), *Api(service).routes()]
+    routes = [*LibreTranslate(service).routes(), *Api(service).routes(), *page_routes()]
     service.metrics.queue_length = lambda: service.batcher.queue_length
 
     @contextlib.asynccontextmanager
@@ -91,7 +92,7 @@ async def _queue_full(_: Request, __: Exception) -> Response:
 
 
 async def _too_late(_: Request, __: Exception) -> Response:
-    return _error("the translation took too long; send less text at once", 504)
+    return _error(TOO_LATE, 504)
 
 
 async def _server_error(_: Request, error: Exception) -> Response:

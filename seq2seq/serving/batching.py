@@ -18,7 +18,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
@@ -28,6 +28,9 @@ from seq2seq.serving.models import Models
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+TOO_LATE = "the translation took too long; send less text at once"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
 
 
@@ -87,9 +90,13 @@ class Batcher:
         self._changed: list[asyncio.Event] = []  # one per worker
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
+        self._threads: dict[str, Executor] = {}  # the workers of models that are threads
+        self._aside: Executor = ThreadPoolExecutor(1)  # for calls that no such worker takes
+        self._calls = 0  # that wait or are computed
         self._call: Callable[[Batch], list[list[Translation]]] = partial(compute, models)
         if processes == 1:
-            self._workers = [(ThreadPoolExecutor(1), [name]) for name in models.by_name]
+            self._threads = {name: ThreadPoolExecutor(1) for name in models.by_name}
+            self._workers = [(thread, [name]) for name, thread in self._threads.items()]
         else:
             pool = worker_pool(partial(compute, models), processes)
             first = next(iter(models.by_name.values()))
@@ -111,13 +118,13 @@ class Batcher:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for executor, _ in self._workers:
+        for executor in {self._aside, *(worker for worker, _ in self._workers)}:
             executor.shutdown(wait=False, cancel_futures=True)
 
     @property
     def queue_length(self) -> int:
         """The number of requests that wait, at least in part."""
-        return len(self._waiting)
+        return len(self._waiting) + self._calls
 
     async def translate(
         self, model: str, lines: Sequence[str], options: SearchOptions, *, seconds: float
@@ -145,6 +152,24 @@ class Batcher:
         finally:
             with contextlib.suppress(ValueError):
                 self._waiting.remove(request)
+
+    async def call(self, work: Callable[[], T], *, seconds: float, model: str = "") -> T:
+        """Return the result of work that is in no batch, from a thread.
+
+        It is the worker of the `model` if that is a thread, else one aside. If the caller is
+        cancelled, work that has not begun is dropped. Raises as `translate` does.
+        """
+        if self.queue_length >= self.queue_size:
+            raise QueueFullError
+        self._calls += 1
+        executor = self._threads.get(model, self._aside)
+        try:
+            found = asyncio.get_running_loop().run_in_executor(executor, work)
+            return await asyncio.wait_for(found, seconds)
+        except asyncio.TimeoutError:
+            raise DeadlineError from None
+        finally:
+            self._calls -= 1
 
     def _notify(self) -> None:
         for changed in self._changed:

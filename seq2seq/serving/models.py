@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from seq2seq.data.tokenizer import Tokenizer
@@ -30,6 +31,12 @@ class Model:
 
     name: str
     translator: Translator
+    run: str = ""  # its path or name
+
+    @cached_property
+    def explainer(self) -> Translator:
+        """The run with its weights, for seq2seq.explaining, which needs PyTorch."""
+        return Translator.load(self.run, device="cpu", backend="torch", threads=1)
 
     @property
     def source(self) -> str:
@@ -132,5 +139,5 @@ def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> Model
         name = name if names[name] == 1 else str(Path(run))
         if name in models:
             raise UserError(f"{run}: named twice; name each run once")
-        models[name] = Model(name, load(run))
+        models[name] = Model(name, load(run), run)
     return Models(models)

@@ -10,6 +10,8 @@ from pydantic.json_schema import models_json_schema
 
 from seq2seq.version import VERSION
 
+_MOST_HYPOTHESES = 20  # that a request below /api can ask for
+
 
 class RequestError(Exception):
     """A request cannot be used; `status` is that of the response."""
@@ -116,6 +118,117 @@ class SettingsResponse(BaseModel):
     supportedFilesFormat: list[str]
 
 
+class SentenceRequest(Keyed):
+    """A line of text for one of the server's models."""
+
+    model: str = Field(description="its name, as GET /api/models lists it")
+    q: str = Field(description="a line")
+
+
+class BeginningRequest(SentenceRequest):
+    """A line of text, and how its translation begins."""
+
+    prefix: str = Field("", description="the first characters of the translation")
+
+
+class LineRequest(BeginningRequest):
+    """POST /api/translate and POST /api/stream."""
+
+    beam: Number | None = Field(
+        None, ge=1, le=_MOST_HYPOTHESES, description="beam size; default: the server's"
+    )
+    nbest: Number = Field(1, ge=1, le=_MOST_HYPOTHESES, description="number of translations")
+    tree: bool = Field(False, description="return all hypotheses of the search, with the best one")
+
+
+class WordsRequest(BeginningRequest):
+    """POST /api/alternatives."""
+
+    prefix: str = Field("", description="complete words; the alternatives come after them")
+    number: Number = Field(5, ge=1, le=_MOST_HYPOTHESES, description="how many words to return")
+
+
+class ExplainRequest(SentenceRequest):
+    """POST /api/explain."""
+
+    target: str | None = Field(None, description="the translation to explain; default: the model's")
+    step: Number | None = Field(
+        None, ge=1, description="a step that attends to nothing but the `position`"
+    )
+    position: Number = Field(1, ge=1, description="of a source piece, from 1")
+
+
+class ModelResponse(BaseModel):
+    """A model of the server."""
+
+    name: str
+    source: str = Field(description="code of the language that it translates")
+    target: str
+    source_name: str
+    target_name: str
+    style: str = Field(description="of the decoder, model.style of the recipe")
+    score: str = Field(description="of the attention; none: the model has no attention")
+    beam: int = Field(description="hypotheses that its search keeps")
+
+
+class TreeNode(BaseModel):
+    """A hypothesis that the search ranked."""
+
+    parent: int | None = Field(description="number of the hypothesis that it extends")
+    token: int
+    piece: str
+    log_prob: float = Field(description="of all pieces so far")
+    score: float
+    status: Literal["extended", "finished", "unfinished", "pruned"]
+
+
+class PartResponse(BaseModel):
+    """A sentence that was translated at once, as `seq2seq translate --format jsonl` writes it."""
+
+    source: str
+    source_tokens: list[str]
+    tokens: list[str]
+    log_probs: list[float] = Field(description="of each target piece; they sum to log_prob")
+    score: float
+    log_prob: float
+    finished: bool
+    attention: list[list[float]] | None = Field(description="a row for each target piece")
+    source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
+    target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
+    tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
+
+
+class WordWeights(BaseModel):
+    """Attention between words, as `seq2seq explain --words` gives it."""
+
+    source: list[str]
+    target: list[str]
+    weights: list[list[float]] = Field(description="a row for each target word")
+
+
+class LineTranslation(BaseModel):
+    """A translation of a line, as `seq2seq translate --format jsonl --attention` writes it."""
+
+    text: str
+    score: float
+    parts: list[PartResponse]
+    words: WordWeights | None
+
+
+class LineResponse(BaseModel):
+    """The translations of a line, best first."""
+
+    translations: list[LineTranslation]
+
+
+class NextWord(BaseModel):
+    """A word that may come next."""
+
+    word: str = Field(description="empty: the translation ends")
+    log_prob: float
+    text: str = Field(description="the best translation that begins with it")
+
+
 Request = TypeVar("Request", bound=Keyed)
 
 _STATUS = {
@@ -125,6 +238,7 @@ _STATUS = {
     413: "the request is too large",
     429: "too many requests wait; try again after the seconds in Retry-After",
     500: "an error of the server",
+    501: "the server lacks a package or the weights that this needs",
     504: "the translation took too long",
 }
 
@@ -145,7 +259,8 @@ def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document; the limits are the maxima of the properties they name."""
     models: list[type[BaseModel]] = [
         TranslateRequest, DetectRequest, Error, DetectedLanguage, TranslateResponse,
-        LanguageResponse, StatusResponse, SettingsResponse,
+        LanguageResponse, StatusResponse, SettingsResponse, LineRequest, LineResponse, WordsRequest,
+        NextWord, ExplainRequest, ModelResponse,
     ]  # fmt: skip
     _, schemas = models_json_schema(
         [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
@@ -173,6 +288,15 @@ def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
                 "get": _get("settings", "Get what a form needs to know", "SettingsResponse")
             },
             "/metrics": {"get": _get_text("metrics", "Get counts in the format of Prometheus")},
+            "/api/models": {"get": _get("models", "List the models", "ModelResponse")},
+            "/api/translate": {
+                "post": _own("translateLine", "Translate a line, with all that is known", "Line")
+            },
+            "/api/stream": {"post": _own("stream", "Translate a line, step by step", "Line")},
+            "/api/alternatives": {
+                "post": _own("alternatives", "Find the likeliest words at a place", "Words")
+            },
+            "/api/explain": {"post": _own("explain", "Explain a translation", "Explain")},
             "/spec": {"get": _get("spec", "Get this document", None)},
         },
         "components": {"schemas": definitions},
@@ -218,9 +342,30 @@ def _post(name: str, summary: str, kind: str) -> dict[str, Any]:
     }
 
 
+def _own(name: str, summary: str, kind: str) -> dict[str, Any]:
+    """Return an operation of the project's own, which takes JSON."""
+    operation = _post(name, summary, "Translate")
+    operation["requestBody"]["content"] = _json(_reference(f"{kind}Request"))
+    content = {
+        "translateLine": _json(_reference("LineResponse")),
+        "stream": {"text/event-stream": {"schema": {"type": "string"}}},
+        "alternatives": _json({"type": "array", "items": _reference("NextWord")}),
+        "explain": _json({"type": "object"}),
+    }[name]
+    operation["responses"]["200"]["content"] = content
+    operation["description"] = {
+        "stream": "Server-sent events: `partial` with the text so far for each step of the search, "
+        "then `translation` with what /api/translate answers, or `error`.",
+        "explain": "What `seq2seq explain --json` prints, but for large matrices only the shape.",
+    }.get(name, "")
+    if name == "explain":
+        operation["responses"] |= _errors(501)
+    return operation
+
+
 def _get(name: str, summary: str, answer: str | None, *others: int) -> dict[str, Any]:
     schema: Any = {"type": "object"} if answer is None else _reference(answer)
-    if name == "languages":
+    if name in ("languages", "models"):
         schema = {"type": "array", "items": schema}
     success = {"description": "success", "content": _json(schema)}
     failure = {"description": "not ready", "content": _json(schema)}

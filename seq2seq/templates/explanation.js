@@ -1,31 +1,20 @@
-"use strict";
+// Follows drawing.js in one script.
 const data = JSON.parse(document.getElementById("data").textContent);
-const names = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
-const STRONG = 0.65;  // from here on the background needs the other text color
-const named = piece => names[piece] ?? piece;
 const byId = id => document.getElementById(id);
 const real = data.memory.length;
-const several = data.steps[0].weights.shape.length > 1;
-let matrix, sourceNames, targetNames, pinned = null;
-
-// Everything from the data enters the page as text, never as markup.
-function make(tag, text, attributes = {}) {
-  const element = document.createElement(tag);
-  if (text !== null && text !== undefined) element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-function append(parent, ...children) { parent.append(...children); return parent; }
+const several = hasHeads(data);
+let shown = null;
 
 function choose() {
   const view = document.querySelector("input[name=view]:checked").value;
   const head = byId("heads").querySelector("select");
   head.disabled = view === "words";
+  let names, matrix;
   if (view === "words") {
-    [sourceNames, targetNames, matrix] = [data.words.source, data.words.target, data.words.weights];
+    [names, matrix] = [[data.words.source, data.words.target], data.words.weights];
   } else {
-    sourceNames = data.memory.pieces.slice(0, real).map(p => named(p.piece));
-    targetNames = data.steps.map(step => named(step.writes.piece));
+    names = [data.memory.pieces.slice(0, real).map(p => named(p.piece)),
+      data.steps.map(step => named(step.writes.piece))];
     const of = step => head.value === "" || !several
       ? step.mean_weights.data : step.weights.data[Number(head.value)];
     matrix = data.steps.map(step => of(step).slice(0, real));
@@ -35,196 +24,10 @@ function choose() {
       "over those of a target word. The rest of a row, up to 1, is on the end of sentence."
     : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax is over a row: " +
       "each sums to 1.";
-  pinned = null;
-  draw();
-}
-
-function chip(side, name, index) {
-  const button = make("button", name, {type: "button", "aria-pressed": "false",
-    lang: side === "target" ? data.target_language : data.source_language});
-  const place = {side, index};
-  button.addEventListener("pointerenter", () => light(place));
-  button.addEventListener("pointerleave", () => light(pinned));
-  button.addEventListener("focus", () => light(place));
-  button.addEventListener("blur", () => light(pinned));
-  button.addEventListener("click", () => {
-    const same = pinned && pinned.side === side && pinned.index === index;
-    pinned = same ? null : place;
-    light(pinned);
-  });
-  return button;
-}
-
-function draw() {
-  byId("targets").replaceChildren(...targetNames.map((name, t) => chip("target", name, t)));
-  byId("sources").replaceChildren(...sourceNames.map((name, s) => chip("source", name, s)));
-  const head = append(make("tr"), make("td", "", {style: "background: none"}));
-  sourceNames.forEach(name => append(head,
-    append(make("th", null, {scope: "col"}), make("span", name))));
-  const rows = matrix.map((weights, t) => {
-    const row = append(make("tr"), make("th", targetNames[t], {scope: "row"}));
-    weights.forEach((weight, s) => {
-      const cell = make("td", weight >= 0.005 ? weight.toFixed(2).slice(1 - (weight >= 0.995)) : "");
-      cell.style.setProperty("--light", weight);
-      cell.classList.toggle("strong", weight > STRONG);
-      cell.title = `${targetNames[t]} ← ${sourceNames[s]}: ${weight.toFixed(4)}`;
-      cell.addEventListener("pointerenter", () => light({side: "target", index: t, other: s}));
-      cell.addEventListener("pointerleave", () => light(pinned));
-      append(row, cell);
-    });
-    return row;
-  });
-  byId("map").replaceChildren(append(make("thead"), head), append(make("tbody"), ...rows));
-  light(null);
-}
-
-// Highlight what the chosen target word attends to, or what attends to the chosen source word.
-function light(place) {
-  const targets = [...byId("targets").children], sources = [...byId("sources").children];
-  const chosen = (side, index) => Boolean(place) && place.side === side && place.index === index;
-  const shine = (buttons, weights) => {
-    const most = Math.max(...weights, 1e-9);
-    buttons.forEach((button, n) => {
-      const share = weights.length ? weights[n] / most : 0;
-      button.style.setProperty("--light", share);
-      button.classList.toggle("strong", share > STRONG);
-      button.dataset.weight = weights.length && weights[n] >= 0.005 ? weights[n].toFixed(2) : "";
-    });
-  };
-  const fromTarget = place && place.side === "target";
-  shine(sources, fromTarget ? matrix[place.index] : []);
-  shine(targets, place && !fromTarget ? matrix.map(row => row[place.index]) : []);
-  for (const [side, buttons] of [["target", targets], ["source", sources]])
-    buttons.forEach((button, n) => {
-      button.classList.toggle("chosen", chosen(side, n));
-      const held = Boolean(pinned) && pinned.side === side && pinned.index === n;
-      button.setAttribute("aria-pressed", String(held));
-    });
-  [...byId("map").querySelectorAll("tbody tr")].forEach((row, t) => {
-    row.classList.toggle("chosen", chosen("target", t));
-    row.firstChild.classList.toggle("chosen", chosen("target", t));
-    [...row.querySelectorAll("td")].forEach((cell, s) =>
-      cell.classList.toggle("chosen", chosen("source", s)));
-  });
-  [...byId("map").querySelectorAll("th[scope=col]")].forEach((head, s) =>
-    head.classList.toggle("chosen", chosen("source", s) || Boolean(place) && place.other === s));
-  byId("told").textContent = place ? tell(place) : "";
-}
-
-function tell(place) {
-  const fromTarget = place.side === "target";
-  const weights = fromTarget ? matrix[place.index] : matrix.map(row => row[place.index]);
-  const others = fromTarget ? sourceNames : targetNames;
-  const heaviest = weights.map((weight, n) => [weight, n]).filter(([weight]) => weight >= 0.005)
-    .sort((a, b) => b[0] - a[0]).slice(0, 4)
-    .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`).join(", ");
-  return fromTarget
-    ? `When writing “${targetNames[place.index]}”, the model attends to: ${heaviest}`
-    : `“${sourceNames[place.index]}” is attended to when writing: ${heaviest || "nothing"}`;
-}
-
-function vector(tensor) {
-  const first = tensor.data.slice(0, 4).map(x => x.toFixed(3)).join(", ");
-  const details = append(make("details", null, {class: "vector"}),
-    append(make("summary"), make("code", `[${tensor.shape}] (${first}, …)`)));
-  details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1)
-      append(details, make("pre", tensor.data.map(x => x.toFixed(4)).join("  ")));
-  });
-  return details;
-}
-
-function facts(entries) {
-  const list = make("dl");
-  for (const [name, ...parts] of entries)
-    append(list, make("dt", name), append(make("dd"), ...parts));
-  return list;
-}
-
-function table(headings, rows) {
-  const head = append(make("tr"), ...headings.map(text => make("th", text, {scope: "col"})));
-  const body = rows.map(({cells, padding}) => {
-    const row = make("tr", null, {class: padding ? "padding" : ""});
-    return append(row, ...cells.map(cell => typeof cell === "number"
-      ? make("td", cell.toFixed(4), {class: "number"})
-      : cell === null ? make("td", "−∞", {class: "number"}) : make("td", cell)));
-  });
-  const made = append(make("table", null, {class: "numbers"}),
-    append(make("thead"), head), append(make("tbody"), ...body));
-  return append(make("div", null, {class: "scroll"}), made);
-}
-
-function positions(step) {
-  const heads = several ? step.scores.data.map((_, n) => n) : [null];
-  const of = (tensor, head) => head === null ? tensor.data : tensor.data[head];
-  const headings = ["place", "piece"];
-  for (const head of heads) {
-    const which = head === null ? "" : ` ${head + 1}`;
-    headings.push(`score${which}`, `after mask${which}`, `weight${which}`);
-  }
-  if (several) headings.push("mean weight");
-  const rows = data.memory.pieces.map((piece, s) => ({
-    padding: !data.memory.mask.data[s],
-    cells: [String(s + 1), named(piece.piece), ...heads.flatMap(head =>
-      [of(step.scores, head)[s], of(step.masked_scores, head)[s], of(step.weights, head)[s]]),
-      ...(several ? [step.mean_weights.data[s]] : [])],
-  }));
-  return table(headings, rows);
-}
-
-function stepDetails(step) {
-  const details = make("details");
-  append(details, make("summary", `${step.number}.  reads ${named(step.reads.piece)}, ` +
-    `writes ${named(step.writes.piece)}   (p = ${Math.exp(step.log_prob).toFixed(3)})`));
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.children.length > 1) return;
-    const formula = data.model.formula, total = data.memory.pieces.length;
-    const scale = formula.scale === null ? "none: " : `× ${formula.scale.toPrecision(6)}: `;
-    const sums = several ? step.weights.data : [step.weights.data];
-    const sum = sums.map(row => row.reduce((a, b) => a + b, 0).toFixed(6)).join(", ");
-    const top = step.candidates.map(c => ({cells: [named(c.piece), c.probability,
-      c.id === step.writes.id ? "written" : ""]}));
-    const rest = step.residual === null ? [] : [vector(step.residual)];
-    append(details, append(make("div"),
-      facts([
-        ["query", vector(step.query), ` ${data.model.query}`],
-        ["score", `${formula.text}   (${formula.source})`],
-        ["scale", scale + formula.scale_reason],
-        step.looked ? ["weights", "given: they are not the softmax of the scores"]
-          : ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
-      ]),
-      positions(step),
-      facts([
-        ["sum of weights", sum],
-        ["context", vector(step.context), data.model.heads === 1
-          ? " c_i, the weights' sum of values"
-          : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias"],
-        ["residual", `${data.model.residual} `, ...rest],
-        ["output", vector(step.output), " a_i, what the decoder receives"],
-        ["then", data.model.output_use],
-      ]),
-      table(["next piece", "probability", ""], top)));
-  });
-  return details;
-}
-
-function once() {
-  const memory = data.memory;
-  const rows = [
-    ["H", memory.states, "encoder states"],
-    ["K", memory.keys, "keys, which a query is compared with"],
-    ["", memory.remembered, `projected keys: ${data.model.formula.remembered}`],
-    ["V", memory.values, "values, which the context sums"],
-    ["mask", memory.mask, "true at pieces, false at padding"],
-    ["Q", data.steps[0].query, `query, one per step: ${data.model.query}`],
-    ...Object.entries(data.model.formula.letters).map(([letter, name]) =>
-      [letter, data.parameters[name], name]),
-  ].map(([name, tensor, text]) => ({cells: [name, tensor.shape.join(" × "), text]}));
-  byId("memory").replaceChildren(...table(["name", "shape", "what it is"], rows).firstChild.children);
-  const padding = memory.pieces.length - real;
-  byId("padding").textContent = `A longer neighbor in the batch adds ${padding} positions of ` +
-    "padding; run alone, the sentence gets the same weights and probabilities to " +
-    `${data.padding_difference.toExponential(1)}.`;
+  const places = {targets: byId("targets"), sources: byId("sources"), map: byId("map"),
+    told: byId("told")};
+  shown = drawAttention(places, {sourceNames: names[0], targetNames: names[1], matrix,
+    languages: [data.source_language, data.target_language]});
 }
 
 function start() {
@@ -251,10 +54,10 @@ function start() {
     select.addEventListener("change", choose);
   }
   document.addEventListener("keydown", event => {
-    if (event.key === "Escape") { pinned = null; light(null); }
+    if (event.key === "Escape") shown.release();
   });
-  byId("steps").append(...data.steps.map(stepDetails));
-  once();
+  byId("steps").append(...data.steps.map(step => stepDetails(data, step)));
+  byId("memory").replaceChildren(memoryDetails(data));
   choose();
 }
 start();

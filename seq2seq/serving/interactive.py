@@ -1,0 +1,192 @@
+"""What the page asks of a model, one sentence at a time, on the model's worker.
+
+Legend: R rows of hypotheses, T pieces so far
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seq2seq.data.tokenizer import PAD
+from seq2seq.evaluation.alignment import word_weights, words_of_pieces
+from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
+from seq2seq.inference.text import Translation, split_line
+from seq2seq.inference.translator import Translator
+from seq2seq.serving.models import Model
+
+if TYPE_CHECKING:
+    from seq2seq.explaining.explanation import Explanation
+
+Watch = Callable[[list[int], list[int]], None]  # gets the pieces of a source and those so far
+
+
+# --- Translating, piece by piece
+
+
+def translate(
+    translator: Translator,
+    line: str,
+    options: SearchOptions,
+    *,
+    prefix: str = "",
+    show: Callable[[str], None] | None = None,
+) -> list[Translation]:
+    """Return what `Translator.translate` does for a line.
+
+    With `show` it is called after each step of the search with the text of the likeliest unfinished
+    hypothesis. What it raises ends the search.
+    """
+    if show:
+        translator = _watched(translator, line, show)
+    [found] = translator.translate([line], options, prefixes=[prefix])
+    return found
+
+
+def _watched(translator: Translator, line: str, show: Callable[[str], None]) -> Translator:
+    """Return a translator of this line that shows the hypotheses of each step."""
+    most = translator.config.inference.max_source_length
+    parts = [tuple(s.ids) for s in split_line(line, translator.source, most, number=1)]
+    texts = dict.fromkeys(parts, "")
+
+    def watch(source: list[int], pieces: list[int]) -> None:
+        texts[tuple(source)] = translator.target.decode(pieces)
+        show(" ".join(filter(None, (texts[part] for part in parts))))
+
+    first, *others = translator.backends
+    backends = [_WatchedBackend(first, watch), *others]
+    return Translator(backends, translator.source, translator.target, translator.config)
+
+
+@dataclass(frozen=True)
+class _WatchedBackend:
+    """A backend of which the best hypotheses are reported."""
+
+    backend: Backend
+    watch: Watch
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.backend.on_gpu
+
+    def decoding(self, source_BS: Ints) -> _WatchedDecoding:
+        sources = [row[row != PAD].tolist()[:-1] for row in source_BS]
+        return _WatchedDecoding(self.backend.decoding(source_BS), sources, self.watch)
+
+
+@dataclass(frozen=True)
+class _WatchedState:
+    """The state of a decoding, and the pieces that each of its rows has read, BOS first."""
+
+    state: Any
+    pieces_RT: Ints
+
+    def select(self, rows_R: Ints) -> _WatchedState:
+        return _WatchedState(self.state.select(rows_R), self.pieces_RT[rows_R])
+
+
+@dataclass(frozen=True)
+class _WatchedDecoding:
+    """Reports at each step the first hypothesis of each sentence, which is the likeliest one."""
+
+    decoding: Decoding
+    sources: Sequence[list[int]]
+    watch: Watch
+
+    @property
+    def source_lengths_B(self) -> Ints:
+        return self.decoding.source_lengths_B
+
+    def start(self) -> _WatchedState:
+        state = self.decoding.start()
+        return _WatchedState(state, np.empty((len(self.sources), 0), np.int64))
+
+    def step(
+        self, tokens_R: Ints, state: _WatchedState, *, count: int | None = None,
+        weights: bool = False,
+    ) -> Step:  # fmt: skip
+        pieces_RT = np.concatenate((state.pieces_RT, tokens_R[:, None]), 1)
+        width = len(tokens_R) // len(self.sources)
+        for source, pieces in zip(self.sources, pieces_RT[::width].tolist(), strict=True):
+            self.watch(source, pieces[1:])
+        found = self.decoding.step(tokens_R, state.state, count=count, weights=weights)
+        return found._replace(state=_WatchedState(found.state, pieces_RT))
+
+    def select(self, sentences_B: Ints) -> _WatchedDecoding:
+        sources = [self.sources[sentence] for sentence in sentences_B.tolist()]
+        return replace(self, decoding=self.decoding.select(sentences_B), sources=sources)
+
+
+def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:
+    """Return the translations of a line for JSON, with the words that the weights are between."""
+    records = [each.as_json(attention=True, tree=tree and each is found[0]) for each in found]
+    for record, translation in zip(records, found, strict=True):
+        record["words"] = _words(translation)
+        for part, of_part in zip(record["parts"], translation.parts, strict=True):
+            part["source_words"] = words_of_pieces(of_part.source_pieces)
+            part["target_words"] = words_of_pieces(of_part.target_pieces)
+    return {"translations": records}
+
+
+def _words(translation: Translation) -> dict[str, Any] | None:
+    """Return the words of a line with the weights between them; None without attention.
+
+    The parts of a line that was split know nothing of each other.
+    """
+    parts = translation.parts
+    if not parts or any(part.weights is None for part in parts):
+        return None
+    blocks = [word_weights(part) for part in parts]
+    weights = np.zeros(np.sum([block.shape for block in blocks], axis=0))
+    row = column = 0
+    for block in blocks:
+        weights[row : row + len(block), column : column + block.shape[1]] = block
+        row, column = row + len(block), column + block.shape[1]
+    return {
+        "source": [word for part in parts for word in part.source.split()],
+        "target": [word for part in parts for word in part.text.split()],
+        "weights": weights.tolist(),
+    }
+
+
+def alternatives_json(
+    translator: Translator, text: str, prefix: str, number: int, options: SearchOptions
+) -> list[dict[str, Any]]:
+    """Return the likeliest next words after a prefix, each with the translation that follows."""
+    return [
+        {"word": each.word, "log_prob": each.log_prob, "text": each.translation.text}
+        for each in translator.alternatives(text, prefix, number, options)
+    ]
+
+
+# --- Explaining
+
+
+def explain(
+    model: Model, text: str, *, beam: int, target: str | None = None, look: dict[int, int]
+) -> dict[str, Any]:
+    """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
+
+    A `target` that differs from what the search finds is forced. Raises ModuleNotFoundError without
+    PyTorch, and as seq2seq.explaining.explain.explain does.
+    """
+    # PyTorch, which a server need not have.
+    from seq2seq.explaining.explain import explain as explain_sentence
+
+    found = explain_sentence(model.explainer, text, beam=beam)
+    forced = target if found.part.text != target else None
+    if forced is not None or look:
+        found = explain_sentence(model.explainer, text, beam=beam, target=forced, look=look)
+    return _without_matrices(found)
+
+
+def _without_matrices(explanation: Explanation) -> dict[str, Any]:
+    parameters = {name: {"shape": [*p.shape]} for name, p in explanation.parameters.items()}
+    record = replace(explanation, parameters={}).as_json() | {"parameters": parameters}
+    for name in ("states", "keys", "remembered", "values"):
+        if matrix := record["memory"][name]:
+            del matrix["data"]
+    return record

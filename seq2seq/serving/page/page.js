@@ -1,0 +1,451 @@
+// The page of `seq2seq serve`: a text, and one or two panes with what a model makes of it.
+import {append, drawAttention, make, memoryDetails, named, stepDetails, table} from "./drawing.js";
+import {examples} from "./examples.js";
+import {drawTree} from "./tree.js";
+
+const PAUSE = 250;  // milliseconds without a key before the text is translated
+const MOST_BEAM = 20;  // that the server accepts
+const byId = id => document.getElementById(id);
+let models = [];
+let panes = [];
+let timer = 0;
+
+async function ask(path, body, signal) {
+  const key = byId("key").value;
+  const response = await fetch(path, {
+    method: "POST", headers: {"Content-Type": "application/json"}, signal,
+    body: JSON.stringify(key ? {...body, api_key: key} : body),
+  });
+  if (!response.ok) {
+    const found = await response.json().catch(() => ({}));
+    throw new Error(found.error ?? `the server answered with status ${response.status}`);
+  }
+  return response;
+}
+
+// Yields the server-sent events of a response: [name, data].
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const [name, data] = block.split("\n");
+      yield [name.slice("event: ".length), JSON.parse(data.slice("data: ".length))];
+    }
+  }
+}
+
+// What one model makes of the text.
+class Pane {
+  constructor(prefix) {
+    this.root = byId("pane").content.cloneNode(true).firstElementChild;
+    this.at = selector => this.root.querySelector(selector);
+    this.model = null;
+    this.found = null;  // the translation as the server gave it
+    this.work = new AbortController();
+    this.at(".prefix").value = prefix;
+    this.at(".prefix").addEventListener("input", later);
+    this.at(".free").addEventListener("click", () => this.beginWith(""));
+    for (const [name, fill] of [["steps", this.explain], ["tree", this.grow],
+      ["force", this.force]]) {
+      const details = this.at(`details.${name}`);
+      details.addEventListener("toggle", () => { if (details.open) this.fill(details, fill); });
+    }
+  }
+
+  get prefix() { return this.at(".prefix").value; }
+  get asked() { return {q: text(), model: this.model.name, prefix: this.prefix}; }
+
+  use(model) {
+    this.model = model;
+    this.beam = model.beam;
+    this.at("h2").textContent = model.name;
+    const score = model.score === "none" ? "no attention" : `score ${model.score}`;
+    this.at(".about").textContent = `${model.source_name} to ${model.target_name}, ` +
+      `style ${model.style}, ${score}, beam ${model.beam}`;
+    this.at(".translation").lang = this.at(".prefix").lang = model.target;
+  }
+
+  beginWith(prefix) {
+    this.at(".prefix").value = prefix;
+    this.at(".prefix").focus();
+    translateAll();
+  }
+
+  async translate() {
+    this.work.abort();
+    this.work = new AbortController();
+    const {signal} = this.work;
+    this.found = null;
+    this.at(".free").hidden = !this.prefix;
+    this.at(".others").hidden = true;
+    if (!text().trim()) {
+      this.clear();
+      return;
+    }
+    this.at(".translation").classList.add("waiting");
+    try {
+      const response = await ask("/api/stream", this.asked, signal);
+      for await (const [name, data] of events(response)) {
+        if (signal.aborted) return;
+        if (name === "partial") this.at(".translation").textContent = data.text;
+        else if (name === "translation") this.show(data.translations[0]);
+        else throw new Error(data.error);
+      }
+      if (!this.found) throw new Error("the server ended the connection");
+    } catch (error) {
+      if (!signal.aborted) this.fail(error);
+    }
+  }
+
+  clear() {
+    this.at(".translation").replaceChildren();
+    this.at(".translation").classList.remove("waiting");
+    this.at(".attention").hidden = true;
+    this.say("");
+    for (const details of this.root.querySelectorAll(":scope > details")) {
+      details.open = details.hidden = false;
+      details.hidden = true;
+    }
+  }
+
+  fail(error) {
+    this.clear();
+    this.say(error.message, true);
+  }
+
+  say(message, wrong = false) {
+    this.at(".state").textContent = message;
+    this.at(".state").classList.toggle("wrong", wrong);
+  }
+
+  show(found) {
+    this.found = found;
+    const line = this.at(".translation");
+    line.classList.remove("waiting");
+    const words = found.text.split(/\s+/).filter(Boolean);
+    const given = this.prefix.trim() ? this.prefix.trim().split(/\s+/).length : 0;
+    line.replaceChildren(...words.flatMap((word, n) => {
+      const button = make("button", word, {type: "button", "aria-expanded": "false",
+        class: n < given ? "word given" : "word"});
+      button.title = "Show the likeliest words here";
+      button.addEventListener("click", () => this.offer(words, n, button));
+      return [button, " "];
+    }));
+    const logProb = found.parts.reduce((sum, part) => sum + part.log_prob, 0);
+    const cut = found.parts.every(part => part.finished) ? "" : "; ended by the length limit";
+    const split = found.parts.length > 1
+      ? `; translated in ${found.parts.length} parts, for it is long` : "";
+    this.say(`Translated: log p = ${logProb.toFixed(3)}${cut}${split}`);
+    this.drawWords();
+    for (const details of this.root.querySelectorAll(":scope > details")) {
+      details.hidden = found.parts.length !== 1 ||
+        details.classList.contains("force") && !found.words;
+      if (details.open) details.dispatchEvent(new Event("toggle"));
+    }
+  }
+
+  drawWords() {
+    const {words} = this.found;
+    this.at(".attention").hidden = !words || !words.target.length;
+    if (!words) return;
+    const places = {sources: this.at(".sources"), targets: this.at(".targets"),
+      map: this.at(".map"), told: this.at(".told")};
+    this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), words));
+    const paths = [...this.at(".lines").children];
+    this.attention = drawAttention(places, {
+      sourceNames: words.source, targetNames: words.target, matrix: words.weights,
+      languages: [this.model.source, this.model.target],
+      onLight: place => paths.forEach(path => path.classList.toggle("dim", Boolean(place) &&
+        Number(path.dataset[place.side]) !== place.index)),
+    });
+    this.makeDraggable();
+  }
+
+  // Show the likeliest words in the place of one of the translation.
+  async offer(words, place, button) {
+    const box = this.at(".others");
+    const close = () => {
+      box.hidden = true;
+      button.setAttribute("aria-expanded", "false");
+    };
+    for (const other of this.at(".translation").querySelectorAll("button"))
+      other.setAttribute("aria-expanded", String(other === button));
+    const closing = make("button", "Close", {type: "button"});
+    closing.addEventListener("click", () => { close(); button.focus(); });
+    const heading = make("h3", `Instead of “${words[place]}”`);
+    box.replaceChildren(append(make("div", null, {class: "grid"}), heading, closing));
+    box.onkeydown = event => { if (event.key === "Escape") closing.click(); };
+    box.hidden = false;
+    const prefix = words.slice(0, place).join(" ");
+    const list = make("ol");
+    try {
+      const response = await ask("/api/alternatives", {...this.asked, prefix}, this.work.signal);
+      for (const other of await response.json()) {
+        const choice = append(make("button", null, {type: "button"}),
+          make("strong", other.word || "(end)", {lang: this.model.target}),
+          make("span", percent(other.log_prob), {class: "number"}),
+          make("span", other.text, {lang: this.model.target, class: "soft"}));
+        choice.disabled = !other.word;
+        choice.addEventListener("click", () => this.beginWith(`${prefix} ${other.word} `.trimStart()));
+        append(list, append(make("li"), choice));
+      }
+      append(box, list);
+      list.querySelector("button:enabled")?.focus();
+    } catch (error) {
+      if (error.name !== "AbortError") append(box, make("p", error.message, {class: "wrong"}));
+    }
+  }
+
+  // Fill a part of the page when it is opened, or when the translation changes while it is.
+  async fill(details, fill) {
+    const inside = details.querySelector(":scope > div");
+    if (!this.found || inside.dataset.of === JSON.stringify(this.asked)) return;
+    inside.dataset.of = JSON.stringify(this.asked);
+    inside.replaceChildren(make("p", "Computing…", {class: "soft"}));
+    try {
+      inside.replaceChildren(...await fill.call(this));
+    } catch (error) {
+      delete inside.dataset.of;
+      if (error.name !== "AbortError")
+        inside.replaceChildren(make("p", error.message, {class: "wrong"}));
+    }
+  }
+
+  async explanation(look = {}) {
+    const asked = {q: text(), model: this.model.name, target: this.found.text, ...look};
+    return (await ask("/api/explain", asked, this.work.signal)).json();
+  }
+
+  async explain() {
+    const data = await this.explanation();
+    const {formula} = data.model;
+    return [
+      make("p", `Score: ${formula.text} (${formula.source})`, {class: "small soft"}),
+      ...data.steps.map(step => stepDetails(data, step)),
+      make("h3", "Computed once per sentence"), memoryDetails(data),
+    ];
+  }
+
+  async grow() {
+    const size = make("input", null, {type: "number", min: 1, max: MOST_BEAM, value: this.beam});
+    const label = append(make("label", "hypotheses that it keeps "), size);
+    size.addEventListener("change", () => {
+      this.beam = Math.min(MOST_BEAM, Math.max(1, Math.round(Number(size.value)) || 1));
+      const details = this.at("details.tree");
+      delete details.querySelector(":scope > div").dataset.of;
+      this.fill(details, this.grow);
+    });
+    const asked = {...this.asked, beam: this.beam, tree: true};
+    const found = await (await ask("/api/translate", asked, this.work.signal)).json();
+    return [label, ...drawTree(found.translations[0].parts[0].tree, this.model.target)];
+  }
+
+  // Choose a step and a source piece that it shall attend to.
+  async force() {
+    const [part] = this.found.parts;
+    const choose = (label, pieces) => {
+      const select = append(make("select"), ...pieces.map((piece, n) =>
+        make("option", `${n + 1} ${named(piece)}`, {value: n + 1})));
+      return [append(make("label", `${label} `), select), select];
+    };
+    const [stepLabel, step] = choose("when writing", part.tokens);
+    const [placeLabel, place] = choose("attend to", part.source_tokens);
+    if (this.forced) [step.value, place.value] = this.forced;
+    const button = make("button", "Compute", {type: "button", class: "play"});
+    const result = make("div");
+    const compute = async () => {
+      result.replaceChildren(make("p", "Computing…", {class: "soft"}));
+      try {
+        const look = {step: Number(step.value), position: Number(place.value)};
+        const [before, after] = [await this.explanation(), await this.explanation(look)];
+        result.replaceChildren(...drawChange(before, after, look.step, this.model.target));
+      } catch (error) {
+        if (error.name !== "AbortError")
+          result.replaceChildren(make("p", error.message, {class: "wrong"}));
+      }
+    };
+    button.addEventListener("click", compute);
+    if (this.forced) compute();
+    this.forced = null;
+    return [
+      make("p", "One step gets all its weight on the source piece that you choose, and the search " +
+        "goes on from there. You can also drag a target word above onto a source word.",
+      {class: "small soft"}),
+      append(make("div", null, {class: "grid"}), stepLabel, placeLabel, button), result,
+    ];
+  }
+
+  // Let target words be dragged onto source words.
+  makeDraggable() {
+    const {source_words: ofSource, target_words: ofTarget} = this.found.parts[0];
+    const first = (pieces, word) => pieces.findIndex(words => words.includes(word)) + 1;
+    if (this.found.parts.length !== 1) return;
+    [...this.at(".targets").children].forEach((chip, t) => {
+      chip.draggable = true;
+      chip.addEventListener("dragstart", event => {
+        this.dragged = t;
+        event.dataTransfer.setData("text/plain", chip.textContent);
+        event.dataTransfer.effectAllowed = "link";
+      });
+    });
+    [...this.at(".sources").children].forEach((chip, s) => {
+      chip.addEventListener("dragover", event => {
+        event.preventDefault();
+        chip.classList.add("over");
+      });
+      chip.addEventListener("dragleave", () => chip.classList.remove("over"));
+      chip.addEventListener("drop", event => {
+        event.preventDefault();
+        chip.classList.remove("over");
+        this.forced = [first(ofTarget, this.dragged), first(ofSource, s)];
+        const details = this.at("details.force");
+        delete details.querySelector(":scope > div").dataset.of;
+        if (details.open) this.fill(details, this.force);
+        else details.open = true;
+        details.scrollIntoView({block: "nearest"});
+      });
+    });
+  }
+}
+
+// What changes when one step attends elsewhere: the translation, the next pieces, the context.
+function drawChange(before, after, number, language) {
+  const [was, is] = [before, after].map(data => data.steps[number - 1]);
+  const share = (step, id) => step.candidates.find(c => c.id === id)?.probability;
+  const pieces = new Map([...is.candidates, ...was.candidates].map(c => [c.id, c.piece]));
+  const shown = value => (value === undefined ? "(not listed)" : value.toFixed(4));
+  const rows = [...pieces].map(([id, piece]) =>
+    ({cells: [named(piece), shown(share(was, id)), shown(share(is, id))]}));
+  const moved = Math.hypot(...is.context.data.map((value, n) => value - was.context.data[n]));
+  const size = Math.hypot(...was.context.data);
+  return [
+    make("p", after.translation, {lang: language, class: "instead", role: "status"}),
+    make("p", after.translation === before.translation ? "The translation stays the same."
+      : "The translation that follows.", {class: "small soft"}),
+    table([`next piece at step ${number}`, "probability before", "after"], rows),
+    make("p", `The context moves by ${moved.toFixed(3)}; before it had the length ` +
+      `${size.toFixed(3)}.`, {class: "small"}),
+    stepDetails(after, is),
+  ];
+}
+
+// Lines from source words on the left to target words on the right.
+function drawLines(svg, {source, target, weights}) {
+  const rows = Math.max(source.length, target.length), row = 100 / rows;
+  svg.setAttribute("viewBox", "0 0 100 100");
+  svg.style.setProperty("--rows", rows);
+  const lines = weights.flatMap((of, t) => of.map((weight, s) => ({weight, s, t})));
+  return lines.filter(({weight}) => weight >= 0.05).sort((a, b) => a.weight - b.weight)
+    .map(({weight, s, t}) => {
+      const path = document.createElementNS(svg.namespaceURI, "path");
+      const [from, to] = [(s + 0.5) * row, (t + 0.5) * row];
+      path.setAttribute("d", `M0 ${from} C50 ${from} 50 ${to} 100 ${to}`);
+      path.setAttribute("stroke-opacity", weight.toFixed(3));
+      [path.dataset.source, path.dataset.target] = [s, t];
+      return path;
+    });
+}
+
+function percent(logProb) {
+  const share = 100 * Math.exp(logProb);
+  return `${share < 0.1 ? "<0.1" : share.toFixed(1)} %`;
+}
+
+const text = () => byId("text").value;
+
+// --- The state of the page, which is in the fragment of its address
+
+function remember() {
+  const state = new URLSearchParams({text: text(), model: panes[0].model.name});
+  if (panes[1]) state.set("with", panes[1].model.name);
+  panes.forEach((pane, n) => { if (pane.prefix) state.set(`begin${n + 1}`, pane.prefix); });
+  history.replaceState(null, "", text() ? `#${state}` : location.pathname);
+}
+
+function recall() {
+  const state = new URLSearchParams(location.hash.slice(1));
+  const known = name => models.some(model => model.name === name) ? name : "";
+  byId("text").value = state.get("text") ?? "";
+  byId("model").value = known(state.get("model")) || models[0].name;
+  chooseModels(known(state.get("with")));
+  panes.forEach((pane, n) => { pane.at(".prefix").value = state.get(`begin${n + 1}`) ?? ""; });
+  translateAll();
+}
+
+// --- Choices
+
+function later() {
+  clearTimeout(timer);
+  timer = setTimeout(translateAll, PAUSE);
+}
+
+function translateAll() {
+  clearTimeout(timer);
+  remember();
+  panes.forEach(pane => pane.translate());
+}
+
+function chooseModels(otherName = byId("other").value) {
+  const first = models.find(model => model.name === byId("model").value);
+  // The text is in one language, so both models must translate it.
+  const able = models.filter(model => model.source === first.source && model !== first);
+  const option = model => make("option", model.name, {value: model.name});
+  byId("other").replaceChildren(make("option", "no other", {value: ""}), ...able.map(option));
+  byId("other").value = able.some(model => model.name === otherName) ? otherName : "";
+  byId("other").disabled = !able.length;
+  const chosen = [first, ...able.filter(model => model.name === byId("other").value)];
+  panes = chosen.map((model, n) => {
+    const pane = panes[n] ?? new Pane("");
+    if (pane.model !== model) pane.use(model);
+    return pane;
+  });
+  byId("panes").replaceChildren(...panes.map(pane => pane.root));
+  document.body.classList.toggle("compares", panes.length > 1);
+  byId("text-label").textContent = `${first.source_name} text`;
+  byId("text").lang = first.source;
+  const sentences = examples[first.source] ?? [];
+  byId("example").disabled = !sentences.length;
+  byId("example").replaceChildren(make("option", "choose one", {value: ""}),
+    ...sentences.map(([what, sentence]) => make("option", what, {value: sentence})));
+}
+
+async function start() {
+  const get = async path => (await fetch(path)).json();
+  const settings = await get("/frontend/settings");
+  models = await get("/api/models");
+  byId("text").maxLength = settings.charLimit;
+  byId("key-label").hidden = !settings.keyRequired;
+  byId("model").replaceChildren(...models.map(model => make("option",
+    `${model.name} (${model.source_name} to ${model.target_name})`, {value: model.name})));
+  byId("ask").addEventListener("submit", event => event.preventDefault());
+  byId("text").addEventListener("input", () => {
+    // What was chosen for another text does not fit this one.
+    panes.forEach(pane => { pane.at(".prefix").value = ""; });
+    later();
+  });
+  byId("key").addEventListener("change", translateAll);
+  byId("model").addEventListener("change", () => { chooseModels(); translateAll(); });
+  byId("other").addEventListener("change", () => { chooseModels(); translateAll(); });
+  byId("example").addEventListener("change", () => {
+    if (!byId("example").value) return;
+    byId("text").value = byId("example").value;
+    byId("text").dispatchEvent(new Event("input"));
+  });
+  byId("share").addEventListener("click", async () => {
+    const told = await navigator.clipboard?.writeText(location.href).then(() => "Copied", () => null);
+    byId("share").textContent = told ?? "Copy the address of this page";
+    setTimeout(() => { byId("share").textContent = "Copy link"; }, 2000);
+  });
+  document.addEventListener("keydown", event => {
+    if (event.key === "Escape") panes.forEach(pane => pane.attention?.release());
+  });
+  window.addEventListener("hashchange", recall);
+  recall();
+}
+
+start().catch(error => { byId("fault").textContent = `The page cannot start: ${error.message}`; });

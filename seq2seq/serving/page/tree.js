@@ -1,0 +1,102 @@
+// Draws the tree of a beam search: a node for each hypothesis that it ranked.
+import {append, make, named, table} from "./drawing.js";
+
+const WIDTH = 92, HEIGHT = 36;  // pixels between steps, and between leaves
+const RADIUS = 5;
+
+function draw(tag, attributes, text) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+// Adds to the nodes what drawing needs: depth, children, place (in leaves), text, and best.
+function grown(tree) {
+  const nodes = tree.map(node => ({...node, depth: 0, children: [], best: false, text: ""}));
+  nodes.forEach(node => {
+    if (node.parent === null) return;
+    const parent = nodes[node.parent];
+    parent.children.push(node);
+    node.depth = parent.depth + 1;
+    node.text = node.piece === "</s>" ? parent.text : parent.text + node.piece;
+  });
+  const finished = nodes.filter(node => node.status === "finished");
+  const best = finished.reduce((a, b) => (b.score > a.score ? b : a), finished[0]);
+  for (let node = best; node; node = nodes[node.parent]) node.best = true;
+  let leaves = 0;
+  // The translation is a straight line at the top; other hypotheses branch off downwards.
+  const arrange = node => {
+    node.children.sort((a, b) => b.best - a.best || b.log_prob - a.log_prob);
+    node.children.forEach(arrange);
+    node.place = node.children.length ? node.children[0].place : leaves++;
+  };
+  arrange(nodes[0]);
+  return {nodes, leaves, best, steps: Math.max(...nodes.map(node => node.depth))};
+}
+
+const words = node => node.text.replaceAll("▁", " ").trim();
+
+// Returns the elements that show a tree as JSON: a drawing, a slider over its steps, and a table.
+export function drawTree(tree, language) {
+  const {nodes, leaves, best, steps} = grown(tree);
+  const [x, y] = [node => 24 + node.depth * WIDTH, node => 22 + node.place * HEIGHT];
+  const svg = draw("svg", {width: x({depth: steps}) + WIDTH, height: 12 + leaves * HEIGHT + 12,
+    role: "img", "aria-label": `${nodes.length - 1} hypotheses in ${steps} steps; the table below ` +
+      "has those that were finished"});
+  const layers = nodes.slice(1).map(node => {
+    const parent = nodes[node.parent];
+    const state = `${node.status}${node.best ? " best" : ""}`;
+    const [from, to] = [x(parent) + RADIUS, x(node) - RADIUS];
+    const group = draw("g", {class: state});
+    group.append(
+      draw("title", {}, `${words(node) || "(empty)"}: log p = ${node.log_prob.toFixed(3)}, ` +
+        `score ${node.score.toFixed(3)}, ${node.status}`),
+      draw("circle", {class: "node", cx: x(node), cy: y(node), r: RADIUS}),
+      draw("text", {x: x(node) + RADIUS + 3, y: y(node) - 6}, named(node.piece)),
+      draw("text", {class: "number", x: x(node) + RADIUS + 3, y: y(node) + 13},
+        node.log_prob.toFixed(2)));
+    const edge = draw("path", {class: `edge ${state}`,
+      d: `M${from} ${y(parent)} C${from + 12} ${y(node)} ${from} ${y(node)} ${to} ${y(node)}`});
+    return {node, parts: [edge, group]};
+  });
+  svg.append(draw("circle", {class: "node", cx: x(nodes[0]), cy: y(nodes[0]), r: RADIUS}),
+    ...layers.map(({parts}) => parts[0]), ...layers.map(({parts}) => parts[1]));
+
+  const slider = make("input", null, {type: "range", min: 1, max: steps, value: steps});
+  const count = make("span", null, {class: "number"});
+  const show = () => {
+    const shown = Number(slider.value);
+    count.textContent = `${shown} of ${steps}`;
+    layers.forEach(({node, parts}) => parts.forEach(part =>
+      part.toggleAttribute("hidden", node.depth > shown)));
+  };
+  slider.addEventListener("input", show);
+  const play = make("button", "Play", {type: "button", class: "play"});
+  play.addEventListener("click", () => {
+    slider.value = 1;
+    const timer = setInterval(() => {
+      if (Number(slider.value) >= steps || !slider.isConnected) clearInterval(timer);
+      else slider.value = Number(slider.value) + 1;
+      show();
+    }, 600);
+    show();
+  });
+  show();
+
+  const rows = nodes.filter(node => node.status === "finished").sort((a, b) => b.score - a.score)
+    .map(node => ({cells: [words(node), node.log_prob, node.score,
+      node === best ? "the translation" : ""]}));
+  const finished = table(["finished hypothesis", "log p", "score", ""], rows);
+  finished.querySelectorAll("tbody td:first-child").forEach(cell => { cell.lang = language; });
+  return [
+    append(make("div", null, {class: "grid"}), play,
+      append(make("label", "steps "), slider), count),
+    make("p", "Each step keeps the likeliest hypotheses of all that the step before leads to. The " +
+      "numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.",
+    {class: "small soft"}),
+    append(make("div", null, {class: "drawing", tabindex: "0", role: "region",
+      "aria-label": "tree"}), svg),
+    finished,
+  ];
+}

@@ -1,0 +1,243 @@
+"""The page of `seq2seq serve` in Chromium.
+
+With SCREENSHOT=FILE and RUN=DIRECTORY, the picture of docs/images/page.png is made:
+
+    SCREENSHOT=docs/images/page.png RUN=runs/tatoeba pytest tests/system/test_page.py -k screenshot
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    expect,
+    sync_playwright,
+)
+from serving import Client, served
+
+from seq2seq.cli import main
+from seq2seq.inference.translator import Translator
+from seq2seq.serving.models import Model, Models
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+PATIENCE = 60_000  # milliseconds, on a busy machine
+SENTENCE = "el gato come pan rojo"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained)
+
+
+@pytest.fixture(scope="module")
+def client(trained: Path, other: Path, translator: Translator) -> Iterator[Client]:
+    first = Model("first", translator, str(trained))
+    second = Model("second", Translator.load(other), str(other))
+    with served(Models({"first": first, "second": second})) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        expect.set_options(timeout=PATIENCE)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, client: Client) -> Iterator[Page]:
+    """A page that nothing has been typed on; it fails on errors and on requests elsewhere."""
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    faults: list[str] = []
+
+    def note_message(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            faults.append(message.text)
+
+    def note_request(request: Request) -> None:
+        if not request.url.startswith((f"{client.url}/", "data:")):
+            faults.append(f"foreign request: {request.url}")
+
+    page.on("console", note_message)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", note_request)
+    page.set_default_timeout(PATIENCE)
+    page.goto(client.url)
+    expect(page.locator("#text-label")).to_have_text("Spanish text")
+    yield page
+    page.close()
+    assert faults == []
+
+
+def typed(page: Page, text: str = SENTENCE) -> str:
+    """Type a text, and return its translation."""
+    page.locator("#text").press_sequentially(text)
+    return shown(page)
+
+
+def shown(page: Page, pane: int = 0) -> str:
+    """Return the translation when it is complete."""
+    root = page.locator(".pane").nth(pane)
+    expect(root.locator(".translation.waiting")).to_have_count(0)
+    expect(root.locator(".state")).to_contain_text("Translated")
+    return " ".join(root.locator(".word").all_inner_texts())
+
+
+def test_typing_shows_the_translation_of_translate(page: Page, translator: Translator) -> None:
+    [[expected, *_]] = translator.translate([SENTENCE])
+    assert typed(page) == expected.text
+    page.locator("#text").fill("")
+    expect(page.locator(".word")).to_have_count(0)
+
+
+def test_heat_map_has_the_weights_of_explain(
+    page: Page, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(page)
+    rows = page.locator(".map tbody tr").all()
+    cells = [
+        [float(cell.get_attribute("data-weight") or "") for cell in row.locator("td").all()]
+        for row in rows
+    ]
+    capsys.readouterr()
+    assert main(["explain", str(trained), SENTENCE, "--json"]) == 0
+    words = json.loads(capsys.readouterr().out)["words"]
+    assert page.locator(".map tbody th").all_inner_texts() == words["target"]
+    assert page.locator(".map thead th").all_inner_texts() == words["source"]
+    assert len(cells) == len(words["weights"])
+    for found, expected in zip(cells, words["weights"], strict=True):
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_alternative_keeps_the_words_before_it(page: Page, client: Client) -> None:
+    first, second, *_ = typed(page).split()
+    page.locator(".word").nth(1).click()
+    choices = page.locator(".others li button")
+    expect(choices.first).to_be_visible()
+    words = choices.locator("strong").all_inner_texts()
+    other = next(n for n, word in enumerate(words) if word not in (second, "(end)"))
+    promised = choices.nth(other).locator("span").nth(1).inner_text()
+    choices.nth(other).press("Enter")
+    expect(page.locator(".others")).to_be_hidden()
+    found = shown(page)
+    assert found == promised
+    assert found.split()[:2] == [first, words[other]]
+    # The address leads to the same state.
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    assert shown(page) == found
+
+
+def test_the_best_leaf_of_the_tree_is_the_translation(page: Page) -> None:
+    translation = typed(page)
+    page.locator(".tree summary").click()
+    expect(page.locator(".tree tbody tr").first).to_contain_text("the translation")
+    assert page.locator(".tree tbody td").first.inner_text() == translation
+    best = page.locator(".tree g.best.finished")
+    expect(best).to_have_count(1)
+    assert (best.locator("title").text_content() or "").startswith(f"{translation}: ")
+
+
+def last_column(details: Locator) -> list[str]:
+    """Return the last cells of the rows of the first table, when it is drawn."""
+    cells = details.locator("table").first.locator("tbody td:last-child")
+    expect(cells.first).to_be_visible()
+    return cells.all_inner_texts()
+
+
+def test_steps_and_another_weight(page: Page) -> None:
+    typed(page)
+    page.locator(".steps summary").first.click()
+    steps = page.locator(".steps details:not(.vector)")
+    expect(steps.first).to_contain_text("reads (start), writes")
+    steps.first.locator("summary").first.click()
+    weights = last_column(steps.first)
+    assert sum(map(float, weights)) == pytest.approx(1, abs=1e-3)
+    page.locator(".force summary").first.click()
+    last = page.locator(".force select").last
+    place = last.locator("option").count() - 1
+    last.select_option(index=place)
+    page.locator(".force").get_by_role("button", name="Compute").click()
+    looked = page.locator(".force details:not(.vector)")
+    looked.locator("summary").first.click()
+    weights = last_column(looked)
+    assert [n for n, weight in enumerate(weights) if float(weight)] == [place]
+
+
+def test_two_models_side_by_side(page: Page) -> None:
+    first = typed(page)
+    page.locator("#other").select_option("second")
+    assert shown(page, 0) == first
+    shown(page, 1)
+    expect(page.locator(".pane h2")).to_have_text(["first", "second"])
+    boxes = [pane.bounding_box() for pane in page.locator(".pane").all()]
+    assert boxes[0]["y"] == boxes[1]["y"]
+
+
+def test_an_error_is_shown(page: Page) -> None:
+    typed(page)
+    page.route("**/api/stream", lambda route: route.fulfill(
+        status=200, content_type="text/event-stream", body='event: error\ndata: {"error": "no"}\n\n'
+    ))  # fmt: skip
+    page.locator("#text").press_sequentially(" pan")
+    expect(page.locator(".state")).to_have_text("no")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])
+def test_axe_finds_nothing_serious(page: Page, width: int, scheme: str) -> None:
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    typed(page)
+    page.locator(".word").first.click()
+    expect(page.locator(".others li").first).to_be_visible()
+    for part in ("tree", "steps", "force"):
+        page.locator(f".{part} summary").first.click()
+    expect(page.locator(".tree tbody tr").first).to_be_visible()
+    page.locator(".steps details summary").first.click()
+    page.evaluate(axe)
+    found = page.evaluate("axe.run()")
+    faults = [
+        (fault["id"], [node["html"] for node in fault["nodes"]])
+        for fault in found["violations"]
+        if fault["impact"] in ("serious", "critical")
+    ]
+    assert faults == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.skipif("SCREENSHOT" not in os.environ, reason="makes a picture for docs when asked to")
+def test_screenshot(browser: Browser) -> None:
+    model = Model("es-en", Translator.load(os.environ["RUN"]), os.environ["RUN"])
+    with served(Models({"es-en": model})) as client:
+        page = browser.new_page(viewport={"width": 1100, "height": 1000})
+        text = "El coche rojo de mi hermana no funciona."
+        page.goto(f"{client.url}/#{urlencode({'text': text, 'model': 'es-en'})}")
+        assert re.search(r"\w", shown(page))
+        page.locator(".word").nth(1).click()
+        expect(page.locator(".others li").first).to_be_visible()
+        page.locator(".targets button").nth(2).hover()
+        page.screenshot(path=os.environ["SCREENSHOT"], full_page=True)
+        page.close()

@@ -1,0 +1,214 @@
+"""The project's own routes, and the files of the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import toy_pairs
+from serving import Client, served
+
+from seq2seq.inference.translator import Translator
+from seq2seq.serving import interactive
+from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
+from seq2seq.serving.metrics import Metrics
+from seq2seq.serving.models import Model, Models
+from seq2seq.serving.service import Limits
+
+LINES = [source for source, _ in toy_pairs(6, seed=8)]
+LONG = " ".join(LINES * 3)  # more than inference.max_source_length
+
+
+@pytest.fixture(scope="module")
+def translator(exported: Path) -> Translator:
+    return Translator.load(exported)
+
+
+@pytest.fixture(scope="module")
+def client(exported: Path, translator: Translator) -> Iterator[Client]:
+    models = Models({"toy": Model("toy", translator, str(exported))})
+    with served(models, Limits(characters=1000)) as client:
+        yield client
+
+
+def ask(client: Client, path: str, **values: Any) -> Any:
+    answer = client.post(path, **{"model": "toy", "q": LINES[0], **values})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def events(client: Client, **values: Any) -> list[tuple[str, Any]]:
+    answer = client.post("/api/stream", **{"model": "toy", **values})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    blocks = answer.body.decode().split("\n\n")
+    assert blocks.pop() == ""
+    found = [re.fullmatch(r"event: (\w+)\ndata: (.*)", block) for block in blocks]
+    return [(each[1], json.loads(each[2])) for each in found if each]
+
+
+@pytest.mark.parametrize("line", [*LINES[:3], LONG])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_stream_ends_with_the_translation(
+    client: Client, translator: Translator, line: str, beam: int
+) -> None:
+    *steps, (last, found) = events(client, q=line, beam=beam)
+    [[expected, *_]] = translator.translate([line], translator.options(beam_size=beam))
+    assert last == "translation"
+    assert found["translations"][0]["text"] == expected.text
+    assert found == ask(client, "/api/translate", q=line, beam=beam)
+    assert {name for name, _ in steps} == {"partial"}
+    texts = [data["text"] for _, data in steps]
+    if line != LONG:
+        # One for each step of the search: a step writes a piece or more than one row ends.
+        assert len(steps) >= len(expected.parts[0].target_pieces)
+        assert texts[0] == ""
+    if beam == 1:
+        for text, longer in zip(texts, [*texts[1:], expected.text], strict=True):
+            assert line == LONG or longer.startswith(text)
+
+
+def test_empty_line_has_an_empty_translation(client: Client) -> None:
+    [(name, found)] = events(client, q=" ")
+    assert name == "translation"
+    assert found["translations"] == [{"text": "", "score": 0.0, "parts": [], "words": None}]
+
+
+def test_words_of_a_long_line_are_those_of_its_parts(client: Client) -> None:
+    [found] = ask(client, "/api/translate", q=LONG)["translations"]
+    assert len(found["parts"]) > 1
+    words = found["words"]
+    assert words["source"] == LONG.split()
+    assert words["target"] == found["text"].split()
+    weights = words["weights"]
+    assert [len(row) for row in weights] == [len(words["source"])] * len(words["target"])
+    first = len(found["parts"][0]["source"].split())
+    assert not any(weights[0][first:])
+    assert not any(weights[-1][:first])
+
+
+def test_alternatives_and_what_follows_them(client: Client) -> None:
+    [best] = ask(client, "/api/translate")["translations"]
+    first, *_ = best["text"].split()
+    found = ask(client, "/api/alternatives", prefix=first, number=3)
+    assert len(found) == 3
+    for each in found:
+        begun = ask(client, "/api/translate", prefix=f"{first} {each['word']} ")
+        expected = each["text"] if each["word"] else begun["translations"][0]["text"]
+        assert begun["translations"][0]["text"] == expected
+        assert expected.split()[0] == first
+
+
+def test_best_hypothesis_of_the_tree_is_the_translation(client: Client) -> None:
+    [best] = ask(client, "/api/translate", tree=True, beam=3)["translations"]
+    [part] = best["parts"]
+    tree = part["tree"]
+    node = max((n for n in tree if n["status"] == "finished"), key=lambda node: node["score"])
+    pieces = []
+    while node["parent"] is not None:
+        pieces.insert(0, node["piece"])
+        node = tree[node["parent"]]
+    assert pieces == part["tokens"]
+
+
+def test_explanation_is_that_of_explain(trained: Path) -> None:
+    from seq2seq.explaining.explain import explain
+
+    model = Model("toy", Translator.load(trained), str(trained))
+    expected = explain(model.explainer, LINES[0]).as_json()
+    found = interactive.explain(model, LINES[0], beam=3, target=None, look={})
+    assert found["words"] == expected["words"]
+    assert found["steps"] == expected["steps"]
+    assert found["memory"]["keys"] == {"shape": expected["memory"]["keys"]["shape"]}
+    same = interactive.explain(model, LINES[0], beam=3, target=found["translation"], look={})
+    assert not same["forced"]
+    forced = interactive.explain(model, LINES[0], beam=3, target="dog", look={})
+    assert (forced["forced"], forced["translation"]) == (True, "dog")
+    looked = interactive.explain(model, LINES[0], beam=3, target=None, look={1: 1})
+    assert looked["steps"][0]["weights"]["data"][0] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "words"),
+    [
+        ("translate", {"model": "none"}, "model: there is no 'none'; use one of toy"),
+        ("stream", {"model": "none"}, "model: there is no"),
+        ("translate", {"prefix": "a" * 1001}, "prefix: 1001 characters"),
+        ("explain", {"target": "a" * 1001}, "target: 1001 characters"),
+        ("stream", {"q": "a" * 1001}, "q: 1001 characters"),
+        ("alternatives", {"number": 0}, "number: "),
+        ("alternatives", {"q": ""}, "the source is empty"),
+        ("explain", {"step": 0}, "step: "),
+        ("explain", {}, "exported: "),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    client: Client, path: str, values: dict[str, Any], words: str
+) -> None:
+    answer = client.post(f"/api/{path}", **{"model": "toy", "q": LINES[0], **values})
+    assert answer.status == 400
+    assert words in answer.json["error"]
+
+
+def test_without_pytorch_an_explanation_says_what_to_install(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(interactive, "explain", fail)
+    answer = client.post("/api/explain", model="toy", q=LINES[0])
+    assert answer.status == 501
+    assert "on the server, this needs torch" in answer.json["error"]
+
+
+def test_what_a_search_shows_to_can_end_it(translator: Translator) -> None:
+    def stop(text: str) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        interactive.translate(translator, LINES[0], translator.options(), show=stop)
+
+
+def test_calls_wait_in_the_queue(translator: Translator) -> None:
+    models = Models({"toy": Model("toy", translator)})
+    done = threading.Event()
+
+    async def run() -> None:
+        batcher = Batcher(models, queue_size=2, metrics=Metrics())
+        first = asyncio.create_task(batcher.call(lambda: done.wait(60), seconds=60, model="toy"))
+        await asyncio.sleep(0)
+        with pytest.raises(DeadlineError):
+            await batcher.call(lambda: 1, seconds=0.01, model="toy")
+        second = asyncio.create_task(batcher.call(lambda: 2, seconds=60, model="toy"))
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError):
+            await batcher.call(lambda: 3, seconds=60)
+        done.set()
+        assert await asyncio.gather(first, second) == [True, 2]
+        assert batcher.queue_length == 0
+        assert await batcher.call(lambda: 4, seconds=60) == 4
+        await batcher.stop()
+
+    asyncio.run(run())
+
+
+def test_page_loads_only_files_that_the_server_has(client: Client) -> None:
+    seen, left = set(), ["/"]
+    while left:
+        path = left.pop()
+        seen.add(path)
+        answer = client.get(path)
+        assert answer.status == 200, path
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
+        assert "unsafe" not in policy
+        text = answer.body.decode()
+        named = re.findall(r'(?:href|src)="(/[^"]+)"|from "\.(/[^"]+)"', text)
+        left += {path or f"/page{module}" for path, module in named} - seen - set(left)
+    assert {"/page/page.js", "/page/drawing.js", "/page/explanation.css"} < seen
