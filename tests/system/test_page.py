@@ -1,8 +1,8 @@
 """The page of `seq2seq serve` in Chromium.
 
-With SCREENSHOT=FILE and RUN=DIRECTORY, the picture of docs/images/page.png is made:
+With SCREENSHOT=FILE and RUN, the picture of docs/images/page.png is made:
 
-    SCREENSHOT=docs/images/page.png RUN=runs/tatoeba pytest tests/system/test_page.py -k screenshot
+    SCREENSHOT=docs/images/page.png RUN=es-en pytest tests/system/test_page.py -k screenshot
 """
 
 from __future__ import annotations
