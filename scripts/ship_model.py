@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seq2seq import Translator, evaluate
 from seq2seq.commands.options import Parser
-from seq2seq.config.loading import changed_keys, load_config
+from seq2seq.config.loading import changed_keys, dump_config, load_config
 from seq2seq.errors import verdict
 from seq2seq.evaluation.evaluate import read_test
 from seq2seq.exporting import export_compact
@@ -86,6 +86,8 @@ def ship(run: str, name: str, test: str, machine: str, recipe: str | None) -> Pa
     (path / CARD).unlink(missing_ok=True)
     checkpoint = export_compact(run, path)
     config = trained.config()
+    shown = config.model_copy(update={"run_dir": f"runs/{name}"})  # says nothing of this machine
+    write_atomic(RunDirectory(path).config_path, dump_config(shown))
     translator = Translator.load(path)
     pairs = read_test(test, config.data, single_reference=True)
     found = evaluate(translator, pairs)

@@ -20,7 +20,7 @@ from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.exporting import export_compact
 from seq2seq.packaged import MODELS, find_recipe, find_run, is_packaged, model_names
 from seq2seq.runs.card import CARD, read_card
-from seq2seq.runs.directory import find_checkpoint
+from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
 ROOT = Path(__file__).parents[1]
 HEAD = """---
@@ -192,6 +192,7 @@ def test_recipes_of_both_directions_are_equal() -> None:
 @pytest.mark.parametrize("name", ["en-es", "es-en"])
 def test_committed_model_translates_and_has_a_card(name: str, tmp_path: Path) -> None:
     card, checkpoint = read_card(MODELS / name), find_checkpoint(MODELS / name)
+    assert RunDirectory(MODELS / name).config().run_dir == f"runs/{name}"
     assert (card.bleu > 30, card.chrf > 50) == (True, True)
     assert isinstance(checkpoint.state["compact_bleu_loss"], float)
     assert not (checkpoint.path / "training.safetensors").exists()
