@@ -15,7 +15,7 @@ from properties import examples
 
 from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.serving.markup import Block, read_html, write_html
+from seq2seq.serving.markup import Block, _Reader, read_html, write_html
 
 
 def pieces(words: list[str]) -> list[str]:
@@ -120,6 +120,14 @@ def test_large_documents_take_seconds_at_most(document: str) -> None:
     started = time.process_time()
     assert copied(document).count("<b>") == document.count("<b>")
     assert time.process_time() - started < 20
+
+
+def test_text_stays_text_where_a_parser_unescapes_it() -> None:
+    # As the parsers of Python 3.13.6 and later do within a textarea or a title.
+    reader = _Reader()
+    reader.cdata_elem = "title"
+    reader.handle_data("</title><img onerror=x>")
+    assert reader.tokens[0].raw == "&lt;/title&gt;&lt;img onerror=x&gt;"
 
 
 def test_blocks_are_what_is_translated() -> None:

@@ -79,17 +79,12 @@ def test_empty_line_has_an_empty_translation(client: Client) -> None:
     assert found["translations"] == [{"text": "", "score": 0.0, "parts": [], "words": None}]
 
 
-def test_words_of_a_long_line_are_those_of_its_parts(client: Client) -> None:
-    [found] = ask(client, "/api/translate", q=LONG)["translations"]
-    assert len(found["parts"]) > 1
-    words = found["words"]
-    assert words["source"] == LONG.split()
-    assert words["target"] == found["text"].split()
-    weights = words["weights"]
-    assert [len(row) for row in weights] == [len(words["source"])] * len(words["target"])
-    first = len(found["parts"][0]["source"].split())
-    assert not any(weights[0][first:])
-    assert not any(weights[-1][:first])
+def test_line_that_is_split_has_weights_by_part_and_of_the_best_only(client: Client) -> None:
+    first, second = ask(client, "/api/translate", q=LONG, nbest=2)["translations"]
+    assert len(first["parts"]) > 1
+    assert (first["words"], second["words"]) == (None, None)
+    assert all("attention" in part for part in first["parts"])
+    assert not any("attention" in part for part in second["parts"])
 
 
 def test_alternatives_and_what_follows_them(client: Client) -> None:
@@ -144,6 +139,7 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
         ("alternatives", {"number": 0}, "number: "),
         ("alternatives", {"q": ""}, "the source is empty"),
         ("explain", {"step": 0}, "step: "),
+        ("explain", {"target": "€" * 900}, "target: "),
         ("explain", {}, "exported: "),
     ],
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -77,7 +77,7 @@ class Api:
         """
         wanted, model = await self._read(request, LineRequest)
         work = self._translation(wanted, model)
-        return JSONResponse(await unless_gone(request, self._call(work, model.name)))
+        return await self._answer(request, work, model.name)
 
     async def stream(self, request: Request) -> Response:
         """Send server-sent events: `partial` for each step, then `translation` or `error`."""
@@ -90,7 +90,8 @@ class Api:
                 raise _GoneError
             loop.call_soon_threadsafe(events.put_nowait, text)
 
-        work = asyncio.ensure_future(self._call(self._translation(wanted, model, show), model.name))
+        translate = self._translation(wanted, model, show)
+        work = asyncio.ensure_future(self._call(lambda: _json(translate()), model.name))
         work.add_done_callback(lambda _: events.put_nowait(None))
 
         def stop() -> None:
@@ -100,12 +101,12 @@ class Api:
         async def send(text: str | None) -> AsyncIterator[str]:
             try:
                 while text is not None:
-                    yield _event("partial", {"text": text})
+                    yield _event("partial", _json({"text": text}))
                     text = await events.get()
                 try:
                     yield _event("translation", await work)
                 except (RequestError, DeadlineError) as error:
-                    yield _event("error", {"error": str(error) or TOO_LATE})
+                    yield _event("error", _json({"error": str(error) or TOO_LATE}))
             finally:
                 stop()
 
@@ -128,7 +129,7 @@ class Api:
             interactive.alternatives_json, model.translator, wanted.q, wanted.prefix,
             wanted.number, self._options(model),
         )  # fmt: skip
-        return JSONResponse(await unless_gone(request, self._call(work, model.name)))
+        return await self._answer(request, work, model.name)
 
     async def explain(self, request: Request) -> Response:
         """Return what `seq2seq explain --json` prints, but for large matrices only the shape."""
@@ -137,7 +138,7 @@ class Api:
             interactive.explain, model, wanted.q, beam=self._options(model).beam_size,
             target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
         )  # fmt: skip
-        return JSONResponse(await unless_gone(request, self._call(work)))
+        return await self._answer(request, work)
 
     def _translation(
         self, wanted: LineRequest, model: Model, show: Callable[[str], None] | None = None
@@ -172,6 +173,11 @@ class Api:
             raise RequestError(f"model: there is no '{name}'; use one of {', '.join(models)}")
         return wanted, models[wanted.model]
 
+    async def _answer(self, request: Request, work: Callable[[], Any], model: str = "") -> Response:
+        """Return what some work finds as JSON, which is written where the work is done."""
+        text = await unless_gone(request, self._call(lambda: _json(work()), model))
+        return Response(text, media_type="application/json")
+
     async def _call(self, work: Callable[[], T], model: str = "") -> T:
         """Return the result of some work, on the worker of the model that it uses.
 
@@ -194,6 +200,9 @@ class _GoneError(Exception):
     """The client of a stream has gone."""
 
 
-def _event(name: str, data: Mapping[str, Any]) -> str:
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    return f"event: {name}\ndata: {text}\n\n"
+def _json(values: Any) -> str:
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+
+
+def _event(name: str, data: str) -> str:
+    return f"event: {name}\ndata: {data}\n\n"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seq2seq.data.tokenizer import PAD
+from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import word_weights, words_of_pieces
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
 from seq2seq.inference.text import Translation, split_line
@@ -122,8 +123,13 @@ class _WatchedDecoding:
 
 def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:
     """Return the translations of a line for JSON, with the words that the weights are between."""
-    records = [each.as_json(attention=True, tree=tree and each is found[0]) for each in found]
-    for record, translation in zip(records, found, strict=True):
+    records = []
+    for translation in found:
+        # Of a line that was split, the weights of further translations would be too many.
+        is_first = translation is found[0]
+        attention = is_first or len(translation.parts) == 1
+        record = translation.as_json(attention=attention, tree=tree and is_first)
+        records.append(record)
         record["words"] = _words(translation)
         for part, of_part in zip(record["parts"], translation.parts, strict=True):
             part["source_words"] = words_of_pieces(of_part.source_pieces)
@@ -132,23 +138,17 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
 
 
 def _words(translation: Translation) -> dict[str, Any] | None:
-    """Return the words of a line with the weights between them; None without attention.
+    """Return the words of a line with the weights between them.
 
-    The parts of a line that was split know nothing of each other.
+    None without attention, and for a line that was split, whose parts know nothing of each other.
     """
-    parts = translation.parts
-    if not parts or any(part.weights is None for part in parts):
+    if len(translation.parts) != 1 or translation.parts[0].weights is None:
         return None
-    blocks = [word_weights(part) for part in parts]
-    weights = np.zeros(np.sum([block.shape for block in blocks], axis=0))
-    row = column = 0
-    for block in blocks:
-        weights[row : row + len(block), column : column + block.shape[1]] = block
-        row, column = row + len(block), column + block.shape[1]
+    [part] = translation.parts
     return {
-        "source": [word for part in parts for word in part.source.split()],
-        "target": [word for part in parts for word in part.text.split()],
-        "weights": weights.tolist(),
+        "source": part.source.split(),
+        "target": part.text.split(),
+        "weights": word_weights(part).tolist(),
     }
 
 
@@ -170,9 +170,14 @@ def explain(
 ) -> dict[str, Any]:
     """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
 
-    A `target` that differs from what the search finds is forced. Raises ModuleNotFoundError without
-    PyTorch, and as seq2seq.explaining.explain.explain does.
+    A `target` that differs from what the search finds is forced. Raises DataError for one of more
+    pieces than a source may have, ModuleNotFoundError without PyTorch, and as
+    seq2seq.explaining.explain.explain does.
     """
+    most = model.translator.config.inference.max_source_length
+    size = len(model.translator.target.encode(target or ""))
+    if size > most:
+        raise DataError(f"target: {size} pieces; give at most {most}")
     # PyTorch, which a server need not have.
     from seq2seq.explaining.explain import explain as explain_sentence
 

@@ -116,7 +116,12 @@ class LibreTranslate:
         if source == AUTO:
             self.service.check_language("target", wanted.target)
             able = {code for code in models.tokenizers if models.of(code, wanted.target)}
-            detected = models.detect(text, able | {wanted.target})[0]
+            judged = text
+            if wanted.format == "html":
+                blocks = [part for part in read_html(text) if isinstance(part, Block)]
+                judged = " ".join(block.text for block in blocks)
+            # Without a model into the target, any language: the pair is refused below.
+            detected = models.detect(judged, able | {wanted.target} if able else None)[0]
             if not detected.confidence:  # no letters, or none that a model knows: keep the text
                 detected = Detected(wanted.target, 0.0)
             source = detected.language

@@ -107,8 +107,10 @@ class _Reader(HTMLParser):
                 pass
 
     def handle_data(self, data: str) -> None:
-        # Scripts and style sheets are not escaped.
-        raw = data if self.cdata_elem else html.escape(data, quote=False)
+        # Scripts and style sheets are not escaped. Newer parsers set `cdata_elem` in a textarea and
+        # a title too, whose text they have unescaped.
+        is_code = self.cdata_elem in ("script", "style")
+        raw = data if is_code else html.escape(data, quote=False)
         self._add("text", raw, text=data)
 
     def handle_comment(self, data: str) -> None:

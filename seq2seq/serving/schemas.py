@@ -238,7 +238,7 @@ _STATUS = {
     413: "the request is too large",
     429: "too many requests wait; try again after the seconds in Retry-After",
     500: "an error of the server",
-    501: "the server lacks a package or the weights that this needs",
+    501: "the server lacks a package that this needs",
     504: "the translation took too long",
 }
 

@@ -89,6 +89,9 @@ class _Server(uvicorn.Server):
             log.info("stopping: answering the requests that were accepted")
             # Connections that the system has accepted are read before the socket is closed.
             await asyncio.sleep(0.1)
+            # Worker processes have the socket too, so closing it here would not end it.
+            for each in sockets or []:
+                each.shutdown(socket.SHUT_RDWR)
         await super().shutdown(sockets)
 
 

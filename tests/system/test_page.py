@@ -177,6 +177,7 @@ def test_steps_and_another_weight(page: Page) -> None:
     assert sum(map(float, weights)) == pytest.approx(1, abs=1e-3)
     page.locator(".force summary").first.click()
     last = page.locator(".force select").last
+    expect(last.locator("option").last).to_be_attached()
     place = last.locator("option").count() - 1
     last.select_option(index=place)
     page.locator(".force").get_by_role("button", name="Compute").click()

@@ -112,6 +112,24 @@ def test_sigterm_under_load_loses_no_accepted_request(
     assert not [moment for moment in lost if moment < stopped]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_server_that_stops_accepts_nothing_more(
+    server: Server, exported: Path, tmp_path: Path, workers: int
+) -> None:
+    limits = ("--workers", workers, "--read-timeout", 5)
+    with serving(server, exported, tmp_path, *limits) as (client, process):
+        with socket.create_connection(("127.0.0.1", client.port)) as unfinished:
+            head = f"POST {QUERY} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+            unfinished.sendall(head.encode())
+            time.sleep(0.5)
+            process.send(signal.SIGTERM)
+            time.sleep(1)
+            assert process.code() is None
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", client.port))
+        assert process.wait() == 0
+
+
 def test_slow_and_half_open_clients_stop_nobody(
     server: Server, exported: Path, tmp_path: Path
 ) -> None:

@@ -185,7 +185,9 @@ class Pane {
     const list = make("ol");
     try {
       const response = await ask("/api/alternatives", {...this.asked, prefix}, this.work.signal);
-      for (const other of await response.json()) {
+      const others = await response.json();
+      if (!heading.isConnected) return;  // another word was clicked meanwhile
+      for (const other of others) {
         const choice = append(make("button", null, {type: "button"}),
           make("strong", other.word || "(end)", {lang: this.model.target}),
           make("span", percent(other.log_prob), {class: "number"}),
@@ -197,7 +199,8 @@ class Pane {
       append(box, list);
       list.querySelector("button:enabled")?.focus();
     } catch (error) {
-      if (error.name !== "AbortError") append(box, make("p", error.message, {class: "wrong"}));
+      if (error.name !== "AbortError" && heading.isConnected)
+        append(box, make("p", error.message, {class: "wrong"}));
     }
   }
 
