@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests run in as many processes as there are cores, which share the work as they finish.
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 export MPLBACKEND := Agg
 
 .PHONY: help setup demo test test-fast fuzz bench lint types format docs clean
@@ -36,16 +38,16 @@ demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
 
 test: lint types
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 test-fast: $(STAMP)
-	$(BIN)/pytest -m 'not slow'
+	$(BIN)/pytest $(PARALLEL) -m 'not slow'
 
 bench: $(STAMP)
 	$(BIN)/python scripts/benchmark.py --output bench.json
 
 fuzz: $(STAMP)
-	$(BIN)/pytest -m fuzz
+	$(BIN)/pytest $(PARALLEL) -m fuzz
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

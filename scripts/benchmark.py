@@ -13,8 +13,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.decoding import decoding_speed
+from benchmarks.decoding import decoding_speed, native_kinds
 from benchmarks.measuring import Record, describe, product_rates, read_medians, table, write
+from benchmarks.serving import serving_speed
 from benchmarks.training import Shape, growth, training_speed
 from seq2seq.config import CorpusConfig, parse_config
 from seq2seq.data.batching import Batch
@@ -25,12 +26,13 @@ from seq2seq.device import choose_device, multiplies_bf16
 from seq2seq.errors import UserError
 
 PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
-PARTS = ("products", "training", "growth", "decoding")
-SENTENCES = 1000  # translated to measure decoding
+PARTS = ("products", "training", "growth", "decoding", "serving")
+SENTENCES = 1000  # translated to measure decoding and serving
 EXAMPLES = """examples:
   python scripts/benchmark.py
   python scripts/benchmark.py --only training --threads 2 --pairs data/tatoeba/train.tsv
   python scripts/benchmark.py --only decoding --run runs/tatoeba --pairs data/tatoeba/test.tsv
+  python scripts/benchmark.py --only serving --run es-en --workers 1 2
   python scripts/benchmark.py -o now.json --compare before.json
 """
 
@@ -45,13 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pairs", help="TSV of sentence pairs; default: Tatoeba if it is there, else the sample"
     )
     parser.add_argument(
-        "--run", help="trained run to measure decoding; without one, decoding is skipped"
+        "--run", help="run or model to measure decoding and serving; without one, both are skipped"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; default: 1")
     parser.add_argument(
-        "--seconds", type=float, default=12, help="per speed of training; default: 12"
-    )
+        "--workers", type=int, nargs="+", default=[1], metavar="N",
+        help="worker processes of the server, measured one after the other; default: 1",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=float, default=12,
+        help="per speed of training, and per round of serving; default: 12",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, help="write results to a JSON file")
     parser.add_argument(
         "--compare", type=Path, help="JSON file of an earlier run; print ratios to it"
@@ -104,11 +111,18 @@ def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[R
     if "growth" in given.only:
         for record in growth(device, next(iter(ceilings))):
             yield [record]
-    if "decoding" in given.only and given.run:
+    if given.run and {"decoding", "serving"} & set(given.only):
         pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
         sources = [pair.source for pair in pairs]
-        print(f"decoding {len(sources)} sentences of {path} with {given.run}")
-        yield decoding_speed(given.run, sources, device=device, threads=given.threads)
+        print(f"{len(sources)} sentences of {path} with {given.run}")
+        if "decoding" in given.only:
+            yield decoding_speed(given.run, sources, device=device, threads=given.threads)
+        if "serving" in given.only:
+            yield serving_speed(
+                given.run, sources,
+                precisions=[kind for backend, kind in native_kinds(device) if backend == "onnx"],
+                workers=given.workers, seconds=given.seconds, threads=given.threads,
+            )  # fmt: skip
 
 
 def _dtypes(device: torch.device) -> list[torch.dtype]:

@@ -1,4 +1,4 @@
-"""Decoding speed as the benchmark measures it."""
+"""Speeds of decoding and serving as the benchmark measures them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.decoding import CPU, Kind, decoding_speed, native_kinds
-from seq2seq.errors import CheckpointError
+from benchmarks.serving import serving_speed
+from seq2seq.errors import CheckpointError, UserError
 
 
 def test_every_search_and_precision_is_measured(trained: Path) -> None:
@@ -40,3 +41,23 @@ def test_cold_start_runs_in_its_own_process(trained: Path) -> None:
 def test_missing_run_raises(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a run directory"):
         decoding_speed(tmp_path, ["gato"])
+
+
+def test_a_server_answers_one_client_and_several(exported: Path) -> None:
+    records = serving_speed(exported, ["gato come", "pan"], clients=(1, 4), seconds=0.5, repeats=2)
+    found = {record.name: record for record in records}
+    for count in (1, 4):
+        name = f"fp32, workers: 1, clients: {count}"
+        speed = found.pop(f"{name}, throughput")
+        median, longest = found.pop(f"{name}, median"), found.pop(f"{name}, 99th percentile")
+        assert (speed.unit, median.unit, longest.unit) == ("requests/s", "ms", "ms")
+        assert len(speed.values) == len(median.values) == len(longest.values) == 2
+        # Clients that never pause always have a request under way (Little's law).
+        assert count / 4 < speed.median * median.median / 1000 < count * 2
+        assert all(low <= high for low, high in zip(median.values, longest.values, strict=True))
+    assert not found
+
+
+def test_a_server_that_does_not_start_raises(exported: Path) -> None:
+    with pytest.raises(UserError, match=r"did not start.*no-such-precision"):
+        serving_speed(exported, ["pan"], precisions=["no-such-precision"])
