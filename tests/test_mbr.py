@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -38,6 +40,22 @@ def test_expected_utilities_are_means_of_sentence_scores(
 
 def test_repeated_candidates_count_more() -> None:
     assert minimum_bayes_risk([*CANDIDATES, *[CANDIDATES[4]] * 9], "chrf") == 4
+
+
+@pytest.mark.parametrize("metric", ["chrf", "bleu"])
+def test_an_nbest_list_is_weighted_by_its_probabilities(metric: Metric) -> None:
+    log_probs = [-3000.0, -3001.5, -3002.0, -3001.0, -3000.7]
+    weights = [math.exp(value + 3000) for value in log_probs]
+    plain = [expected_utilities([h, r], metric)[0] for h in CANDIDATES for r in CANDIDATES]
+    rows = [plain[n : n + 5] for n in range(0, 25, 5)]  # utility(h, r) / 2 + 100 / 2
+    means = [
+        sum(w * (2 * u - 100) for w, u in zip(weights, row, strict=True)) / sum(weights)
+        for row in rows
+    ]
+    assert expected_utilities(CANDIDATES, metric, log_probs) == pytest.approx(means)
+    # The consensus of equal weights is given up for what is as good as certain.
+    assert minimum_bayes_risk(CANDIDATES, metric, [-9.0, -9.0, -9.0, -9.0, -0.001]) == 4
+    assert minimum_bayes_risk(CANDIDATES, metric, [-1.6] * 5) == 1
 
 
 def test_ties_go_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

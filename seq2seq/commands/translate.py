@@ -86,8 +86,8 @@ def add(commands: options.Commands) -> None:
     )
     parser.add_argument(
         "--mbr", choices=("chrf", "bleu"),
-        help="minimum Bayes risk: choose the sample (or beam hypothesis) with the best mean chrF "
-        "or BLEU against all others",
+        help="minimum Bayes risk: choose the sample with the best mean chrF or BLEU against all "
+        "samples; without --samples, the hypothesis of the beam, all weighted by probability",
     )  # fmt: skip
 
 

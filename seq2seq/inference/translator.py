@@ -207,7 +207,8 @@ class Translator:
                     found[index] = hypotheses
         parts = map(self.parts, sentences, found, begins or repeat(Prefix()))
         if mbr:
-            parts = map(partial(_lowest_risk_first, metric=mbr), parts)
+            sampled = sampling is not None
+            parts = map(partial(_lowest_risk_first, metric=mbr, sampled=sampled), parts)
         return [join_parts(list(islice(parts, len(line)))) for line in split]
 
     def _prefixes(
@@ -345,8 +346,9 @@ class Translator:
         ]
 
 
-def _lowest_risk_first(parts: list[Part], *, metric: Metric) -> list[Part]:
-    best = minimum_bayes_risk([part.text for part in parts], metric)
+def _lowest_risk_first(parts: list[Part], *, metric: Metric, sampled: bool) -> list[Part]:
+    log_probs = None if sampled else [part.log_prob for part in parts]
+    best = minimum_bayes_risk([part.text for part in parts], metric, log_probs)
     return [parts[best], *parts[:best], *parts[best + 1 :]]
 
 
