@@ -16,6 +16,7 @@ from seq2seq.config import load_config
 from seq2seq.config.loading import changed_keys
 from seq2seq.data.corpus import read_corpus
 from seq2seq.data.sources import checksum_sources
+from seq2seq.diagnosis.doctor import diagnose
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.exporting import export_compact
 from seq2seq.packaged import MODELS, find_recipe, find_run, is_packaged, model_names
@@ -211,3 +212,20 @@ def test_committed_models_are_small() -> None:
         assert sum(path.stat().st_size for path in files) <= 12_000_000
         assert {path.suffix for path in files} <= {".yaml", ".model", ".safetensors", ".json",
                                                   ".md", ""}  # fmt: skip
+
+
+def test_a_file_is_no_run(trained: Path) -> None:
+    weights = next(trained.glob("checkpoints/*/model.safetensors"))
+    with pytest.raises(CheckpointError, match=rf"{weights.name}: a file .* give {trained}$"):
+        Translator.load(weights)
+    with pytest.raises(CheckpointError, match=r"a file where .* give a run directory"):
+        Translator.load(__file__)
+
+
+def test_diagnosis_takes_the_name_of_a_model(models: Path, trained: Path, toy: ToyCorpus) -> None:
+    test = toy.folder / "test.tsv"
+    found, of_the_run = (diagnose(each, str(test)) for each in ("toy-en", trained))
+    assert found["checksums"].passed
+    assert {n: f.passed for n, f in found.items()} == {n: f.passed for n, f in of_the_run.items()}
+    assert run("faults", "toy-en", "--test", test, "--sentences", "5", "--out", "faults") == 0
+    assert "toy-en" in Path("faults/faults.html").read_text(encoding="utf-8")

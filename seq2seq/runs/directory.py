@@ -244,7 +244,15 @@ class RunDirectory:
 
 
 def run_of(path: Path) -> RunDirectory:
-    """Return the run that a path to it or to one of its checkpoints belongs to."""
+    """Return the run that a path to it or to one of its checkpoints belongs to.
+
+    Raises CheckpointError for a file.
+    """
+    if path.is_file():
+        run = next(
+            (each for each in path.parents if RunDirectory(each).exists()), "a run directory"
+        )
+        raise CheckpointError(f"{path}: a file where a directory is expected; give {run}")
     if (path / MODEL).is_file():
         return RunDirectory(path.resolve().parent.parent)
     return RunDirectory(path)
