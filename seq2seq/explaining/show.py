@@ -58,7 +58,8 @@ def notebook_html(explanation: Explanation) -> str:
 
     Of a very long translation only the first steps are shown.
     """
-    console = _console(io.StringIO())
+    # Jupyter sets FORCE_COLOR.
+    console = _console(io.StringIO(), force_terminal=False)
     console.width = _PIPE_WIDTH
     printer = _Printer(explanation, console)
 
@@ -81,9 +82,16 @@ def notebook_html(explanation: Explanation) -> str:
     return f"<div>{part_html(explanation.part, without=without)}{''.join(shown)}</div>"
 
 
-def _console(file: IO[str]) -> Console:
-    # Sentences are full of brackets, which must not be taken for markup.
-    return Console(file=file, markup=False, highlight=False, emoji=False, force_jupyter=False)
+def _console(file: IO[str], *, force_terminal: bool | None = None) -> Console:
+    return Console(
+        file=file,
+        # Sentences are full of brackets, which must not be taken for markup.
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_terminal=force_terminal,
+        force_jupyter=False,
+    )
 
 
 class _Printer:
