@@ -20,7 +20,8 @@ help:
 	@echo "make bench      how fast this machine trains (about twelve minutes; bench.json)"
 	@echo "make fuzz       property tests alone, with many random cases (about 20 minutes)"
 	@echo "make format     format the code and fix what ruff can fix"
-	@echo "make docs       write docs/configuration.md and the sizes in docs/architecture.md"
+	@echo "make docs       write docs/configuration.md, the sizes in docs/architecture.md,"
+	@echo "                and the outputs of docs/attention.ipynb"
 	@echo "make clean      remove .venv, runs/quickstart and caches"
 
 setup: $(STAMP)
@@ -64,6 +65,7 @@ format: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/seq2seq reference > docs/configuration.md
 	$(BIN)/python scripts/architecture.py
+	$(BIN)/python scripts/notebook.py
 
 clean:
 	rm -rf $(VENV) runs/quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -39,6 +39,7 @@ INFERENCE_ONLY = (
     "seq2seq.inference.beam_state",
     "seq2seq.inference.ensemble",
     "seq2seq.inference.mbr",
+    "seq2seq.inference.notebook",
     "seq2seq.inference.onnx_backend",
     "seq2seq.inference.protocol",
     "seq2seq.inference.sampling",

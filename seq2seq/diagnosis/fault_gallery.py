@@ -19,11 +19,11 @@ from seq2seq.diagnosis.faults import FAULTS
 from seq2seq.diagnosis.model_checks import Finding, examine, loss_and_gradient
 from seq2seq.diagnosis.probe import Probe, step_through, widen
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.heatmaps import piece_label
 from seq2seq.evaluation.metrics import score, sentence_chrf
 from seq2seq.evaluation.pages import render
 from seq2seq.evaluation.plots import new_figure, plain
 from seq2seq.files import make_folder, write_atomic
+from seq2seq.inference.notebook import piece_label
 from seq2seq.inference.search import greedy
 from seq2seq.inference.text import Part, Sentence
 

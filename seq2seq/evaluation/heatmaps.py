@@ -6,7 +6,6 @@ Legend: T target pieces or words, S source pieces or words.
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import END, word_weights
+from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.plots import check_picture, new_figure, plain, save
+from seq2seq.inference.notebook import piece_label, text_columns
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-def piece_label(piece: str) -> str:
-    """Return a piece as heat maps show it: `·` begins a piece that continues a word."""
-    if piece in (END, "<pad>"):
-        return {END: "(end)", "<pad>": "(pad)"}[piece]
-    return piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}"
 
 
 MOST_MAPS = 30
@@ -183,8 +176,7 @@ def _word_map(part: Part) -> _Map:
 
 
 def _text_width(text: str) -> float:
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return _CHARACTER * (len(text) + wide)
+    return _CHARACTER * text_columns(text)
 
 
 def _draw(axes: Axes, heat_map: _Map) -> Any:

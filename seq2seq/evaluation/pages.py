@@ -9,8 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from seq2seq.evaluation.heatmaps import piece_label
 from seq2seq.evaluation.metrics import LABELS
+from seq2seq.inference.notebook import piece_label
 
 
 def render(template: str, **values: Any) -> str:

@@ -8,7 +8,7 @@ score function keeps of a key, M value size, H encoder state size, N heads (with
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A sentence followed through a model, step by step."""
+    """A sentence followed through a model, step by step; its repr has no tensors."""
 
     config: ModelConfig
     languages: tuple[str, str]
@@ -91,11 +91,12 @@ class Explanation:
     query: str  # which state is the query, in words
     residual: str  # what is added to the context, in words
     output_use: str  # what the decoder does with the output of the attention, in words
-    source: Source
+    source: Source = field(repr=False)
     part: Part  # the translation, with the weights of positions that are not padding
     forced: bool  # the translation was given, not found by the search
-    parameters: dict[str, Tensor]  # of the attention, by their names in the model
-    steps: tuple[Step, ...]
+    # Of the attention, by their names in the model.
+    parameters: dict[str, Tensor] = field(repr=False)
+    steps: tuple[Step, ...] = field(repr=False)
     padding_difference: float  # largest change of a weight or probability caused by padding
 
     @property
@@ -139,6 +140,12 @@ class Explanation:
             "padding_difference": self.padding_difference,
             "words": words,
         }
+
+    def _repr_html_(self) -> str:
+        """Return the explanation for a notebook: a picture of the attention, and each step."""
+        from seq2seq.explaining.show import notebook_html  # which knows this class
+
+        return notebook_html(self)
 
 
 def to_json(value: Any) -> Any:

@@ -5,8 +5,10 @@ Legend: S source positions, padding included, N heads.
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +24,7 @@ from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.pages import render
 from seq2seq.explaining.explanation import AttentionStep, Explanation, Step
 from seq2seq.files import check_writable, write_atomic
+from seq2seq.inference.notebook import MOST_PIECES, escape_text, part_html
 
 _MOST_ROWS = 16  # in a table of positions
 _MOST_HEADS = 8  # columns
@@ -39,8 +42,7 @@ def print_explanation(
 
     With `words` the rows are words instead of pieces.
     """
-    # Sentences are full of brackets, which must not be taken for markup.
-    console = Console(file=file, markup=False, highlight=False, emoji=False)
+    console = _console(file)
     if console.is_terminal:
         _Printer(explanation, console).run(number, words=words)
         return
@@ -49,6 +51,47 @@ def print_explanation(
         _Printer(explanation, console).run(number, words=words)
     for line in captured.get().splitlines():
         print(line.rstrip(), file=file)
+
+
+def notebook_html(explanation: Explanation) -> str:
+    """Return the translation, a picture of its attention, and the tables of each step to open.
+
+    Of a very long translation only the first steps are shown.
+    """
+    # Jupyter sets FORCE_COLOR.
+    console = _console(io.StringIO(), force_terminal=False)
+    console.width = _PIPE_WIDTH
+    printer = _Printer(explanation, console)
+
+    def details(show: Callable[[], None]) -> str:
+        with console.capture() as captured:
+            show()
+        title, _, text = captured.get().strip("\n").partition("\n")
+        text = "\n".join(line.rstrip() for line in text.splitlines())
+        return (
+            f"<details><summary>{escape_text(title)}</summary>"
+            f'<pre style="overflow-x: auto; white-space: pre">{escape_text(text)}</pre></details>'
+        )
+
+    steps = explanation.steps
+    shown = [details(printer.memory)]
+    shown += [details(partial(printer.step, step)) for step in steps[:MOST_PIECES]]
+    if len(steps) > MOST_PIECES:
+        shown.append(f"<p><small>Shown are {MOST_PIECES} of {len(steps)} steps.</small></p>")
+    without = "The model has no attention (attention.score none)."
+    return f"<div>{part_html(explanation.part, without=without)}{''.join(shown)}</div>"
+
+
+def _console(file: IO[str], *, force_terminal: bool | None = None) -> Console:
+    return Console(
+        file=file,
+        # Sentences are full of brackets, which must not be taken for markup.
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_terminal=force_terminal,
+        force_jupyter=False,
+    )
 
 
 class _Printer:
@@ -69,12 +112,12 @@ class _Printer:
             ("translation", f"{found.part.text}   ({origin}, log p = {found.part.log_prob:.3f})"),
             ("model", f"style {config.style}, score {config.attention.score}"),
         )
-        self._memory()
-        self._step(found.steps[(number or 1) - 1])
+        self.memory()
+        self.step(found.steps[(number or 1) - 1])
         if number is None:
             self._words() if words else self._steps()
 
-    def _memory(self) -> None:
+    def memory(self) -> None:
         """Print what is computed once per sentence."""
         source, formula = self.source, self.found.formula
         self._title("Once per sentence: pieces, encoder states, keys and values")
@@ -115,7 +158,7 @@ class _Printer:
         names = [name for name in (f"{side}.weight", f"{side}.bias") if name in parameters]
         return f"H by {' and '.join(names)}" if names else "H itself"
 
-    def _step(self, step: Step) -> None:
+    def step(self, step: Step) -> None:
         self._title(
             f"Step {step.number} of {len(self.found.steps)}: "
             f"reads {_name(step.reads.piece)}, writes {_name(step.writes.piece)}"

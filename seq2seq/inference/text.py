@@ -9,6 +9,7 @@ from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.errors import DataError
+from seq2seq.inference.notebook import part_html, translation_html
 from seq2seq.inference.protocol import BeamNode, Floats
 
 # Where a long line may be split, best first: sentence ends, clause marks, spaces, anywhere.
@@ -139,6 +140,10 @@ class Part:
             found["tree"] = None if self.tree is None else list(map(vars, self.tree))
         return found
 
+    def _repr_html_(self) -> str:
+        """Return the part for a notebook, with a picture of its attention."""
+        return part_html(self)
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -160,6 +165,10 @@ class Translation:
         """Return text, score and parts for JSON."""
         parts = [part.as_json(attention=attention, tree=tree) for part in self.parts]
         return {"text": self.text, "score": self.score, "parts": parts}
+
+    def _repr_html_(self) -> str:
+        """Return the translation for a notebook, with a picture of its attention."""
+        return translation_html(self)
 
 
 def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
