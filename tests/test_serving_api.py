@@ -17,9 +17,9 @@ from serving import Client, served
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
+from seq2seq.serving.limits import Limits
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.models import Model, Models
-from seq2seq.serving.service import Limits
 
 LINES = [source for source, _ in toy_pairs(6, seed=8)]
 LONG = " ".join(LINES * 3)  # more than inference.max_source_length
