@@ -183,8 +183,9 @@ def test_memory_does_not_grow_with_requests(server: Server, exported: Path, tmp_
     with serving(server, exported, tmp_path, "--no-access-log") as (client, process):
         ask(client, 50)
         before = resident_kib(process.pid)
-        ask(client, 100)
-        assert resident_kib(process.pid) - before < 8192
+        ask(client, 200)
+        # 4,000 such requests add 1 MiB: mostly the inputs of pieces that had not been read before.
+        assert resident_kib(process.pid) - before < 2048
 
 
 def test_killed_worker_ends_the_server_with_a_message(
