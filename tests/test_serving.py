@@ -68,6 +68,10 @@ def test_a_text_and_a_list_are_translated_like_lines(
     assert client.translate(f"{LINES[0]}\n\n{LINES[1]}")["translatedText"].split("\n") == [
         expected[0], "", expected[1]
     ]  # fmt: skip
+    mixed = f"{LINES[0]}\r\n\r\n{LINES[1]}\n{LINES[2]}\r"
+    assert client.translate(mixed)["translatedText"] == (
+        f"{expected[0]}\r\n\r\n{expected[1]}\n{expected[2]}\r"
+    )
     assert client.translate("") == {"translatedText": ""}
     assert client.translate([]) == {"translatedText": []}
 

@@ -140,7 +140,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "format": st.sampled_from(["text", "html", "html", "pdf"]),
     "alternatives": NUMBERS,
     "api_key": TEXTS,
-    "model": st.sampled_from(["there", "back", "there", "none"]),
+    "model": st.sampled_from(["there", "there", "none"]),  # prefixes need pieces of the model's own
     "prefix": TEXTS,
     "beam": NUMBERS,
     "nbest": NUMBERS,
@@ -264,9 +264,10 @@ def test_any_bytes_get_a_documented_response(
     query=st.binary(max_size=30),
 )  # fmt: skip
 def test_any_method_and_path_get_a_response(app: App, path: str, method: str, query: bytes) -> None:
-    answer = app.send(method, f"/{path.lstrip('/')}", query)
+    path = f"/{path.lstrip('/')}"
+    answer = app.send(method, path, query)
     if method.lower() in app.spec["paths"].get(path, {}):
         app.check(method, path, answer)
-    elif path or method != "GET":
+    elif (method, path) != ("GET", "/"):  # the page
         assert answer.status in (404, 405)
         assert set(answer.json) == {"error"}

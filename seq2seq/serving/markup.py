@@ -14,6 +14,7 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import accumulate
 
 import numpy as np
 
@@ -73,54 +74,63 @@ class _Element:
 
 
 class _Reader(HTMLParser):
-    """Split a document into tokens."""
+    """Split a document into tokens, which together have all of its characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tokens: list[Token] = []
         self._skipped: list[str] = []  # open elements, within one that is not translated
+        self._document, self._end = document, 0  # of the tokens so far
+        lines = document.split("\n")
+        self._lines = [0, *accumulate(len(line) + 1 for line in lines)]  # where each begins
+        self.feed(document)
+        self.close()
+        self.tokens = self.tokens or [Token("other", "")]
+        self._take(len(document))
 
-    def _add(self, kind: str, raw: str, name: str = "", text: str = "") -> None:
-        last = self.tokens[-1] if self.tokens else None
+    def _take(self, end: int) -> None:
+        """Give the characters up to here to the last token."""
+        if self.tokens:
+            self.tokens[-1].raw += self._document[self._end : end]
+            self._end = end
+
+    def _add(self, kind: str, name: str = "", text: str = "") -> None:
+        """Add a token that begins where the parser is."""
+        line, column = self.getpos()
+        self._take(self._lines[line - 1] + column)
         if self._skipped or kind == "other":
-            if last is not None and last.kind == "other":
-                last.raw += raw
+            if self.tokens and self.tokens[-1].kind == "other":
                 return
             kind, name, text = "other", "", ""
-        self.tokens.append(Token(kind, raw, name, text))
+        self.tokens.append(Token(kind, "", name, text))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or ""
         keeps = tag in _VERBATIM or dict(attrs).get("translate") == "no"
         kind = "mark" if tag in _VOID else "start"
-        self._add(kind if tag in _INLINE and not keeps else "other", raw, tag)
+        self._add(kind if tag in _INLINE and not keeps else "other", tag)
         if (self._skipped or keeps) and tag not in _VOID:
             self._skipped.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add("mark" if tag in _INLINE else "other", self.get_starttag_text() or "", tag)
+        self._add("mark" if tag in _INLINE else "other", tag)
 
     def handle_endtag(self, tag: str) -> None:
-        self._add("end" if tag in _INLINE else "other", f"</{tag}>", tag)
+        self._add("end" if tag in _INLINE else "other", tag)
         if tag in self._skipped:
             while self._skipped.pop() != tag:
                 pass
 
     def handle_data(self, data: str) -> None:
-        # Scripts and style sheets are not escaped. Newer parsers set `cdata_elem` in a textarea and
-        # a title too, whose text they have unescaped.
-        is_code = self.cdata_elem in ("script", "style")
-        raw = data if is_code else html.escape(data, quote=False)
-        self._add("text", raw, text=data)
+        self._add("text", text=data)
 
     def handle_comment(self, data: str) -> None:
-        self._add("mark", f"<!--{data}-->")
+        self._add("mark")
 
     def handle_decl(self, decl: str) -> None:
-        self._add("other", f"<!{decl}>")
+        self._add("other")
 
     def handle_pi(self, data: str) -> None:
-        self._add("other", f"<?{data}>")
+        self._add("other")
 
     def parse_html_declaration(self, i: int) -> int:
         # HTML has no marked sections: to browsers they are comments, to HTMLParser assertions.
@@ -131,10 +141,7 @@ class _Reader(HTMLParser):
 
 def read_html(document: str) -> list[Token | Block]:
     """Return the blocks of a document that have text, and what is between them."""
-    reader = _Reader()
-    reader.feed(document)
-    reader.close()
-    tokens = reader.tokens
+    tokens = _Reader(document).tokens
     _match_tags(tokens)
     found: list[Token | Block] = []
     inline: list[Token] = []
