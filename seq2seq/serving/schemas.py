@@ -192,7 +192,10 @@ class PartResponse(BaseModel):
     score: float
     log_prob: float
     finished: bool
-    attention: list[list[float]] | None = Field(description="a row for each target piece")
+    attention: list[list[float]] | None = Field(
+        None,
+        description="a row for each target piece; of a line that was split, the best translation's",
+    )
     source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
     target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
     tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
