@@ -1,4 +1,4 @@
-"""What the page asks of a model, one sentence at a time, on the model's worker.
+"""What the page asks of a model, one sentence at a time, in a thread beside the model's worker.
 
 Legend: R rows of hypotheses, T pieces so far
 """
