@@ -462,6 +462,9 @@ def test_spec_is_valid_and_responses_fit_it(client: Client) -> None:
         fits(path, client.get(path).json, "get")
     body = spec["components"]["schemas"]["TranslateRequest"]["properties"]
     assert body["alternatives"]["maximum"] == 3
+    assert body["source"]["enum"] == ["auto", "en", "es"]
+    line = spec["components"]["schemas"]["LineRequest"]["properties"]
+    assert line["model"]["enum"] == ["there", "back"]
 
 
 def test_metrics_are_in_the_format_of_prometheus_and_bounded(client: Client) -> None:

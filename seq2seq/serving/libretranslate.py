@@ -15,14 +15,13 @@ from seq2seq.inference.text import Translation
 from seq2seq.serving.markup import Block, Token, read_html, write_html
 from seq2seq.serving.models import Detected, Model
 from seq2seq.serving.schemas import (
+    AUTO,
     DetectRequest,
     TranslateRequest,
     openapi,
     parse_request,
 )
 from seq2seq.serving.service import Service, read_parameters, unless_gone
-
-AUTO = "auto"
 
 T = TypeVar("T")
 
@@ -68,14 +67,10 @@ class LibreTranslate:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        limits = service.limits
         self._spec = openapi(
-            limits={
-                "characters": limits.characters,
-                "texts": limits.texts,
-                "alternatives": limits.alternatives,
-            }
-        )
+            service.limits, models=[*service.models.by_name],
+            languages=sorted(service.models.tokenizers),
+        )  # fmt: skip
 
     def routes(self) -> list[Route]:
         """Return all of them."""

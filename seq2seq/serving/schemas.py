@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.json_schema import models_json_schema
 
+from seq2seq.serving.limits import Limits
 from seq2seq.version import VERSION
 
+AUTO = "auto"  # instead of a source language
 _MOST_HYPOTHESES = 20  # that a request below /api can ask for
 
 
@@ -259,21 +261,24 @@ def parse_request(values: Mapping[str, Any], kind: type[Request]) -> Request:
         raise RequestError(f"{name}: {found['msg'].removeprefix('Value error, ')}") from None
 
 
-def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document; the limits are the maxima of the properties they name."""
-    models: list[type[BaseModel]] = [
+def openapi(limits: Limits, *, models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of a server with these models and languages."""
+    kinds: list[type[BaseModel]] = [
         TranslateRequest, DetectRequest, Error, DetectedLanguage, TranslateResponse,
         LanguageResponse, StatusResponse, SettingsResponse, LineRequest, LineResponse, WordsRequest,
         NextWord, ExplainRequest, ModelResponse,
     ]  # fmt: skip
     _, schemas = models_json_schema(
-        [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
+        [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
     )
     definitions = schemas["$defs"]
     properties = definitions["TranslateRequest"]["properties"]
-    properties["alternatives"]["maximum"] = limits["alternatives"]
+    properties["alternatives"]["maximum"] = limits.alternatives
     text, several = properties["q"]["anyOf"]
-    text["maxLength"], several["maxItems"] = limits["characters"], limits["texts"]
+    text["maxLength"], several["maxItems"] = limits.characters, limits.texts
+    properties["source"]["enum"], properties["target"]["enum"] = [AUTO, *languages], [*languages]
+    for kind in (LineRequest, WordsRequest, ExplainRequest):
+        definitions[kind.__name__]["properties"]["model"]["enum"] = [*models]
     return {
         "openapi": "3.1.0",
         "info": {
