@@ -25,8 +25,8 @@ from seq2seq.packaged import MODELS
 from seq2seq.runs.card import CARD, read_card
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import read_metrics
+from seq2seq.serving.models import LANGUAGE_NAMES
 
-LANGUAGES = {"en": "English", "es": "Spanish"}
 MOST_BYTES = 12_000_000
 
 TEMPLATE = """\
@@ -95,8 +95,8 @@ def ship(run: str, name: str, test: str, machine: str, recipe: str | None) -> Pa
     shapes = checkpoint.shapes().values()
     text = TEMPLATE.format(
         name=name,
-        source=LANGUAGES[source],
-        target=LANGUAGES[target],
+        source=LANGUAGE_NAMES[source],
+        target=LANGUAGE_NAMES[target],
         sentences=len(pairs),
         beam=found.beam,
         bleu=found.metrics["bleu"],

@@ -16,10 +16,11 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.serving.batching import Batcher
+from seq2seq.serving.limits import Limits
 from seq2seq.serving.metrics import Metrics
-from seq2seq.serving.models import Models
+from seq2seq.serving.models import Model, Models
 from seq2seq.serving.server import listen, make_server
-from seq2seq.serving.service import Limits, Service
+from seq2seq.serving.service import Service
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ class Client:
         answer = self.post("/translate", **{"q": text, "source": "es", "target": "en", **values})
         assert answer.status == 200, answer.body
         return answer.json
+
+
+def both_directions(translator: Translator, run: str = "") -> Models:
+    """Return a model of each direction; the reverse one only looks like one."""
+    languages = {"source_language": "en", "target_language": "es"}
+    data = translator.config.data.model_copy(update=languages)
+    config = translator.config.model_copy(update={"data": data})
+    back = Translator(translator.backends, translator.target, translator.source, config)
+    return Models({"there": Model("there", translator, run), "back": Model("back", back, run)})
 
 
 @contextlib.contextmanager

@@ -60,6 +60,7 @@ INFERENCE_ONLY = (
     "seq2seq.serving.batching",
     "seq2seq.serving.interactive",
     "seq2seq.serving.libretranslate",
+    "seq2seq.serving.limits",
     "seq2seq.serving.page",
     "seq2seq.serving.markup",
     "seq2seq.serving.metrics",

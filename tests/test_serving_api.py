@@ -6,7 +6,8 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from serving import Client, served
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
+from seq2seq.serving.limits import Limits
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.models import Model, Models
-from seq2seq.serving.service import Limits
 
 LINES = [source for source, _ in toy_pairs(6, seed=8)]
 LONG = " ".join(LINES * 3)  # more than inference.max_source_length
@@ -171,17 +172,46 @@ def test_what_a_search_shows_to_can_end_it(translator: Translator) -> None:
         interactive.translate(translator, LINES[0], translator.options(), show=stop)
 
 
+def test_translation_that_takes_too_long_is_ended(
+    exported: Path, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    search = interactive.translate
+
+    def slow(*arguments: Any, show: Callable[[str], None], **options: Any) -> Any:
+        def watch(text: str) -> None:
+            steps.append(text)
+            time.sleep(0.3)
+            show(text)
+
+        return search(*arguments, show=watch, **options)
+
+    monkeypatch.setattr(interactive, "translate", slow)
+    models = Models({"toy": Model("toy", translator, str(exported))})
+    with served(models, Limits(seconds=0.5)) as client:
+        for path in ("translate", "stream"):
+            steps.clear()
+            answer = client.post(f"/api/{path}", model="toy", q=" ".join(["gato"] * 20))
+            assert answer.status == 504 or "took too long" in answer.body.decode()
+            time.sleep(1)
+            assert len(steps) <= 3
+
+
 def test_calls_wait_in_the_queue(translator: Translator) -> None:
     models = Models({"toy": Model("toy", translator)})
     done = threading.Event()
 
     async def run() -> None:
         batcher = Batcher(models, queue_size=2, metrics=Metrics())
-        first = asyncio.create_task(batcher.call(lambda: done.wait(60), seconds=60, model="toy"))
+        batcher.start()
+        first = asyncio.create_task(batcher.call(lambda: done.wait(60), seconds=60))
         await asyncio.sleep(0)
+        # Batches do not wait for them.
+        found = await batcher.translate("toy", LINES[:1], translator.options(), seconds=60)
+        assert found == translator.translate(LINES[:1])
         with pytest.raises(DeadlineError):
-            await batcher.call(lambda: 1, seconds=0.01, model="toy")
-        second = asyncio.create_task(batcher.call(lambda: 2, seconds=60, model="toy"))
+            await batcher.call(lambda: 1, seconds=0.01)
+        second = asyncio.create_task(batcher.call(lambda: 2, seconds=60))
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError):
             await batcher.call(lambda: 3, seconds=60)

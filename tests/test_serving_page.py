@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from seq2seq import cli
 from seq2seq.inference.translator import Translator
 from seq2seq.serving.models import Model, Models
 
-PAGE = (Path(__file__).parents[1] / "docs/serving.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 
 
 def test_commands_parse() -> None:
@@ -35,6 +37,28 @@ def test_table_names_all_options_with_their_defaults() -> None:
     for name, shown in rows.items():
         default = parser._option_string_actions[name].default
         assert shown.strip("|").replace("none", "") == str(default or ""), name
+
+
+def test_docker_gets_all_that_the_package_needs_and_no_runs() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    patterns = [line for line in lines if line and not line.startswith("#")]
+
+    def is_ignored(path: Path) -> bool:
+        """Return whether the last pattern that matches the path or a parent is not negated."""
+        found = False
+        for pattern in patterns:
+            name = pattern.removeprefix("!").removeprefix("**/")
+            if any(fnmatch(str(each), name) for each in (path, *path.parents)):
+                found = not pattern.startswith("!")
+        return found
+
+    links = [path.resolve() for path in (ROOT / "seq2seq").rglob("*") if path.is_symlink()]
+    assert any("data" in path.parts for path in links)
+    needed = ["requirements-inference.txt", "pyproject.toml", "exported/config.yaml"]
+    needed += [str(path.relative_to(ROOT)) for path in links]
+    assert [name for name in needed if is_ignored(Path(name))] == []
+    unwanted = ["runs/quickstart/config.yaml", "data/tatoeba/train.tsv", ".git/HEAD", ".venv/bin"]
+    assert all(is_ignored(Path(name)) for name in unwanted)
 
 
 def test_program_runs(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:

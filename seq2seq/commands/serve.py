@@ -11,10 +11,12 @@ examples:
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
 from seq2seq.commands import options
 from seq2seq.errors import UserError
+from seq2seq.serving.limits import Limits
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -45,23 +47,18 @@ def add(commands: options.Commands) -> None:
         "--no-access-log", action="store_true", help="do not log a line for each request"
     )
     group = parser.add_argument_group("limits")
-    for name, default, text in (
-        ("chars", 5000, "characters of a request, in all its texts"),
-        ("texts", 100, "texts of a request"),
-        ("alternatives", 10, "alternatives of a request"),
-        ("queue", 256, "requests that wait; others get status 429"),
-    ):
+    for option, field, unit, text in (
+        ("max-chars", "characters", "N", "maximum number of characters of a request, in all texts"),
+        ("max-texts", "texts", "N", "maximum number of texts of a request"),
+        ("max-alternatives", "alternatives", "N", "maximum number of alternatives of a request"),
+        ("max-queue", "queue", "N", "maximum number of requests that wait; others get status 429"),
+        ("timeout", "seconds", "SECONDS", "a request gets status 504 after this time"),
+        ("read-timeout", "read_seconds", "SECONDS",
+         "a client must send the head and then the body of a request in it"),
+    ):  # fmt: skip
         group.add_argument(
-            f"--max-{name}", type=options.positive, default=default, metavar="N",
-            help=f"maximum number of {text}; default: %(default)s",
-        )  # fmt: skip
-    for name, seconds, text in (
-        ("timeout", 30, "a request gets status 504 after this time"),
-        ("read-timeout", 10, "a client must send the head and then the body of a request in it"),
-    ):
-        group.add_argument(
-            f"--{name}", type=options.positive, default=seconds, metavar="SECONDS",
-            help=f"{text}; default: %(default)s",
+            f"--{option}", type=options.positive, default=getattr(Limits, field), dest=field,
+            metavar=unit, help=f"{text}; default: %(default)s",
         )  # fmt: skip
     options.add_search(parser)
 
@@ -82,17 +79,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     from seq2seq.serving.metrics import Metrics
     from seq2seq.serving.models import load_models
     from seq2seq.serving.server import listen, run
-    from seq2seq.serving.service import Limits, Service
+    from seq2seq.serving.service import Service
 
     log = logging.getLogger(__name__)
-    limits = Limits(
-        characters=arguments.max_chars,
-        texts=arguments.max_texts,
-        alternatives=arguments.max_alternatives,
-        queue=arguments.max_queue,
-        seconds=arguments.timeout,
-        read_seconds=arguments.read_timeout,
-    )
+    limits = Limits(**{field.name: getattr(arguments, field.name) for field in fields(Limits)})
     keys = _read_keys(arguments.api_keys) if arguments.api_keys else []
     listening = listen(arguments.host, arguments.port)
     models = load_models(arguments.runs, partial(options.load_translator, arguments))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -133,6 +134,17 @@ def word_weights(part: Part, split: Split = str.split) -> Floats:
     counts_t1 = target_tT.sum(1, keepdims=True)
     merged_ts: Floats = target_tT @ weights_TS @ source_sS.T / np.maximum(counts_t1, 1)
     return merged_ts
+
+
+def words_as_json(part: Part) -> dict[str, Any] | None:
+    """Return the words of a part with the weights [t, s] between them, as JSON has them.
+
+    None for a model without attention.
+    """
+    if part.weights is None:
+        return None
+    weights = word_weights(part).tolist()
+    return {"source": part.source.split(), "target": part.text.split(), "weights": weights}
 
 
 def _membership(pieces: Sequence[str], split: Split) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
-from seq2seq.evaluation.alignment import word_weights
+from seq2seq.evaluation.alignment import words_as_json
 from seq2seq.explaining.formulas import Formula
 from seq2seq.inference.text import Part
 
@@ -112,11 +112,6 @@ class Explanation:
         steps = [to_json(step) for step in self.steps]
         for step in steps:
             step |= step.pop("attention") or {}
-        words = None
-        if self.part.weights is not None:
-            source, target = self.words
-            weights = word_weights(self.part).tolist()
-            words = {"source": source, "target": target, "weights": weights}
         return {
             "source_language": self.languages[0],
             "target_language": self.languages[1],
@@ -138,7 +133,7 @@ class Explanation:
             "parameters": to_json(self.parameters),
             "steps": steps,
             "padding_difference": self.padding_difference,
-            "words": words,
+            "words": words_as_json(self.part),
         }
 
     def _repr_html_(self) -> str:

@@ -65,7 +65,7 @@ class BeamState:
         self._prefixes = prefixes or []
         # The state of each row's prefix (seq2seq.inference.prefix), until all have spelled it.
         starts = [prefix.start for prefix in self._prefixes for _ in range(copies)]
-        self._places_R = self._held(starts)
+        self._places_R = _held(starts)
 
     @property
     def length(self) -> int:
@@ -157,7 +157,7 @@ class BeamState:
                 self._coverage_RS = self._coverage_RS[rows]
         if self._places_R is not None:
             sentences = self.sentences.repeat(len(rows) // len(self.sentences)).tolist()
-            self._places_R = self._held(
+            self._places_R = _held(
                 [
                     self._prefixes[sentence].after(self._places_R[row], piece)
                     for sentence, row, piece in zip(
@@ -187,10 +187,6 @@ class BeamState:
         logs_RS[np.arange(size) >= lengths_R1] = 0
         self._coverage_RS = covered_RS
         self._penalty_R = logs_RS.sum(1) * self.options.coverage_penalty
-
-    def _held(self, places_R: list[int]) -> list[int] | None:
-        """Return the states, or None if all hypotheses may go on as they like."""
-        return places_R if any(place != FREE for place in places_R) else None
 
     def _follow_prefixes(self, log_probs_RV: Floats, blocked: tuple[Ints, Ints] | None) -> None:
         """Write -inf for illegal pieces, and for those that do not follow the prefixes.
@@ -312,3 +308,8 @@ def top(scores_RC: Floats, count: int) -> tuple[Floats, Ints]:
         columns_RC[:, place], found_RC[:, place] = columns_R, scores_RC[rows_R, columns_R]
         scores_RC[rows_R, columns_R] = -np.inf
     return found_RC, columns_RC
+
+
+def _held(places_R: list[int]) -> list[int] | None:
+    """Return the states of prefixes, or None if all hypotheses may go on as they like."""
+    return places_R if any(place != FREE for place in places_R) else None

@@ -179,12 +179,7 @@ class Translator:
             for number, line in numbered
         ]
         if begins:
-            # An empty line is translated too where its translation must begin with something.
-            empty = Sentence("", [])
-            pairs = zip(split, begins, strict=True)
-            split = [line or [empty] * bool(prefix.text) for line, prefix in pairs]
-            pairs = zip(split, begins, strict=True)
-            begins = [p if s is line[0] else Prefix() for line, p in pairs for s in line]
+            split, begins = _begun(split, begins)
         sentences = [sentence for line in split for sentence in line]
         # What is drawn for a sentence depends only on its place in the input.
         keys = [
@@ -344,6 +339,20 @@ class Translator:
             )
             for hypothesis in hypotheses
         ]
+
+
+def _begun(
+    lines: Sequence[list[Sentence]], prefixes: Sequence[Prefix]
+) -> tuple[list[list[Sentence]], list[Prefix]]:
+    """Return the sentences of each line, and the prefix of each sentence of all lines.
+
+    The first sentence of a line has its prefix. An empty line with one becomes an empty sentence.
+    """
+    found, begins = [], []
+    for line, prefix in zip(lines, prefixes, strict=True):
+        found.append(line or ([Sentence("", [])] if prefix.text else []))
+        begins += [prefix, *repeat(Prefix(), len(found[-1]) - 1)] if found[-1] else []
+    return found, begins
 
 
 def _lowest_risk_first(parts: list[Part], *, metric: Metric, sampled: bool) -> list[Part]:

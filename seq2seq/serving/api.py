@@ -76,8 +76,11 @@ class Api:
         The options are those of the command; a smaller beam is raised to `nbest`.
         """
         wanted, model = await self._read(request, LineRequest)
-        work = self._translation(wanted, model)
-        return await self._answer(request, work, model.name)
+        gone = threading.Event()
+        try:
+            return await self._answer(request, self._translation(wanted, model, gone))
+        finally:
+            gone.set()
 
     async def stream(self, request: Request) -> Response:
         """Send server-sent events: `partial` for each step, then `translation` or `error`."""
@@ -86,12 +89,10 @@ class Api:
         gone = threading.Event()
 
         def show(text: str) -> None:
-            if gone.is_set():
-                raise _GoneError
             loop.call_soon_threadsafe(events.put_nowait, text)
 
-        translate = self._translation(wanted, model, show)
-        work = asyncio.ensure_future(self._call(lambda: _json(translate()), model.name))
+        translate = self._translation(wanted, model, gone, show)
+        work = asyncio.ensure_future(self._call(lambda: _json(translate())))
         work.add_done_callback(lambda _: events.put_nowait(None))
 
         def stop() -> None:
@@ -129,7 +130,7 @@ class Api:
             interactive.alternatives_json, model.translator, wanted.q, wanted.prefix,
             wanted.number, self._options(model),
         )  # fmt: skip
-        return await self._answer(request, work, model.name)
+        return await self._answer(request, work)
 
     async def explain(self, request: Request) -> Response:
         """Return what `seq2seq explain --json` prints, but for large matrices only the shape."""
@@ -141,16 +142,27 @@ class Api:
         return await self._answer(request, work)
 
     def _translation(
-        self, wanted: LineRequest, model: Model, show: Callable[[str], None] | None = None
+        self,
+        wanted: LineRequest,
+        model: Model,
+        gone: threading.Event,
+        show: Callable[[str], None] | None = None,
     ) -> Callable[[], dict[str, Any]]:
-        """Return the work for a line."""
+        """Return the work for a line, which ends at the next step when its client has gone."""
+
+        def watch(text: str) -> None:
+            if gone.is_set():
+                raise _GoneError
+            if show:
+                show(text)
+
         beam = {"beam_size": wanted.beam} if wanted.beam else {}
         options = self._options(
             model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree
         )
         search = partial(
             interactive.translate, model.translator, wanted.q, options,
-            prefix=wanted.prefix, show=show,
+            prefix=wanted.prefix, show=watch,
         )  # fmt: skip
         return lambda: interactive.translations_json(search(), tree=wanted.tree)
 
@@ -173,20 +185,18 @@ class Api:
             raise RequestError(f"model: there is no '{name}'; use one of {', '.join(models)}")
         return wanted, models[wanted.model]
 
-    async def _answer(self, request: Request, work: Callable[[], Any], model: str = "") -> Response:
+    async def _answer(self, request: Request, work: Callable[[], Any]) -> Response:
         """Return what some work finds as JSON, which is written where the work is done."""
-        text = await unless_gone(request, self._call(lambda: _json(work()), model))
+        text = await unless_gone(request, self._call(lambda: _json(work())))
         return Response(text, media_type="application/json")
 
-    async def _call(self, work: Callable[[], T], model: str = "") -> T:
-        """Return the result of some work, on the worker of the model that it uses.
+    async def _call(self, work: Callable[[], T]) -> T:
+        """Return the result of some work.
 
         Raises RequestError for a UserError, and for a package that is not installed.
         """
         try:
-            return await self.service.batcher.call(
-                work, seconds=self.service.limits.seconds, model=model
-            )
+            return await self.service.batcher.call(work, seconds=self.service.limits.seconds)
         except UserError as error:
             raise RequestError(str(error)) from None
         except ModuleNotFoundError as error:
@@ -197,7 +207,7 @@ class Api:
 
 
 class _GoneError(Exception):
-    """The client of a stream has gone."""
+    """The client has gone, or got status 504."""
 
 
 def _json(values: Any) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -90,19 +91,19 @@ class Batcher:
         self._changed: list[asyncio.Event] = []  # one per worker
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
-        self._threads: dict[str, Executor] = {}  # the workers of models that are threads
-        self._aside: Executor = ThreadPoolExecutor(1)  # for calls that no such worker takes
+        self._sentinels: list[int] = []  # of worker processes: ready when one has ended
+        self._aside: Executor = ThreadPoolExecutor(1)  # for calls
         self._calls = 0  # that wait or are computed
         self._call: Callable[[Batch], list[list[Translation]]] = partial(compute, models)
         if processes == 1:
-            self._threads = {name: ThreadPoolExecutor(1) for name in models.by_name}
-            self._workers = [(thread, [name]) for name, thread in self._threads.items()]
+            self._workers = [(ThreadPoolExecutor(1), [name]) for name in models.by_name]
         else:
             pool = worker_pool(partial(compute, models), processes)
             first = next(iter(models.by_name.values()))
             empty = Batch(first.name, first.translator.options(), [])
             for forked in [pool.submit(work, empty) for _ in range(processes)]:
                 forked.result()
+            self._sentinels = [process.sentinel for process in multiprocessing.active_children()]
             self._workers = [(pool, list(models.by_name))] * processes
             self._call = work
 
@@ -112,9 +113,19 @@ class Batcher:
             changed = asyncio.Event()
             self._changed.append(changed)
             self._tasks.append(asyncio.create_task(self._run(executor, names, changed)))
+        for sentinel in self._sentinels:
+            asyncio.get_running_loop().add_reader(sentinel, self._fail)
+
+    def _fail(self) -> None:
+        """Note that a worker process has ended."""
+        self.failed.set()
+        while self._sentinels:
+            asyncio.get_running_loop().remove_reader(self._sentinels.pop())
 
     async def stop(self) -> None:
         """Stop without waiting for what is being translated."""
+        for sentinel in self._sentinels:
+            asyncio.get_running_loop().remove_reader(sentinel)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -153,18 +164,16 @@ class Batcher:
             with contextlib.suppress(ValueError):
                 self._waiting.remove(request)
 
-    async def call(self, work: Callable[[], T], *, seconds: float, model: str = "") -> T:
-        """Return the result of work that is in no batch, from a thread.
+    async def call(self, work: Callable[[], T], *, seconds: float) -> T:
+        """Return the result of work that is in no batch, from one thread for all such work.
 
-        It is the worker of the `model` if that is a thread, else one aside. If the caller is
-        cancelled, work that has not begun is dropped. Raises as `translate` does.
+        If the caller is cancelled, work that has not begun is dropped. Raises as `translate` does.
         """
         if self.queue_length >= self.queue_size:
             raise QueueFullError
         self._calls += 1
-        executor = self._threads.get(model, self._aside)
         try:
-            found = asyncio.get_running_loop().run_in_executor(executor, work)
+            found = asyncio.get_running_loop().run_in_executor(self._aside, work)
             return await asyncio.wait_for(found, seconds)
         except asyncio.TimeoutError:
             raise DeadlineError from None
@@ -190,7 +199,7 @@ class Batcher:
                 found = await loop.run_in_executor(executor, self._call, batch)
             except Exception as error:
                 if isinstance(error, BrokenProcessPool):
-                    self.failed.set()
+                    self._fail()
                 for each, _, _ in taken:
                     if not each.done.done():
                         each.done.set_exception(error)

@@ -1,4 +1,4 @@
-"""What the page asks of a model, one sentence at a time, on the model's worker.
+"""What the page asks of a model, one sentence at a time, in a thread beside the model's worker.
 
 Legend: R rows of hypotheses, T pieces so far
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import word_weights, words_of_pieces
+from seq2seq.evaluation.alignment import words_as_json, words_of_pieces
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
 from seq2seq.inference.text import Translation, split_line
 from seq2seq.inference.translator import Translator
@@ -130,26 +130,12 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
         attention = is_first or len(translation.parts) == 1
         record = translation.as_json(attention=attention, tree=tree and is_first)
         records.append(record)
-        record["words"] = _words(translation)
+        # The parts of a line that was split know nothing of each other.
+        record["words"] = words_as_json(translation.parts[0]) if len(record["parts"]) == 1 else None
         for part, of_part in zip(record["parts"], translation.parts, strict=True):
             part["source_words"] = words_of_pieces(of_part.source_pieces)
             part["target_words"] = words_of_pieces(of_part.target_pieces)
     return {"translations": records}
-
-
-def _words(translation: Translation) -> dict[str, Any] | None:
-    """Return the words of a line with the weights between them.
-
-    None without attention, and for a line that was split, whose parts know nothing of each other.
-    """
-    if len(translation.parts) != 1 or translation.parts[0].weights is None:
-        return None
-    [part] = translation.parts
-    return {
-        "source": part.source.split(),
-        "target": part.text.split(),
-        "weights": word_weights(part).tolist(),
-    }
 
 
 def alternatives_json(

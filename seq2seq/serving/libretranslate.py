@@ -15,14 +15,13 @@ from seq2seq.inference.text import Translation
 from seq2seq.serving.markup import Block, Token, read_html, write_html
 from seq2seq.serving.models import Detected, Model
 from seq2seq.serving.schemas import (
+    AUTO,
     DetectRequest,
     TranslateRequest,
     openapi,
     parse_request,
 )
 from seq2seq.serving.service import Service, read_parameters, unless_gone
-
-AUTO = "auto"
 
 T = TypeVar("T")
 
@@ -56,8 +55,11 @@ class _Item:
         remaining = iter(translations)
         lines = [part for part in self.parts if isinstance(part, str)]
         if self.model is None:
-            return "\n".join(lines)
-        return "\n".join(next(remaining).text if line.strip() else "" for line in lines)
+            return "".join(lines)
+        return "\n".join(
+            (next(remaining).text if line.strip() else "") + "\r" * line.endswith("\r")
+            for line in lines
+        )
 
 
 class LibreTranslate:
@@ -65,14 +67,10 @@ class LibreTranslate:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        limits = service.limits
         self._spec = openapi(
-            limits={
-                "characters": limits.characters,
-                "texts": limits.texts,
-                "alternatives": limits.alternatives,
-            }
-        )
+            service.limits, models=[*service.models.by_name],
+            languages=sorted(service.models.tokenizers),
+        )  # fmt: skip
 
     def routes(self) -> list[Route]:
         """Return all of them."""
@@ -113,25 +111,22 @@ class LibreTranslate:
 
     def _item(self, text: str, wanted: TranslateRequest) -> _Item:
         models, source, detected = self.service.models, wanted.source, None
+        parts: Sequence[str | Token | Block] = text.split("\n")
+        if wanted.format == "html":
+            parts = read_html(text)
         if source == AUTO:
             self.service.check_language("target", wanted.target)
             able = {code for code in models.tokenizers if models.of(code, wanted.target)}
             judged = text
             if wanted.format == "html":
-                blocks = [part for part in read_html(text) if isinstance(part, Block)]
-                judged = " ".join(block.text for block in blocks)
+                judged = " ".join(part.text for part in parts if isinstance(part, Block))
             # Without a model into the target, any language: the pair is refused below.
             detected = models.detect(judged, able | {wanted.target} if able else None)[0]
             if not detected.confidence:  # no letters, or none that a model knows: keep the text
                 detected = Detected(wanted.target, 0.0)
             source = detected.language
         model = self.service.model(source, wanted.target)
-        if wanted.format == "html":
-            parts: Sequence[str | Token | Block] = (
-                read_html(text) if model else [Token("other", text)]
-            )
-            return _Item(model, detected, parts or [""])
-        return _Item(model, detected, text.split("\n"))
+        return _Item(model, detected, parts if model else [text])
 
     async def _translations(
         self, items: Sequence[_Item], wanted: TranslateRequest

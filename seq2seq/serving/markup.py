@@ -3,7 +3,8 @@
 Tags are kept as they were written. Blocks (paragraphs, list items, line breaks and every tag that
 is not inline) are translated on their own. Within a block, a target word belongs to the elements of
 the source word that the model attended to most when it produced it. Each element encloses one
-stretch of target words, so it appears exactly once.
+stretch of target words, so it appears exactly once. An inline element with translate="no" is part
+of the line that is translated, and then replaces its stretch.
 
 Legend: s source words, t target words, of one block
 """
@@ -11,9 +12,11 @@ Legend: s source words, t target words, of one block
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import accumulate
 
 import numpy as np
 
@@ -29,10 +32,11 @@ _INLINE = frozenset({
 _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "wbr"}
 )
-# What is in these is not translated; neither is what has translate="no".
+# What is in these is not translated, and separates blocks.
 _VERBATIM = frozenset({
     "code", "math", "noscript", "pre", "script", "style", "svg", "template", "textarea",
 })  # fmt: skip
+_EDGE = "\0"  # of an element that is kept
 _DEEPEST = 100  # inline elements within each other; blocks end at further ones
 
 
@@ -40,10 +44,12 @@ _DEEPEST = 100  # inline elements within each other; blocks end at further ones
 class Token:
     """A piece of a document, as it was written."""
 
-    kind: str  # text, start, end, mark (an inline tag without text), or other
+    # text, start, end, mark (an inline tag without text), kept (an inline element that is not
+    # translated), or other
+    kind: str
     raw: str
     name: str = ""
-    text: str = ""  # of kind text, without character references
+    text: str = ""  # of kinds text and kept, without character references
     partner: Token | None = None  # the end tag of a start tag, and the reverse
 
 
@@ -55,72 +61,95 @@ class Block:
 
     @property
     def text(self) -> str:
-        """The line to translate."""
-        return normalize_line("".join(token.text for token in self.tokens))
+        """The line to translate; no word is partly in an element that is kept."""
+        edges = {"kept": _EDGE}
+        texts = (token.text.join([edges.get(token.kind, "")] * 2) for token in self.tokens)
+        line = re.sub(rf"(?<=[\w']){_EDGE}+(?=[\w'])", " ", "".join(texts))
+        return normalize_line(line.replace(_EDGE, ""))
 
 
 @dataclass(eq=False)
 class _Element:
-    """An inline element of a block; a mark holds no words, but has a place before one."""
+    """An inline element of a block; a mark holds no words, but has a place before one.
+
+    One that is kept has all of it as its start.
+    """
 
     start: str
     end: str
     parent: _Element | None
     is_mark: bool
+    is_kept: bool = False
     sources: list[int] = field(default_factory=list)  # s; of a mark: the one it comes before
     first: int = 0  # t
     last: int = -1  # t
 
 
 class _Reader(HTMLParser):
-    """Split a document into tokens."""
+    """Split a document into tokens, which together have all of its characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tokens: list[Token] = []
         self._skipped: list[str] = []  # open elements, within one that is not translated
+        self._document, self._end = document, 0  # of the tokens so far
+        lines = document.split("\n")
+        self._lines = [0, *accumulate(len(line) + 1 for line in lines)]  # where each begins
+        self.feed(document)
+        self.close()
+        if self._skipped and self.tokens[-1].kind == "kept":  # without an end
+            self.tokens[-1].kind = "other"
+        self.tokens = self.tokens or [Token("other", "")]
+        self._take(len(document))
 
-    def _add(self, kind: str, raw: str, name: str = "", text: str = "") -> None:
-        last = self.tokens[-1] if self.tokens else None
+    def _take(self, end: int) -> None:
+        """Give the characters up to here to the last token."""
+        if self.tokens:
+            self.tokens[-1].raw += self._document[self._end : end]
+            self._end = end
+
+    def _add(self, kind: str, name: str = "", text: str = "") -> None:
+        """Add a token that begins where the parser is."""
+        line, column = self.getpos()
+        self._take(self._lines[line - 1] + column)
+        if self._skipped and self.tokens[-1].kind == "kept":
+            self.tokens[-1].text += text
+            if kind == "other":
+                self.tokens[-1].kind = "other"
+            return
         if self._skipped or kind == "other":
-            if last is not None and last.kind == "other":
-                last.raw += raw
+            if self.tokens and self.tokens[-1].kind == "other":
                 return
             kind, name, text = "other", "", ""
-        self.tokens.append(Token(kind, raw, name, text))
+        self.tokens.append(Token(kind, "", name, text))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or ""
         keeps = tag in _VERBATIM or dict(attrs).get("translate") == "no"
-        kind = "mark" if tag in _VOID else "start"
-        self._add(kind if tag in _INLINE and not keeps else "other", raw, tag)
+        kind = "mark" if tag in _VOID else "kept" if keeps else "start"
+        self._add(kind if tag in _INLINE else "other", tag)
         if (self._skipped or keeps) and tag not in _VOID:
             self._skipped.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add("mark" if tag in _INLINE else "other", self.get_starttag_text() or "", tag)
+        self._add("mark" if tag in _INLINE else "other", tag)
 
     def handle_endtag(self, tag: str) -> None:
-        self._add("end" if tag in _INLINE else "other", f"</{tag}>", tag)
+        self._add("end" if tag in _INLINE else "other", tag)
         if tag in self._skipped:
             while self._skipped.pop() != tag:
                 pass
 
     def handle_data(self, data: str) -> None:
-        # Scripts and style sheets are not escaped. Newer parsers set `cdata_elem` in a textarea and
-        # a title too, whose text they have unescaped.
-        is_code = self.cdata_elem in ("script", "style")
-        raw = data if is_code else html.escape(data, quote=False)
-        self._add("text", raw, text=data)
+        self._add("text", text=data)
 
     def handle_comment(self, data: str) -> None:
-        self._add("mark", f"<!--{data}-->")
+        self._add("mark")
 
     def handle_decl(self, decl: str) -> None:
-        self._add("other", f"<!{decl}>")
+        self._add("other")
 
     def handle_pi(self, data: str) -> None:
-        self._add("other", f"<?{data}>")
+        self._add("other")
 
     def parse_html_declaration(self, i: int) -> int:
         # HTML has no marked sections: to browsers they are comments, to HTMLParser assertions.
@@ -131,10 +160,7 @@ class _Reader(HTMLParser):
 
 def read_html(document: str) -> list[Token | Block]:
     """Return the blocks of a document that have text, and what is between them."""
-    reader = _Reader()
-    reader.feed(document)
-    reader.close()
-    tokens = reader.tokens
+    tokens = _Reader(document).tokens
     _match_tags(tokens)
     found: list[Token | Block] = []
     inline: list[Token] = []
@@ -142,9 +168,8 @@ def read_html(document: str) -> list[Token | Block]:
         if token.kind != "other":
             inline.append(token)
             continue
-        block = Block(inline)
-        if block.text:
-            found.append(block)
+        if any(token.kind == "text" and normalize_line(token.text) for token in inline):
+            found.append(Block(inline))
         else:
             found += inline
         found.append(token)
@@ -208,21 +233,25 @@ def _elements(block: Block) -> list[_Element]:
     marks: list[tuple[_Element, int]] = []  # and the visible characters before
     for token in block.tokens:
         if token.kind == "text":
-            visible = "".join(normalize_line(token.text).split())
-            holders += [[element for element, _ in opened]] * len(visible)
+            holders += [[element for element, _ in opened]] * _visible(token)
         elif token.kind == "end":
             element, place = opened.pop()
             if place == len(holders):
                 element.is_mark = True
                 marks.append((element, len(holders)))
         else:
-            assert token.kind in ("start", "mark")
+            assert token.kind in ("start", "mark", "kept")
             parent = opened[-1][0] if opened else None
             end = token.partner.raw if token.partner else ""
-            element = _Element(token.raw, end, parent, token.kind == "mark")
+            size = _visible(token)
+            is_kept = token.kind == "kept"
+            is_mark = token.kind == "mark" or (is_kept and not size)
+            element = _Element(token.raw, end, parent, is_mark, is_kept)
             found.append(element)
-            if element.is_mark:
+            if is_mark:
                 marks.append((element, len(holders)))
+            elif is_kept:
+                holders += [[*(outer for outer, _ in opened), element]] * size
             else:
                 opened.append((element, len(holders)))
     word_of = [number for number, word in enumerate(words(block.text)) for _ in word]
@@ -233,6 +262,11 @@ def _elements(block: Block) -> list[_Element]:
     for element, place in marks:
         element.sources = [word_of[place] if place < len(word_of) else -1]
     return found
+
+
+def _visible(token: Token) -> int:
+    """Return the number of visible characters of a text."""
+    return len("".join(normalize_line(token.text).split()))
 
 
 def _target(translation: Translation) -> tuple[list[tuple[int, int]], Floats]:
@@ -287,8 +321,12 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
         around = {None, *_chain(element)}
         values = []
         for holder, chain in zip(holders_t[low : high + 1], chains_t[low : high + 1], strict=True):
-            # A word of a sibling is never enclosed.
-            values.append(1.0 if element in chain else -1.0 if holder in around else -np.inf)
+            # A word of a sibling is never enclosed, and one that is not its own never replaced.
+            is_free = holder in around and not element.is_kept
+            values.append(1.0 if element in chain else -1.0 if is_free else -np.inf)
+        if 1.0 not in values and element.is_kept:  # before a word of its parent
+            element.first, element.last = _nearest(element, low, high, weights_ts), -1
+            continue
         if 1.0 not in values:  # no word: the one that attends most to the element's words
             columns = [source for source in element.sources if source < sources]
             heard_t = weights_ts[low : high + 1, columns].sum(1)
@@ -302,6 +340,13 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
             continue
         first, last = _heaviest(values)
         element.first, element.last = low + first, low + last
+
+
+def _nearest(element: _Element, low: int, high: int, weights_ts: Floats) -> int:
+    """Return the word of a stretch that attends most to the element's words; `low` without one."""
+    columns = [source for source in element.sources if source < weights_ts.shape[1]]
+    heard_t = weights_ts[low : high + 1, columns].sum(1)
+    return low + int(heard_t.argmax()) if heard_t.size else low
 
 
 def _chain(element: _Element | None) -> Iterator[_Element]:
@@ -333,16 +378,20 @@ def _render(text: str, spans: list[tuple[int, int]], elements: list[_Element]) -
         children.setdefault(element.parent, []).append(element)
     before = [""] * (len(spans) + 1)  # the tags before each word, and those of an empty text
     after = [""] * len(spans)
+    kept: dict[int, _Element] = {}  # instead of which words
 
     def add(parent: _Element | None, last: int) -> None:
         """Add the tags of a parent's children; the parent ends after this word."""
         for element in children.get(parent, []):
             if element.first > element.last:  # without words
+                space = " " if element.is_kept and not element.is_mark else ""
                 if 0 <= last < element.first:
-                    after[last] += whole(element)
+                    after[last] += space + whole(element)
                 else:
-                    before[element.first] += whole(element)
+                    before[element.first] += whole(element) + space
                 continue
+            if element.is_kept:
+                kept.update(dict.fromkeys(range(element.first, element.last + 1), element))
             before[element.first] += element.start
             add(element, element.last)
             after[element.last] += element.end
@@ -353,8 +402,10 @@ def _render(text: str, spans: list[tuple[int, int]], elements: list[_Element]) -
     add(None, len(spans) - 1)
     found: list[str] = []
     end = 0
-    for (start, stop), opening, closing in zip(spans, before[:-1], after, strict=True):
-        found += (html.escape(text[end:start], quote=False), opening)
-        found += (html.escape(text[start:stop], quote=False), closing)
+    for place, (start, stop) in enumerate(spans):
+        within = place in kept and kept[place] is kept.get(place - 1)
+        gap = "" if within else html.escape(text[end:start], quote=False)
+        word = "" if place in kept else html.escape(text[start:stop], quote=False)
+        found += (gap, before[place], word, after[place])
         end = stop
     return "".join(found) + before[-1]

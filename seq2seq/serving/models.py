@@ -14,7 +14,7 @@ from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run, model_names
 
-_NAMES = {
+LANGUAGE_NAMES = {  # in English
     "ar": "Arabic", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
     "en": "English", "eo": "Esperanto", "es": "Spanish", "eu": "Basque", "fi": "Finnish",
     "fr": "French", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian",
@@ -93,7 +93,9 @@ class Models:
     def languages(self) -> list[Language]:
         """The languages on either side of the models, sorted by code."""
         codes = sorted(self.tokenizers)
-        return [Language(code, _NAMES.get(code, code), self.targets(code)) for code in codes]
+        return [
+            Language(code, LANGUAGE_NAMES.get(code, code), self.targets(code)) for code in codes
+        ]
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detected]:
         """Return the languages that a text may be in, the likeliest first.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.json_schema import models_json_schema
 
+from seq2seq.serving.limits import Limits
 from seq2seq.version import VERSION
 
+AUTO = "auto"  # instead of a source language
 _MOST_HYPOTHESES = 20  # that a request below /api can ask for
 
 
@@ -192,7 +194,10 @@ class PartResponse(BaseModel):
     score: float
     log_prob: float
     finished: bool
-    attention: list[list[float]] | None = Field(description="a row for each target piece")
+    attention: list[list[float]] | None = Field(
+        None,
+        description="a row for each target piece; of a line that was split, the best translation's",
+    )
     source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
     target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
     tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
@@ -241,6 +246,7 @@ _STATUS = {
     501: "the server lacks a package that this needs",
     504: "the translation took too long",
 }
+_OF_WORK = (429, 500, 504)  # of what waits for a model
 
 
 def parse_request(values: Mapping[str, Any], kind: type[Request]) -> Request:
@@ -255,21 +261,24 @@ def parse_request(values: Mapping[str, Any], kind: type[Request]) -> Request:
         raise RequestError(f"{name}: {found['msg'].removeprefix('Value error, ')}") from None
 
 
-def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document; the limits are the maxima of the properties they name."""
-    models: list[type[BaseModel]] = [
+def openapi(limits: Limits, *, models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of a server with these models and languages."""
+    kinds: list[type[BaseModel]] = [
         TranslateRequest, DetectRequest, Error, DetectedLanguage, TranslateResponse,
         LanguageResponse, StatusResponse, SettingsResponse, LineRequest, LineResponse, WordsRequest,
         NextWord, ExplainRequest, ModelResponse,
     ]  # fmt: skip
     _, schemas = models_json_schema(
-        [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
+        [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
     )
     definitions = schemas["$defs"]
     properties = definitions["TranslateRequest"]["properties"]
-    properties["alternatives"]["maximum"] = limits["alternatives"]
+    properties["alternatives"]["maximum"] = limits.alternatives
     text, several = properties["q"]["anyOf"]
-    text["maxLength"], several["maxItems"] = limits["characters"], limits["texts"]
+    text["maxLength"], several["maxItems"] = limits.characters, limits.texts
+    properties["source"]["enum"], properties["target"]["enum"] = [AUTO, *languages], [*languages]
+    for kind in (LineRequest, WordsRequest, ExplainRequest):
+        definitions[kind.__name__]["properties"]["model"]["enum"] = [*models]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -278,29 +287,51 @@ def openapi(*, limits: Mapping[str, int]) -> dict[str, Any]:
             "description": "Machine translation with the interface of LibreTranslate.",
         },
         "servers": [{"url": "/"}],
-        "paths": {
-            "/translate": {"post": _post("translate", "Translate texts", "Translate")},
-            "/detect": {"post": _post("detect", "Detect the language of a text", "Detect")},
-            "/languages": {"get": _get("languages", "List the languages", "LanguageResponse")},
-            "/health": {"get": _get("health", "Ask whether the server runs", "StatusResponse")},
-            "/ready": {"get": _get("ready", "Ask whether it can translate", "StatusResponse", 503)},
-            "/frontend/settings": {
-                "get": _get("settings", "Get what a form needs to know", "SettingsResponse")
-            },
-            "/metrics": {"get": _get_text("metrics", "Get counts in the format of Prometheus")},
-            "/api/models": {"get": _get("models", "List the models", "ModelResponse")},
-            "/api/translate": {
-                "post": _own("translateLine", "Translate a line, with all that is known", "Line")
-            },
-            "/api/stream": {"post": _own("stream", "Translate a line, step by step", "Line")},
-            "/api/alternatives": {
-                "post": _own("alternatives", "Find the likeliest words at a place", "Words")
-            },
-            "/api/explain": {"post": _own("explain", "Explain a translation", "Explain")},
-            "/spec": {"get": _get("spec", "Get this document", None)},
-        },
+        "paths": _paths(),
         "components": {"schemas": definitions},
     }
+
+
+def _paths() -> dict[str, Any]:
+    """Return the operations of each path."""
+    status, settings = _json(_reference("StatusResponse")), _json(_reference("SettingsResponse"))
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "/translate": _post(
+            "translate", "Translate texts", "TranslateRequest",
+            _json(_reference("TranslateResponse")), *_OF_WORK,
+        ),
+        "/detect": _post(
+            "detect", "Detect the language of a text", "DetectRequest",
+            _json(_list("DetectedLanguage")),
+        ),
+        "/languages": _get("languages", "List the languages", _json(_list("LanguageResponse"))),
+        "/health": _get("health", "Ask whether the server runs", status),
+        "/ready": _get("ready", "Ask whether it can translate", status, {503: "not ready"}),
+        "/frontend/settings": _get("settings", "Get what a form needs to know", settings),
+        "/metrics": _get("metrics", "Get counts in the format of Prometheus", text),
+        "/api/models": _get("models", "List the models", _json(_list("ModelResponse"))),
+        "/api/translate": _post(
+            "translateLine", "Translate a line, with all that is known", "LineRequest",
+            _json(_reference("LineResponse")), *_OF_WORK,
+        ),
+        "/api/stream": _post(
+            "stream", "Translate a line, step by step", "LineRequest",
+            {"text/event-stream": {"schema": {"type": "string"}}}, *_OF_WORK,
+            about="Server-sent events: `partial` with the text so far for each step of the "
+            "search, then `translation` with what /api/translate answers, or `error`.",
+        ),
+        "/api/alternatives": _post(
+            "alternatives", "Find the likeliest words at a place", "WordsRequest",
+            _json(_list("NextWord")), *_OF_WORK,
+        ),
+        "/api/explain": _post(
+            "explain", "Explain a translation", "ExplainRequest", _json({"type": "object"}),
+            *_OF_WORK, 501,
+            about="What `seq2seq explain --json` prints, but for large matrices only the shape.",
+        ),
+        "/spec": _get("spec", "Get this document", _json({"type": "object"})),
+    }  # fmt: skip
 
 
 def _json(schema: Any) -> dict[str, Any]:
@@ -311,69 +342,37 @@ def _reference(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _errors(*statuses: int) -> dict[str, Any]:
-    content = _json(_reference("Error"))
-    return {str(code): {"description": _STATUS[code], "content": content} for code in statuses}
+def _list(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": _reference(name)}
 
 
-def _post(name: str, summary: str, kind: str) -> dict[str, Any]:
-    """Return an operation whose parameters may be JSON, a form or a query string."""
-    request = _reference(f"{kind}Request")
-    answer: Any = _reference(f"{kind}Response")
-    if kind == "Detect":
-        answer = {"type": "array", "items": _reference("DetectedLanguage")}
-    statuses = (400, 403, 408, 413, 429, 500, 504) if kind == "Translate" else (400, 403, 408, 413)
-    return {
+def _post(
+    name: str, summary: str, request: str, answer: dict[str, Any], *statuses: int, about: str = ""
+) -> dict[str, Any]:
+    """Return the path of an operation whose parameters may be JSON, a form or a query string."""
+    schema = {"schema": _reference(request)}
+    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    errors = {
+        str(status): {"description": _STATUS[status], "content": _json(_reference("Error"))}
+        for status in (400, 403, 408, 413, *statuses)
+    }
+    operation = {
         "operationId": name,
         "summary": summary,
-        "description": "Parameters may also be sent as a query string.",
-        "requestBody": {
-            "required": True,
-            "content": {
-                **_json(request),
-                "application/x-www-form-urlencoded": {"schema": request},
-                "multipart/form-data": {"schema": request},
-            },
-        },
-        "responses": {
-            "200": {"description": "success", "content": _json(answer)},
-            **_errors(*statuses),
-        },
+        "description": f"{about} Parameters may also be sent as a query string.".lstrip(),
+        "requestBody": {"required": True, "content": dict.fromkeys(kinds, schema)},
+        "responses": {"200": {"description": "success", "content": answer}, **errors},
     }
+    return {"post": operation}
 
 
-def _own(name: str, summary: str, kind: str) -> dict[str, Any]:
-    """Return an operation of the project's own, which takes JSON."""
-    operation = _post(name, summary, "Translate")
-    operation["requestBody"]["content"] = _json(_reference(f"{kind}Request"))
-    content = {
-        "translateLine": _json(_reference("LineResponse")),
-        "stream": {"text/event-stream": {"schema": {"type": "string"}}},
-        "alternatives": _json({"type": "array", "items": _reference("NextWord")}),
-        "explain": _json({"type": "object"}),
-    }[name]
-    operation["responses"]["200"]["content"] = content
-    operation["description"] = {
-        "stream": "Server-sent events: `partial` with the text so far for each step of the search, "
-        "then `translation` with what /api/translate answers, or `error`.",
-        "explain": "What `seq2seq explain --json` prints, but for large matrices only the shape.",
-    }.get(name, "")
-    if name == "explain":
-        operation["responses"] |= _errors(501)
-    return operation
-
-
-def _get(name: str, summary: str, answer: str | None, *others: int) -> dict[str, Any]:
-    schema: Any = {"type": "object"} if answer is None else _reference(answer)
-    if name in ("languages", "models"):
-        schema = {"type": "array", "items": schema}
-    success = {"description": "success", "content": _json(schema)}
-    failure = {"description": "not ready", "content": _json(schema)}
-    responses = {"200": success, **{str(code): failure for code in others}}
-    return {"operationId": name, "summary": summary, "responses": responses}
-
-
-def _get_text(name: str, summary: str) -> dict[str, Any]:
-    content = {"text/plain": {"schema": {"type": "string"}}}
-    responses = {"200": {"description": "success", "content": content}}
-    return {"operationId": name, "summary": summary, "responses": responses}
+def _get(
+    name: str, summary: str, answer: dict[str, Any], others: Mapping[int, str] | None = None
+) -> dict[str, Any]:
+    """Return the path of an operation; the `others` are statuses with the same schema."""
+    statuses = {200: "success", **(others or {})}
+    responses = {
+        str(status): {"description": description, "content": answer}
+        for status, description in statuses.items()
+    }
+    return {"get": {"operationId": name, "summary": summary, "responses": responses}}

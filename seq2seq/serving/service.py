@@ -14,33 +14,15 @@ from starlette.types import Message
 
 from seq2seq.errors import one_line
 from seq2seq.serving.batching import Batcher
+from seq2seq.serving.limits import Limits
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.models import Model, Models
 from seq2seq.serving.schemas import Keyed, RequestError
 
 _MULTIPART = "multipart/form-data"
-_BYTES_PER_CHARACTER = 12  # as %-escapes of four bytes, or as two \uXXXX
-_OTHER_BYTES = 65536  # of a body, for everything but the texts
 _MOST_FIELDS = 100  # of a form, beside the texts
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a server accepts."""
-
-    characters: int = 5000  # of all texts of a request
-    texts: int = 100  # of a request
-    alternatives: int = 10
-    queue: int = 256  # requests that wait
-    seconds: float = 30.0  # from a request to its response
-    read_seconds: float = 10.0  # for the head of a request, and for its body
-
-    @property
-    def body_bytes(self) -> int:
-        """The largest body."""
-        return self.characters * _BYTES_PER_CHARACTER + _OTHER_BYTES
 
 
 @dataclass(frozen=True)

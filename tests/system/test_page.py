@@ -23,6 +23,7 @@ from playwright.sync_api import (
     Locator,
     Page,
     Request,
+    Route,
     expect,
     sync_playwright,
 )
@@ -185,6 +186,78 @@ def test_steps_and_another_weight(page: Page) -> None:
     looked.locator("summary").first.click()
     weights = last_column(looked)
     assert [n for n, weight in enumerate(weights) if float(weight)] == [place]
+
+
+@pytest.mark.parametrize("by_touch", [False, True])
+def test_a_target_word_is_dragged_onto_a_source_word(page: Page, by_touch: bool) -> None:
+    typed(page)
+    word, onto = page.locator(".targets button").nth(1), page.locator(".sources button").nth(3)
+    word.scroll_into_view_if_needed()
+    path = []
+    for chip in (word, onto):
+        box = chip.bounding_box()
+        assert box
+        path.append((box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+    (x, y), (to_x, to_y) = path
+    steps = [(x - 40, y), ((x + to_x) / 2, (y + to_y) / 2), (to_x, to_y)]
+    if by_touch:
+        touches = page.context.new_cdp_session(page)
+
+        def touch(kind: str, *points: tuple[float, float]) -> None:
+            named = [{"x": x, "y": y} for x, y in points]
+            touches.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": named})
+
+        touch("touchStart", (x, y))
+        for point in steps:
+            touch("touchMove", point)
+        expect(onto).to_have_class(re.compile("over"))
+        touch("touchEnd")
+    else:
+        page.mouse.move(x, y)
+        page.mouse.down()
+        for point in steps:
+            page.mouse.move(*point)
+        expect(onto).to_have_class(re.compile("over"))
+        page.mouse.up()
+    expect(page.locator(".force .instead")).to_be_visible()
+    chosen = page.locator(".force select option:checked").all_inner_texts()
+    assert chosen[0].endswith(f"▁{word.evaluate('chip => chip.firstChild.data')}")
+    assert chosen[1].endswith(f"▁{onto.evaluate('chip => chip.firstChild.data')}")
+    expect(word).to_have_attribute("aria-pressed", "false")
+
+
+def test_several_lines_become_one(page: Page) -> None:
+    expected = typed(page)
+    page.locator("#text").fill(f"{SENTENCE}\n")
+    expect(page.locator("#text")).to_have_value(SENTENCE)
+    page.locator("#text").fill("\n".join(SENTENCE.split()))
+    expect(page.locator("#text")).to_have_value(SENTENCE)
+    page.locator("#text").press("Enter")
+    assert shown(page) == expected
+
+
+def test_another_model_translates_freely(page: Page) -> None:
+    typed(page)
+    page.locator(".prefix").fill("a dog ")
+    expect(page.locator(".word.given")).to_have_count(2)
+    page.locator("#model").select_option("second")
+    expect(page.locator("h2")).to_have_text("second")
+    shown(page)
+    expect(page.locator(".word.given")).to_have_count(0)
+    assert "begin" not in page.url
+
+
+def test_a_server_with_a_large_beam_has_a_tree(page: Page) -> None:
+    def widened(route: Route) -> None:
+        models = route.fetch().json()
+        route.fulfill(json=[{**model, "beam": 25} for model in models])
+
+    page.route("**/api/models", widened)
+    page.reload()
+    typed(page)
+    page.locator(".tree summary").click()
+    expect(page.locator(".tree tbody tr").first).to_contain_text("the translation")
+    assert page.locator(".tree input[type=number]").input_value() == "25"
 
 
 def test_two_models_side_by_side(page: Page) -> None:

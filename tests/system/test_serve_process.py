@@ -22,6 +22,7 @@ from processes import Server, Training
 from serving import Client, until
 
 from seq2seq.inference.translator import Translator
+from seq2seq.packaged import SAMPLE
 
 LINES = [source for source, _ in toy_pairs(300, seed=11)]
 LINES += ["", "perro " * 60, "niño 😀 pan", "  gato   come  ", "¿Dónde?"]
@@ -70,6 +71,42 @@ def test_64_clients_get_what_translate_writes(
         )
         assert lines == len(LINES) - 1  # empty ones need no model
         assert batches < lines / 2
+
+
+def test_64_clients_get_what_the_command_writes(server: Server, tmp_path: Path) -> None:
+    rows = (SAMPLE / "test.tsv").read_text(encoding="utf-8").splitlines()
+    lines = list(dict.fromkeys(row.split("\t")[0] for row in rows))[:128]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    arguments = ["translate", "es-en", "-i", tmp_path / "lines.txt", "-o", tmp_path / "found.txt"]
+    assert server.start(arguments, tmp_path / "translate.log").wait(300) == 0
+    expected = (tmp_path / "found.txt").read_text(encoding="utf-8").splitlines()
+    with serving(server, Path("es-en"), tmp_path) as (client, _), ThreadPoolExecutor(64) as pool:
+        answers = list(pool.map(client.translate, lines))
+    assert [answer["translatedText"] for answer in answers] == expected
+
+
+def test_64_clients_get_3_times_the_throughput_of_one(
+    server: Server, exported: Path, tmp_path: Path
+) -> None:
+    """One client waits for each response, and so for each batch to fill up, before it goes on.
+
+    The model is tiny: with a larger one, the arithmetic that batches cannot save counts for more.
+    """
+    expected = [best.text for [best] in Translator.load(exported).translate(LINES)]
+    with serving(server, exported, tmp_path, "--no-access-log") as (client, _):
+
+        def seconds(clients: int) -> float:
+            started = time.monotonic()
+            with ThreadPoolExecutor(clients) as pool:
+                answers = list(pool.map(client.translate, LINES))
+            taken = time.monotonic() - started
+            assert [answer["translatedText"] for answer in answers] == expected
+            return taken
+
+        ratios: list[float] = []
+        while len(ratios) < 5 and max(ratios, default=0) < 3:  # other work may be in the way
+            ratios.append(seconds(1) / seconds(64))
+    assert max(ratios) >= 3, ratios
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -173,6 +210,8 @@ def test_memory_does_not_grow_with_requests(server: Server, exported: Path, tmp_
                 [text, *generator.choices(LINES, k=3)],
                 format=generator.choice(["text", "html"]), alternatives=generator.randint(0, 2),
             )  # fmt: skip
+            own = {"model": exported.name, "q": text, "tree": True}
+            assert client.post("/api/translate", beam=generator.randint(1, 5), **own).status == 200
             client.send("POST", f"/{generator.random()}", generator.randbytes(50))
             assert client.post("/translate", q=generator.random()).status == 400
 
@@ -181,14 +220,16 @@ def test_memory_does_not_grow_with_requests(server: Server, exported: Path, tmp_
         return int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
 
     with serving(server, exported, tmp_path, "--no-access-log") as (client, process):
-        ask(client, 50)
+        ask(client, 150)
         before = resident_kib(process.pid)
-        ask(client, 100)
-        assert resident_kib(process.pid) - before < 8192
+        ask(client, 150)
+        # Pieces that are read for the first time take most of it; later 4,000 requests add 0.4 MiB.
+        assert resident_kib(process.pid) - before < 2048
 
 
+@pytest.mark.parametrize("is_used", [False, True])
 def test_killed_worker_ends_the_server_with_a_message(
-    server: Server, exported: Path, tmp_path: Path
+    server: Server, exported: Path, tmp_path: Path, is_used: bool
 ) -> None:
     log = tmp_path / "log.txt"
     process = server.start(["serve", exported, "--port", 0, "--workers", 2], log)
@@ -198,8 +239,9 @@ def test_killed_worker_ends_the_server_with_a_message(
     os.kill(int(children[0]), signal.SIGKILL)
     [port] = re.findall(r"127\.0\.0\.1:(\d+)", process.text())
     with contextlib.suppress(OSError, http.client.HTTPException):
-        # The pool has noticed by now, or does when it gets something to do.
-        assert Client(int(port)).send("POST", QUERY).status == 500
+        # It may have ended by now.
+        if is_used:
+            assert Client(int(port)).send("POST", QUERY).status == 500
     assert process.wait() == 1
     assert "seq2seq: a worker process was killed, perhaps for lack of memory" in process.text()
 

@@ -41,13 +41,12 @@ async function* events(response) {
 
 // What one model makes of the text.
 class Pane {
-  constructor(prefix) {
+  constructor() {
     this.root = byId("pane").content.cloneNode(true).firstElementChild;
     this.at = selector => this.root.querySelector(selector);
     this.model = null;
     this.found = null;  // the translation as the server gave it
     this.work = new AbortController();
-    this.at(".prefix").value = prefix;
     this.at(".prefix").addEventListener("input", later);
     this.at(".free").addEventListener("click", () => this.beginWith(""));
     for (const [name, fill] of [["steps", this.explain], ["tree", this.grow],
@@ -62,7 +61,8 @@ class Pane {
 
   use(model) {
     this.model = model;
-    this.beam = model.beam;
+    this.beam = null;  // of the tree, where another one than the server's was chosen
+    this.at(".prefix").value = "";
     this.at("h2").textContent = model.name;
     const score = model.score === "none" ? "no attention" : `score ${model.score}`;
     this.at(".about").textContent = `${model.source_name} to ${model.target_name}, ` +
@@ -235,7 +235,8 @@ class Pane {
   }
 
   async grow() {
-    const size = make("input", null, {type: "number", min: 1, max: MOST_BEAM, value: this.beam});
+    const size = make("input", null,
+      {type: "number", min: 1, max: MOST_BEAM, value: this.beam ?? this.model.beam});
     const label = append(make("label", "hypotheses that it keeps "), size);
     size.addEventListener("change", () => {
       this.beam = Math.min(MOST_BEAM, Math.max(1, Math.round(Number(size.value)) || 1));
@@ -243,7 +244,7 @@ class Pane {
       delete details.querySelector(":scope > div").dataset.of;
       this.fill(details, this.grow);
     });
-    const asked = {...this.asked, beam: this.beam, tree: true};
+    const asked = {...this.asked, beam: this.beam ?? undefined, tree: true};
     const found = await (await ask("/api/translate", asked, this.work.signal)).json();
     return [label, ...drawTree(found.translations[0].parts[0].tree, this.model.target)];
   }
@@ -283,29 +284,29 @@ class Pane {
     ];
   }
 
-  // Let target words be dragged onto source words.
+  // Let target words be dragged onto source words, with a mouse, a pen or a finger.
   makeDraggable() {
     const {source_words: ofSource, target_words: ofTarget} = this.found.parts[0];
     const first = (pieces, word) => pieces.findIndex(words => words.includes(word)) + 1;
     if (this.found.parts.length !== 1) return;
+    const chips = [...this.at(".sources").children];
+    const under = event => chips.indexOf(document.elementFromPoint(event.clientX, event.clientY));
     [...this.at(".targets").children].forEach((chip, t) => {
-      chip.draggable = true;
-      chip.addEventListener("dragstart", event => {
-        this.dragged = t;
-        event.dataTransfer.setData("text/plain", chip.textContent);
-        event.dataTransfer.effectAllowed = "link";
+      const mark = s => chips.forEach((other, n) => other.classList.toggle("over", n === s));
+      chip.addEventListener("pointerdown", event => chip.setPointerCapture(event.pointerId));
+      chip.addEventListener("pointermove", event => {
+        if (chip.hasPointerCapture(event.pointerId)) mark(under(event));
       });
-    });
-    [...this.at(".sources").children].forEach((chip, s) => {
-      chip.addEventListener("dragover", event => {
-        event.preventDefault();
-        chip.classList.add("over");
-      });
-      chip.addEventListener("dragleave", () => chip.classList.remove("over"));
-      chip.addEventListener("drop", event => {
-        event.preventDefault();
-        chip.classList.remove("over");
-        this.forced = [first(ofTarget, this.dragged), first(ofSource, s)];
+      chip.addEventListener("pointercancel", () => mark(-1));
+      chip.addEventListener("pointerup", event => {
+        const s = under(event);
+        mark(-1);
+        if (s < 0) return;
+        // No click follows then, which would pin the word.
+        const ignore = click => click.stopImmediatePropagation();
+        chip.addEventListener("click", ignore, {capture: true});
+        setTimeout(() => chip.removeEventListener("click", ignore, {capture: true}));
+        this.forced = [first(ofTarget, t), first(ofSource, s)];
         const details = this.at("details.force");
         delete details.querySelector(":scope > div").dataset.of;
         if (details.open) this.fill(details, this.force);
@@ -360,6 +361,7 @@ function percent(logProb) {
 }
 
 const text = () => byId("text").value;
+const joined = lines => lines.trim().replace(/\s*\n\s*/g, " ");
 
 // --- The state of the page, which is in the fragment of its address
 
@@ -373,7 +375,7 @@ function remember() {
 function recall() {
   const state = new URLSearchParams(location.hash.slice(1));
   const known = name => models.some(model => model.name === name) ? name : "";
-  byId("text").value = state.get("text") ?? "";
+  byId("text").value = joined(state.get("text") ?? "");
   byId("model").value = known(state.get("model")) || models[0].name;
   chooseModels(known(state.get("with")));
   panes.forEach((pane, n) => { pane.at(".prefix").value = state.get(`begin${n + 1}`) ?? ""; });
@@ -403,7 +405,7 @@ function chooseModels(otherName = byId("other").value) {
   byId("other").disabled = !able.length;
   const chosen = [first, ...able.filter(model => model.name === byId("other").value)];
   panes = chosen.map((model, n) => {
-    const pane = panes[n] ?? new Pane("");
+    const pane = panes[n] ?? new Pane();
     if (pane.model !== model) pane.use(model);
     return pane;
   });
@@ -426,7 +428,14 @@ async function start() {
   byId("model").replaceChildren(...models.map(model => make("option",
     `${model.name} (${model.source_name} to ${model.target_name})`, {value: model.name})));
   byId("ask").addEventListener("submit", event => event.preventDefault());
+  byId("text").addEventListener("keydown", event => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    translateAll();
+  });
   byId("text").addEventListener("input", () => {
+    // A model translates one line.
+    if (text().includes("\n")) byId("text").value = joined(text());
     // What was chosen for another text does not fit this one.
     panes.forEach(pane => { pane.at(".prefix").value = ""; });
     later();
