@@ -118,11 +118,12 @@ def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[R
         if "decoding" in given.only:
             yield decoding_speed(given.run, sources, device=device, threads=given.threads)
         if "serving" in given.only:
-            yield serving_speed(
-                given.run, sources,
-                precisions=[kind for backend, kind in native_kinds(device) if backend == "onnx"],
-                workers=given.workers, seconds=given.seconds, threads=given.threads,
-            )  # fmt: skip
+            precisions = [kind for backend, kind in native_kinds(device) if backend == "onnx"]
+            for precision, workers in itertools.product(precisions, given.workers):
+                yield serving_speed(
+                    given.run, sources,
+                    precision=precision, workers=workers, seconds=given.seconds,
+                )  # fmt: skip
 
 
 def _dtypes(device: torch.device) -> list[torch.dtype]:

@@ -60,4 +60,4 @@ def test_a_server_answers_one_client_and_several(exported: Path) -> None:
 
 def test_a_server_that_does_not_start_raises(exported: Path) -> None:
     with pytest.raises(UserError, match=r"did not start.*no-such-precision"):
-        serving_speed(exported, ["pan"], precisions=["no-such-precision"])
+        serving_speed(exported, ["pan"], precision="no-such-precision")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import re
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -554,3 +557,16 @@ def test_threads_of_a_server_end(models: Models) -> None:
     with served(models) as client:
         client.translate("gato")
     until(lambda: threading.active_count() <= before)
+
+
+def test_a_kept_connection_is_answered_at_once(client: Client) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
+    times = []
+    with contextlib.closing(connection):
+        for _ in range(15):
+            began = time.perf_counter()
+            connection.request("GET", "/health")
+            assert connection.getresponse().read()
+            times.append(time.perf_counter() - began)
+    # 40 ms where the body of a response waits until the client has acknowledged its head
+    assert sorted(times)[len(times) // 3] < 0.03

@@ -26,35 +26,31 @@ def serving_speed(
     sentences: Sequence[str],
     *,
     clients: Sequence[int] = (1, 8, 64),
-    precisions: Sequence[str] = ("fp32",),
-    workers: Sequence[int] = (1,),
+    precision: str = "fp32",
+    workers: int = 1,
     seconds: float = 10,
     repeats: int = 5,
-    threads: int = 1,
 ) -> list[Record]:
-    """Return how a server of this machine answers so many clients, by precision and workers.
+    """Return how a server of this machine, with so many workers, answers so many clients.
 
     Each client has one connection and asks for one sentence after the other, without a pause. Per
     round: requests per second, and the median and 99th percentile of the milliseconds from a
     request to its response. The clients are one process, which takes part of the machine's time.
     """
-    records = []
-    for precision, number in itertools.product(precisions, workers):
-        how = ("--precision", precision, "--workers", str(number), "--threads", str(threads))
-        with _server(run, how) as port:
-            requests = _requests(run, sentences, port)
-            asyncio.run(_round(port, requests, max(clients), seconds / 2))  # warms up
-            found: dict[tuple[str, str], list[float]] = defaultdict(list)
-            for _, count in itertools.product(range(repeats), clients):
-                began = time.perf_counter()
-                times = asyncio.run(_round(port, requests, count, seconds))
-                speed = len(times) / (time.perf_counter() - began)
-                name = f"{precision}, workers: {number}, clients: {count}"
-                found[f"{name}, throughput", "requests/s"].append(speed)
-                found[f"{name}, median", "ms"].append(1000 * np.percentile(times, 50))
-                found[f"{name}, 99th percentile", "ms"].append(1000 * np.percentile(times, 99))
-        records += [Record(name, unit, tuple(values)) for (name, unit), values in found.items()]
-    return records
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    how = ["--workers", str(workers)] if workers > 1 else ["--threads", "1"]
+    with _server(run, ["--precision", precision, *how]) as port:
+        requests = _requests(run, sentences, port)
+        asyncio.run(_round(port, requests, max(clients), seconds / 2))  # warms up
+        for _, count in itertools.product(range(repeats), clients):
+            began = time.perf_counter()
+            times = asyncio.run(_round(port, requests, count, seconds))
+            speed = len(times) / (time.perf_counter() - began)
+            name = f"{precision}, workers: {workers}, clients: {count}"
+            found[f"{name}, throughput", "requests/s"].append(speed)
+            found[f"{name}, median", "ms"].append(1000 * np.percentile(times, 50))
+            found[f"{name}, 99th percentile", "ms"].append(1000 * np.percentile(times, 99))
+    return [Record(name, unit, tuple(values)) for (name, unit), values in found.items()]
 
 
 @contextlib.contextmanager
