@@ -3,8 +3,8 @@
 All of this runs in one event loop. What computes is in worker threads, one per model, or in worker
 processes that have all models; a worker is handed one batch at a time. A batch holds lines of
 requests for one model with equal options. It is complete when its lines fill the token budget, or
-when its first request has waited for `DELAY` seconds. A request with more lines than fit into a
-batch continues behind the others.
+when its first request has waited for `DELAY` seconds; then idle processes share its lines. A
+request with more lines than fit into a batch continues behind the others.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import logging
 import multiprocessing
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -91,6 +92,7 @@ class Batcher:
         self._changed: list[asyncio.Event] = []  # one per worker
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
+        self._idle: Counter[Executor] = Counter()  # the workers of each that wait for a batch
         self._sentinels: list[int] = []  # of worker processes: ready when one has ended
         self._aside: Executor = ThreadPoolExecutor(1)  # for calls
         self._calls = 0  # that wait or are computed
@@ -190,7 +192,9 @@ class Batcher:
         """Hand batches to a worker, one after the other."""
         loop = asyncio.get_running_loop()
         while True:
-            taken = await self._take(names, changed)
+            self._idle[executor] += 1
+            taken = await self._take(executor, names, changed)
+            self._idle[executor] -= 1
             first = taken[0][0]
             lines = [line for each, start, end in taken for line in each.lines[start:end]]
             batch = Batch(first.model, first.options, lines)
@@ -210,7 +214,7 @@ class Batcher:
                 del found[: end - start]
 
     async def _take(
-        self, names: Collection[str], changed: asyncio.Event
+        self, executor: Executor, names: Collection[str], changed: asyncio.Event
     ) -> list[tuple[_Waiting, int, int]]:
         """Return requests with the first and after the last of their lines that are in a batch."""
         while True:
@@ -225,6 +229,8 @@ class Batcher:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(changed.wait(), rest)
                 continue
+            if not is_full:
+                taken, _ = self._fill(first, among=self._idle[executor])
             for each, _, end in taken:
                 each.next_line = end
                 self._waiting.remove(each)
@@ -232,14 +238,25 @@ class Batcher:
                     self._waiting.append(each)
             return taken
 
-    def _fill(self, first: _Waiting) -> tuple[list[tuple[_Waiting, int, int]], bool]:
-        """Return the lines of the batch that begins with a request, and whether it is full."""
+    def _fill(
+        self, first: _Waiting, *, among: int = 1
+    ) -> tuple[list[tuple[_Waiting, int, int]], bool]:
+        """Return the lines of the batch that begins with a request, and whether it is full.
+
+        `among` several idle workers, it is one worker's share of what waits, if that is less.
+        """
         config = self.models.by_name[first.model].translator.config.inference
         budget = max(1, config.batch_tokens // first.options.beam_size)
+        waiting = [
+            each
+            for each in self._waiting[self._waiting.index(first) :]
+            if (each.model, each.options) == (first.model, first.options)
+        ]
+        if among > 1:
+            tokens = sum(sum(each.sizes[each.next_line :]) for each in waiting)
+            budget = min(budget, -(-tokens // among))
         taken: list[tuple[_Waiting, int, int]] = []
-        for each in self._waiting[self._waiting.index(first) :]:
-            if (each.model, each.options) != (first.model, first.options):
-                continue
+        for each in waiting:
             end = each.next_line
             while end < len(each.lines):
                 budget -= each.sizes[end]

@@ -109,6 +109,18 @@ def test_64_clients_get_3_times_the_throughput_of_one(
     assert max(ratios) >= 3, ratios
 
 
+@pytest.mark.parametrize(("workers", "most"), [(1, 8), (2, 4)])
+def test_idle_workers_share_the_lines_of_a_request(
+    server: Server, exported: Path, tmp_path: Path, workers: int, most: int
+) -> None:
+    with serving(server, exported, tmp_path, "--workers", workers) as (client, _):
+        client.translate(["gato"] * 8)
+        metrics = client.get("/metrics").body.decode()
+    assert f"seq2seq_batch_lines_count {workers}\n" in metrics
+    assert re.search(r"seq2seq_batch_lines_sum 8(\.0)?\n", metrics)
+    assert re.search(rf'seq2seq_batch_lines_bucket{{le="{most}"}} {workers}\n', metrics)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sigterm_under_load_loses_no_accepted_request(
     server: Server, exported: Path, tmp_path: Path, workers: int
