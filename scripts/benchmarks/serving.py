@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.measuring import Record
 from seq2seq.errors import UserError
-from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run
+from seq2seq.runs.directory import run_of
 
 
 def serving_speed(
@@ -78,7 +79,7 @@ def _server(run: str | Path, options: Sequence[str]) -> Iterator[int]:
 
 
 def _requests(run: str | Path, sentences: Sequence[str], port: int) -> list[bytes]:
-    data = Translator.load(run).config.data
+    data = run_of(find_run(run)).config().data
     requests = []
     for sentence in sentences:
         values = {"q": sentence, "source": data.source_language, "target": data.target_language}

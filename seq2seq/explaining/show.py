@@ -24,13 +24,12 @@ from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.pages import render
 from seq2seq.explaining.explanation import AttentionStep, Explanation, Step
 from seq2seq.files import check_writable, write_atomic
-from seq2seq.inference.notebook import MOST_PIECES, escape_text, part_html
+from seq2seq.inference.notebook import LIGHT, MOST_PIECES, escape_text, part_html
 
 _MOST_ROWS = 16  # in a table of positions
 _MOST_HEADS = 8  # columns
 _MOST_BARS = 40  # pieces in a row of all steps
 _MOST_NAMED = 3  # heaviest pieces in a row
-_LIGHT = 0.005  # rounds to zero in two digits
 _BARS = " ▁▂▃▄▅▆▇█"
 _PIPE_WIDTH = 110
 
@@ -347,7 +346,7 @@ def _name(piece: str) -> str:
 def _heaviest(names: Sequence[str], weights_S: Tensor) -> str:
     """Return the heaviest pieces or words with their weights, heaviest first."""
     order = weights_S[: len(names)].argsort(descending=True, stable=True).tolist()
-    heavy = [place for place in order if weights_S[place] >= _LIGHT][:_MOST_NAMED]
+    heavy = [place for place in order if weights_S[place] >= LIGHT][:_MOST_NAMED]
     return "  ".join(f"{_name(names[place])} {weights_S[place]:.2f}" for place in heavy)
 
 

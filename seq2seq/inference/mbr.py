@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Literal
 
 Metric = Literal["chrf", "bleu"]  # of sentences
@@ -35,9 +34,11 @@ def expected_utilities(
     from sacrebleu.metrics.chrf import CHRF
 
     scorer = BLEU(effective_order=True) if metric == "bleu" else CHRF()
-    highest = max(log_probs or [0.0])
+    if log_probs is None:
+        log_probs = [0.0] * len(candidates)
+    highest = max(log_probs, default=0.0)
     weights: dict[str, float] = defaultdict(float)
-    for candidate, log_prob in zip(candidates, log_probs or repeat(0.0), strict=False):
+    for candidate, log_prob in zip(candidates, log_probs, strict=True):
         weights[candidate] += math.exp(log_prob - highest)
     total = math.fsum(weights.values())
     expected = {

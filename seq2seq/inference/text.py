@@ -9,7 +9,6 @@ from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.errors import DataError
-from seq2seq.inference.notebook import part_html, translation_html
 from seq2seq.inference.protocol import BeamNode, Floats
 
 # Where a long line may be split, best first: sentence ends, clause marks, spaces, anywhere.
@@ -142,6 +141,8 @@ class Part:
 
     def _repr_html_(self) -> str:
         """Return the part for a notebook, with a picture of its attention."""
+        from seq2seq.inference.notebook import part_html  # translating does not need it
+
         return part_html(self)
 
 
@@ -168,6 +169,8 @@ class Translation:
 
     def _repr_html_(self) -> str:
         """Return the translation for a notebook, with a picture of its attention."""
+        from seq2seq.inference.notebook import translation_html
+
         return translation_html(self)
 
 
