@@ -95,12 +95,23 @@ def test_translation_shows_source_text_score_and_weights(translator: Translator)
         assert labels(picture) == tuple([piece_label(piece) for piece in side] for side in pieces)
 
 
-def test_cell_of_a_large_weight_has_the_other_text_color() -> None:
-    svg, _ = attention_svg(part(["▁a", "▁b", "</s>"], ["</s>"], np.array([[0.2, 0.8, 0.0]])))
-    texts = list(ElementTree.fromstring(svg).iter(f"{SVG}text"))
-    assert [(text.get("class"), text.text) for text in texts[-2:]] == [
-        ("weight", ".20"), ("weight strong", ".80")
-    ]  # fmt: skip
+def luminance(color: str) -> float:
+    """Return the relative luminance of #rrggbb, as WCAG 2.2 defines it."""
+    shares = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_text_has_contrast_upon_the_strongest_color() -> None:
+    svg, _ = attention_svg(part(["▁a"], ["</s>"], np.array([[1.0]])))
+    light, dark = svg.split("prefers-color-scheme:dark")
+    for theme in (light, dark):
+        found = [
+            re.search(rf"{what}{{[^}}]*fill:(#[0-9a-f]{{6}})", theme)
+            for what in ("text", r"\.heat")
+        ]
+        low, high = sorted(luminance(match[1]) for match in found if match)
+        assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
 def test_picture_has_room_for_its_labels() -> None:

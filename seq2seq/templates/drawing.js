@@ -1,7 +1,6 @@
 // Draws attention and the steps of an explanation. The page of `seq2seq explain --html` includes this
 // file, that of `seq2seq serve` imports it.
 const NAMES = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
-const STRONG = 0.65;  // from here on the background needs the other text color
 export const LIGHT = 0.005;  // rounds to zero in two digits
 export const named = piece => NAMES[piece] ?? piece;
 export const hasHeads = data => Boolean(data.steps[0].weights) &&
@@ -52,7 +51,6 @@ export function drawAttention(places, view) {
         const shown = weight >= LIGHT ? weight.toFixed(2).slice(1 - (weight >= 0.995)) : "";
         const cell = make("td", shown);
         cell.style.setProperty("--light", weight);
-        cell.classList.toggle("strong", weight > STRONG);
         cell.title = `${targetNames[t]} ← ${sourceNames[s]}: ${weight.toFixed(4)}`;
         cell.dataset.weight = weight;
         cell.addEventListener("pointerenter", () => light({side: "target", index: t, other: s}));
@@ -74,7 +72,6 @@ export function drawAttention(places, view) {
       buttons.forEach((button, n) => {
         const share = weights.length ? weights[n] / most : 0;
         button.style.setProperty("--light", share);
-        button.classList.toggle("strong", share > STRONG);
         button.dataset.weight = weights.length && weights[n] >= LIGHT ? weights[n].toFixed(2) : "";
       });
     };

@@ -76,8 +76,14 @@ class Pane {
     translateAll();
   }
 
-  async translate() {
+  // What is shown belongs to another request than the next one.
+  wait() {
     this.work.abort();
+    this.at(".translation").classList.add("waiting");
+  }
+
+  async translate() {
+    this.wait();
     this.work = new AbortController();
     const {signal} = this.work;
     this.found = null;
@@ -87,7 +93,6 @@ class Pane {
       this.clear();
       return;
     }
-    this.at(".translation").classList.add("waiting");
     try {
       const response = await ask("/api/stream", this.asked, signal);
       for await (const [name, data] of events(response)) {
@@ -386,6 +391,7 @@ function recall() {
 
 function later() {
   clearTimeout(timer);
+  panes.forEach(pane => pane.wait());
   timer = setTimeout(translateAll, PAUSE);
 }
 
