@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from oracle.cases import (
@@ -16,6 +18,7 @@ from oracle.cases import (
 from torch import Tensor
 
 from seq2seq.config import ModelConfig, Style
+from seq2seq.model import decoder, gru
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.model import TranslationDecoding, TranslationModel
 
@@ -75,6 +78,24 @@ def test_step_matches_unroll(config: ModelConfig) -> None:
     expected_logits, expected_weights = unrolled(model, targets)
     close(logits, expected_logits)
     close(weights, expected_weights)
+
+
+@every_case
+def test_gradients_match_those_of_separate_products(
+    config: ModelConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unrolling takes the gradient of the weights of all steps as one product."""
+    model, targets = tiny_model(config), random_targets(len(LENGTHS))
+    logits, _ = unrolled(model, targets)
+    torch.manual_seed(2)
+    direction = torch.randn_like(logits)
+    found = torch.autograd.grad((logits * direction).sum(), list(model.parameters()))
+    monkeypatch.setattr(decoder, "weight_gradients_at_once", nullcontext)
+    monkeypatch.setattr(gru, "weight_gradients_at_once", nullcontext)
+    logits, _ = unrolled(model, targets)
+    expected = torch.autograd.grad((logits * direction).sum(), list(model.parameters()))
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-12)
 
 
 @every_case

@@ -166,16 +166,22 @@ def together(recipe: Path) -> Path:
     return path
 
 
-def test_two_processes_train_like_one(together: Path, recipe: Path, toy: ToyCorpus) -> None:
-    """Weights differ because dropout does, but losses and record steps match."""
-    alone = recipe.with_name("alone")
-    train(toy.config(alone, "training.max_steps=60", "training.average=last"))
-    one, two = records(alone), records(together)
+def test_two_processes_train_like_one(recipe: Path, toy: ToyCorpus) -> None:
+    """Without dropout, which draws other masks in each process.
+
+    Adam makes updates of one size even of gradients that are noise, so that losses drift apart.
+    """
+    same = ("training.max_steps=10", "model.dropout=0", "training.log_every=1")
+    code, errors = run(recipe, recipe.with_name("pair"), *same)
+    assert code == 0, errors
+    train(toy.config(recipe.with_name("alone"), *same))
+    one, two = (records(recipe.with_name(name)) for name in ("alone", "pair"))
     assert [(r["kind"], r["step"], r.get("tokens")) for r in one] == [
         (r["kind"], r["step"], r.get("tokens")) for r in two
     ]
-    assert two[-1]["loss"] == pytest.approx(one[-1]["loss"], rel=0.1)
-    assert two[-1]["loss"] < 0.5 * two[0]["loss"]
+    assert two[0]["loss"] == pytest.approx(one[0]["loss"], rel=1e-6)
+    assert [r["loss"] for r in two] == pytest.approx([r["loss"] for r in one], rel=0.01)
+    assert two[-1]["loss"] < 0.8 * two[0]["loss"]
 
 
 @pytest.mark.slow

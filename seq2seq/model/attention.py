@@ -20,11 +20,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from seq2seq.config import AttentionConfig
+from seq2seq.model.gru import tanh_
+from seq2seq.model.products import Linear, product_dtype
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Dot(nn.Module):
         # sqrt of the size of one key: q'k is a sum of D terms, so its spread grows as sqrt(D).
         self.scale = 1 / math.sqrt(key_size) if scaled else 1.0
         needed = project and query_size != key_size
-        self.query = nn.Linear(query_size, key_size, bias=False) if needed else None
+        self.query = Linear(query_size, key_size, bias=False) if needed else None
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return keys_BSD
@@ -105,13 +109,12 @@ class Additive(nn.Module):
 
     def __init__(self, query_size: int, key_size: int, size: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_size, size, bias=False)
+        self.query = Linear(query_size, size, bias=False)
         self.key = nn.Linear(key_size, size)
         self.energy = nn.Parameter(torch.empty(size))
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
-        keys_BSA: Tensor = self.key(keys_BSD)
-        return keys_BSA
+        return _for_tanh(self.key(keys_BSD))
 
     def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
         return _energies(self.query(query_BKQ), keys_BSA, self.energy)
@@ -130,7 +133,7 @@ class Concat(nn.Module):
         self.energy = nn.Parameter(torch.empty(size))
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
-        return nn.functional.linear(keys_BSD, self.weight[:, self.query_size :])
+        return _for_tanh(nn.functional.linear(keys_BSD, self.weight[:, self.query_size :]))
 
     def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
         query_BKA = nn.functional.linear(query_BKQ, self.weight[:, : self.query_size])
@@ -138,8 +141,34 @@ class Concat(nn.Module):
 
 
 def _energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tensor:
-    hidden_BKSA = torch.tanh(query_BKA.unsqueeze(2) + keys_BSA.unsqueeze(1))
-    return hidden_BKSA @ energy_A.to(hidden_BKSA.dtype)
+    sums_BKSA = _for_tanh(query_BKA).unsqueeze(2) + keys_BSA.unsqueeze(1)
+    hidden_BKSA: Tensor = _Tanh.apply(sums_BKSA)  # type: ignore[no-untyped-call]
+    rows = hidden_BKSA.flatten(0, -2)
+    return torch.mv(rows, energy_A.to(rows.dtype)).view(hidden_BKSA.shape[:-1])
+
+
+def _for_tanh(vectors: Tensor) -> Tensor:
+    """Return the vectors in fp32 on CPUs, whose tanh of bf16 takes several times as long."""
+    slow = vectors.dtype == torch.bfloat16 and vectors.device.type == "cpu"
+    return vectors.float() if slow else vectors
+
+
+class _Tanh(torch.autograd.Function):
+    """tanh of sums that nothing else needs: they are overwritten."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor) -> Tensor:
+        result = tanh_(sums)
+        ctx.mark_dirty(sums)
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (result,) = ctx.saved_tensors
+        gradient: Tensor = torch.ops.aten.tanh_backward(grads[0], result)
+        return gradient
 
 
 ScoreFunction = Dot | General | Additive | Concat
@@ -171,7 +200,7 @@ class Residual(nn.Module):
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
         same = query_size == output_size
-        self.query = None if same else nn.Linear(query_size, output_size, bias=False)
+        self.query = None if same else Linear(query_size, output_size, bias=False)
 
     def forward(self, query: Tensor) -> Tensor:
         """Return the query in the size of the output."""
@@ -231,7 +260,9 @@ class SingleHeadAttention(Attention):
     def make_memory(self, encoded: Encoded) -> Memory:
         keys = encoded.states_BSH if self.key is None else self.key(encoded.states_BSH)
         values = encoded.states_BSH if self.value is None else self.value(encoded.states_BSH)
-        return encoded.memory(self.score.project_keys(keys), values)
+        # Every step multiplies by them: they are converted once.
+        narrow = values.to(product_dtype(values)).contiguous()
+        return encoded.memory(self.score.project_keys(keys).contiguous(), narrow)
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
         scores_BKS: Tensor = self.score(query_BKQ, memory.keys)
@@ -256,11 +287,11 @@ class MultiHeadAttention(Attention):
         super().__init__(query_size=query_size, output_size=value_size, residual=residual)
         self.heads = config.heads
         self.scale = 1 / math.sqrt(key_size // config.heads)
-        self.query = nn.Linear(query_size, key_size)
+        self.query = Linear(query_size, key_size)
         # A bias of the keys would add the same to all scores of a query; the softmax cancels it.
         self.key = nn.Linear(memory_size, key_size, bias=False)
         self.value = nn.Linear(memory_size, value_size)
-        self.output = nn.Linear(value_size, value_size)
+        self.output = Linear(value_size, value_size)
 
     def make_memory(self, encoded: Encoded) -> Memory:
         return encoded.memory(self.key(encoded.states_BSH), self.value(encoded.states_BSH))

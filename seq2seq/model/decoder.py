@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
 from seq2seq.model.gru import Dropout, Layers
+from seq2seq.model.products import Linear, weight_gradients_at_once
 
 Masks = tuple[Tensor, ...]
 
@@ -173,11 +174,12 @@ class DeepOutputDecoder(Decoder):
         entering_TBX = self._enter(embedded_TBE)
         states, outputs, weights = [], [], []
         all_masks = self.layer_masks(len(entering_TBX), state)
-        for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
-            output_BM, weights_BS, state = self._step(entering_BX, state, memory, masks)
-            states.append(state.hidden[-1])
-            outputs.append(output_BM)
-            weights.append(weights_BS)
+        with weight_gradients_at_once():
+            for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
+                output_BM, weights_BS, state = self._step(entering_BX, state, memory, masks)
+                states.append(state.hidden[-1])
+                outputs.append(output_BM)
+                weights.append(weights_BS)
         states_TBD, outputs_TBM = torch.stack(states), torch.stack(outputs)
         features_TBO = self._features(states_TBD, embedded_TBE, outputs_TBM)
         return features_TBO, stack_weights(weights)
@@ -211,7 +213,7 @@ class BahdanauDecoder(DeepOutputDecoder):
         super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
         # The first layer reads [y; c]. Its product with y does not need the context, so that it is
         # taken for all time steps at once; the product with c is added at each step.
-        self.context = nn.Linear(self.attention.output_size, 3 * size, bias=False)
+        self.context = Linear(self.attention.output_size, 3 * size, bias=False)
         seen = config.attention.previous_piece
         self.query = nn.Linear(embedding, size, bias=False) if seen else None
 
@@ -267,11 +269,9 @@ class LuongDecoder(Decoder):
         super().__init__(config, [config.embedding_size] + [size] * (config.decoder_layers - 1))
         self.features_size = config.features_size
         self.feed = (
-            nn.Linear(config.features_size, 3 * size, bias=False) if config.input_feeding else None
+            Linear(config.features_size, 3 * size, bias=False) if config.input_feeding else None
         )
-        self.combine = nn.Linear(
-            self.attention.output_size + size, config.features_size, bias=False
-        )
+        self.combine = Linear(self.attention.output_size + size, config.features_size, bias=False)
 
     def start(self, memory: Memory) -> DecoderState:
         state = super().start(memory)
@@ -302,10 +302,12 @@ class LuongDecoder(Decoder):
     ) -> tuple[Tensor, Tensor | None]:
         features, weights = [], []
         gates_TBG = self.layers[0].project(embedded_TBE)
-        for gates_BG, masks in zip(gates_TBG, self.layer_masks(len(gates_TBG), state), strict=True):
-            features_BO, weights_BS, state = self._step(gates_BG, state, memory, masks)
-            features.append(features_BO)
-            weights.append(weights_BS)
+        all_masks = self.layer_masks(len(gates_TBG), state)
+        with weight_gradients_at_once():
+            for gates_BG, masks in zip(gates_TBG, all_masks, strict=True):
+                features_BO, weights_BS, state = self._step(gates_BG, state, memory, masks)
+                features.append(features_BO)
+                weights.append(weights_BS)
         return torch.stack(features), stack_weights(weights)
 
     def _step(

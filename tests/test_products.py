@@ -1,0 +1,161 @@
+"""Products at every step of a loop, whose weight gradients are taken after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seq2seq.model.products import Linear, linear, product_dtype, weight_gradients_at_once
+
+INPUT, OUTPUT, ROWS, STEPS = 5, 3, 4, 6
+
+either_bias = pytest.mark.parametrize("bias", [False, True], ids=["plain", "biased"])
+
+
+def random_layer(*, bias: bool, dtype: torch.dtype = torch.float64) -> Linear:
+    torch.manual_seed(0)
+    return Linear(INPUT, OUTPUT, bias=bias).to(dtype)
+
+
+def random_steps(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(STEPS, *shape, INPUT, dtype=torch.float64).to(dtype).requires_grad_()
+
+
+def outputs(layer: nn.Linear, steps: Tensor) -> Tensor:
+    return torch.stack([torch.tanh(layer(inputs)) for inputs in steps])
+
+
+def gradients(layer: nn.Linear, steps: Tensor, found: Tensor) -> tuple[Tensor, ...]:
+    weighted = (found * torch.linspace(-1, 1, found.numel()).view(found.shape)).sum()
+    return torch.autograd.grad(weighted, [steps, *layer.parameters()], retain_graph=True)
+
+
+@either_bias
+@pytest.mark.parametrize("shape", [(ROWS,), (ROWS, 2)], ids=["rows", "rows of rows"])
+def test_gradients_match_autograd(shape: tuple[int, ...], bias: bool) -> None:
+    layer, steps = random_layer(bias=bias), random_steps(*shape)
+    expected = outputs(layer, steps)
+    with weight_gradients_at_once():
+        found = outputs(layer, steps)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-15)
+    for mine, other in zip(
+        gradients(layer, steps, found), gradients(layer, steps, expected), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=1e-13, atol=1e-13)
+
+
+class CountProducts(TorchDispatchMode):
+    """Counts the products whose result has the shape of the weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:  # fmt: skip
+        result = func(*args, **(kwargs or {}))
+        of_weights = func is torch.ops.aten.mm.default and result.shape == (OUTPUT, INPUT)
+        self.count += of_weights
+        return result
+
+
+def test_weight_gradient_is_one_product() -> None:
+    layer, steps = random_layer(bias=False), random_steps(ROWS)
+    with weight_gradients_at_once():
+        found = outputs(layer, steps)
+    with CountProducts() as products:
+        gradients(layer, steps, found)
+    assert products.count == 1
+
+
+def test_gradient_matches_numerical_gradient() -> None:
+    def run(inputs: Tensor, weight: nn.Parameter, bias: nn.Parameter) -> Tensor:
+        with weight_gradients_at_once():
+            for _ in range(3):  # the output feeds the next step, as a state does
+                inputs = torch.tanh(linear(inputs, weight, bias))
+        return inputs
+
+    torch.manual_seed(0)
+    shapes = ((ROWS, INPUT), (INPUT, INPUT), (INPUT,))
+    values = tuple(torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes)
+    assert torch.autograd.gradcheck(run, values)
+
+
+@either_bias
+def test_each_backward_pass_has_the_whole_gradient(bias: bool) -> None:
+    layer, steps = random_layer(bias=bias), random_steps(ROWS)
+    with weight_gradients_at_once():
+        found = outputs(layer, steps)
+    for one, two in zip(*(gradients(layer, steps, found) for _ in range(2)), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_only_some_steps_can_matter() -> None:
+    layer, steps = random_layer(bias=True), random_steps(ROWS)
+    with weight_gradients_at_once():
+        found = outputs(layer, steps)
+    expected = outputs(layer, steps)
+    for mine, other in zip(
+        gradients(layer, steps, found[1:3]), gradients(layer, steps, expected[1:3]), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=1e-13, atol=1e-13)
+
+
+def test_weights_serve_in_several_loops_and_outside_of_them() -> None:
+    layer, steps = random_layer(bias=True), random_steps(ROWS)
+    found = outputs(layer, steps)
+    for _ in range(2):
+        with weight_gradients_at_once():
+            found = found + outputs(layer, steps)
+    expected = 3 * outputs(layer, steps)
+    for mine, other in zip(
+        gradients(layer, steps, found), gradients(layer, steps, expected), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=1e-13, atol=1e-13)
+
+
+def test_each_weight_of_a_loop_has_its_own_gradient() -> None:
+    one, other = random_layer(bias=True), random_layer(bias=True)
+    steps = random_steps(ROWS)
+    with weight_gradients_at_once():
+        found = torch.stack([one(inputs) * other(-inputs) for inputs in steps])
+    expected = torch.stack([one(inputs) * other(-inputs) for inputs in steps])
+    for layer in (one, other):
+        for mine, theirs in zip(
+            gradients(layer, steps, found), gradients(layer, steps, expected), strict=True
+        ):
+            torch.testing.assert_close(mine, theirs, rtol=1e-13, atol=1e-13)
+
+
+def test_no_gradient_is_kept_where_none_is_wanted() -> None:
+    layer, steps = random_layer(bias=True), random_steps(ROWS)
+    with torch.no_grad(), weight_gradients_at_once():
+        assert not outputs(layer, steps).requires_grad
+
+
+def test_frozen_weights_get_no_gradient() -> None:
+    layer, steps = random_layer(bias=True).requires_grad_(False), random_steps(ROWS)
+    with weight_gradients_at_once():
+        found = outputs(layer, steps)
+    (mine,) = torch.autograd.grad(found.sum(), steps)
+    (expected,) = torch.autograd.grad(outputs(layer, steps).sum(), steps)
+    torch.testing.assert_close(mine, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_autocast_computes_in_bf16_with_gradients_of_full_precision() -> None:
+    layer, steps = random_layer(bias=True, dtype=torch.float32), random_steps(ROWS)
+    wanted = gradients(layer, steps, outputs(layer, steps.float()))
+    with torch.autocast("cpu", torch.bfloat16), weight_gradients_at_once():
+        assert product_dtype(layer.weight) == torch.bfloat16
+        found = layer(steps[0].float())
+        assert found.dtype == torch.bfloat16
+        found = outputs(layer, steps.float())
+    for mine, expected in zip(gradients(layer, steps, found), wanted, strict=True):
+        assert mine.dtype == expected.dtype
+        torch.testing.assert_close(mine, expected, rtol=0.05, atol=0.05)
