@@ -98,7 +98,8 @@ def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[R
     if "training" in given.only:
         print(f"training on pairs of {path}, {given.threads} threads")
         batches = reference_batches(path)
-        kinds = itertools.product(ceilings.items(), ("bahdanau", "luong"), (False, True))
+        styles = ("bahdanau", "conditional", "luong")
+        kinds = itertools.product(ceilings.items(), styles, (False, True))
         for (dtype, ceiling), style, tied in kinds:
             kind = str(dtype).removeprefix("torch.")
             name = f"training, {style}, additive, {'tied, ' if tied else ''}{kind}"
