@@ -40,9 +40,10 @@ class Encoded:
     summary_BH: Tensor
 
     def memory(self, keys: Tensor, values_BSM: Tensor) -> Memory:
-        """Return the memory with these keys and values."""
+        """Return the memory with these keys and values, laid out for every step's products."""
         mask_BS1 = self.mask_BS.unsqueeze(-1)
         mean_BH = (self.states_BSH * mask_BS1).sum(1) / mask_BS1.sum(1)
+        keys, values_BSM = keys.contiguous(), values_BSM.to(product_dtype(values_BSM)).contiguous()
         return Memory(keys, values_BSM, self.mask_BS, self.summary_BH, mean_BH)
 
 
@@ -260,9 +261,7 @@ class SingleHeadAttention(Attention):
     def make_memory(self, encoded: Encoded) -> Memory:
         keys = encoded.states_BSH if self.key is None else self.key(encoded.states_BSH)
         values = encoded.states_BSH if self.value is None else self.value(encoded.states_BSH)
-        # Every step multiplies by them: they are converted once.
-        narrow = values.to(product_dtype(values)).contiguous()
-        return encoded.memory(self.score.project_keys(keys).contiguous(), narrow)
+        return encoded.memory(self.score.project_keys(keys), values)
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
         scores_BKS: Tensor = self.score(query_BKQ, memory.keys)
