@@ -115,6 +115,11 @@ def test_cutting_takes_every_pair_once_within_the_budget(lengths, unit, size):
     for rows in batches:
         width = max(source[rows].max(), target[rows].max())
         assert len(rows) == 1 or len(rows) * (width if unit == "tokens" else 1) <= size
+    counts = [len(rows) for rows in batches[:-1]]
+    if unit == "tokens":
+        assert all(count % 8 == 0 for count in counts if count > 8)
+    else:
+        assert set(counts) <= {size}
 
 
 def test_batches_are_nearly_rectangles():

@@ -15,6 +15,8 @@ from torch import Tensor
 from seq2seq.data.ragged import Ints, Ragged
 from seq2seq.data.tokenizer import BOS, EOS
 
+EVEN_ROWS = 8
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -127,7 +129,8 @@ def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: 
     """Cut pairs into batches of similar length on both sides; ties keep their order.
 
     `size` is the largest number of padded tokens of the longer side, or of sentences, by `unit`. A
-    pair that is longer than the budget is a batch of its own.
+    pair that is longer than the budget is a batch of its own. With a budget of tokens, a batch of
+    more than EVEN_ROWS pairs has a multiple of them, so that few shapes of matrix products occur.
     """
     longer = np.maximum(source_lengths, target_lengths)
     _, step = np.unique(longer, return_inverse=True)
@@ -137,10 +140,10 @@ def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: 
     order = np.lexsort(((source_lengths - target_lengths) * turn, step))
     cuts, start = [], 0
     for end, length in enumerate(longer[order].tolist()):  # ascending: the last one is the longest
-        count = end - start + 1
-        if count > 1 and (length * count if unit == "tokens" else count) > size:
-            cuts.append(end)
-            start = end
+        while (rows := end - start) and (length if unit == "tokens" else 1) * (rows + 1) > size:
+            even = rows - rows % EVEN_ROWS if unit == "tokens" else rows
+            start += even or rows
+            cuts.append(start)
     return np.split(order, cuts) if len(order) else []
 
 

@@ -15,6 +15,7 @@ from seq2seq.data.batching import Batch
 from seq2seq.model.model import TranslationModel
 
 SLICE_ROWS = 512
+EVEN_ROWS = 64  # the last slice is filled up to a multiple, so that few shapes of products occur
 
 
 class Objective(nn.Module):
@@ -109,14 +110,17 @@ class _ProjectionLoss(torch.autograd.Function):
         weight, bias = weight_VO.to(dtype), bias_V.to(dtype)
         wide = bias_V.dtype
         totals = torch.zeros(2, dtype=torch.float64, device=bias_V.device)
+        count = len(labels_N)
+        features_NO = nn.functional.pad(features_NO, (0, 0, 0, -count % EVEN_ROWS))
         if needs_grad:
             grad_features = torch.empty_like(features_NO)
             grad_weight = torch.zeros_like(weight_VO)
             grad_bias = torch.zeros_like(bias_V)
-        for start in range(0, len(labels_N), SLICE_ROWS):
+        for start in range(0, count, SLICE_ROWS):
             rows = slice(start, start + SLICE_ROWS)
-            logits_NV = torch.addmm(bias, features_NO[rows], weight.t()).to(wide)
+            all_NV = torch.addmm(bias, features_NO[rows], weight.t()).to(wide)
             labels_N1 = labels_N[rows].unsqueeze(1)
+            logits_NV = all_NV[: len(labels_N1)]
             plain, uniform = _softmax_(logits_NV, labels_N1)
             totals[0] += (1 - smoothing) * plain + smoothing * uniform
             totals[1] += plain
@@ -124,12 +128,13 @@ class _ProjectionLoss(torch.autograd.Function):
                 continue
             logits_NV -= smoothing / len(bias_V)
             logits_NV.scatter_add_(1, labels_N1, logits_NV.new_full(labels_N1.shape, smoothing - 1))
-            grad_logits = logits_NV.to(dtype)
+            all_NV[len(labels_N1) :] = 0
+            grad_logits = all_NV.to(dtype)
             torch.mm(grad_logits, weight, out=grad_features[rows])
             grad_weight += grad_logits.t() @ features_NO[rows]
             grad_bias += logits_NV.sum(0)
         if needs_grad:
-            ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+            ctx.save_for_backward(grad_features[:count], grad_weight, grad_bias)
         plain_total = totals[1].to(wide)
         ctx.mark_non_differentiable(plain_total)
         return totals[0].to(wide), plain_total
