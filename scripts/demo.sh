@@ -23,7 +23,7 @@ echo "== Translating with the trained models es-en and en-es =="
 translate es-en "$sentences_es"
 translate en-es "$sentences_en"
 mkdir -p runs
-seq2seq plot attention es-en 'Si mañana llueve, nos quedaremos en casa.' -o runs/attention.png
+seq2seq plot attention es-en 'Mi hermana mayor vive en una casa blanca cerca del río.' -o runs/attention.png
 
 echo
 if [ -f "$run/finished" ]; then

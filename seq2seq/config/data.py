@@ -113,9 +113,6 @@ class TokenizerConfig(Section):
         "give more diverse, longer segmentations (0.1: 1.9 times as long, 0.2: 1.3, 0.3: 1.1); "
         "bpe: 0.1",
     )
-    sample_targets: bool = Field(
-        True, description="whether subword sampling segments the targets, too, or sources only"
-    )
 
 
 class BatchingConfig(Section):

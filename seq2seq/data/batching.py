@@ -15,8 +15,6 @@ from torch import Tensor
 from seq2seq.data.ragged import Ints, Ragged
 from seq2seq.data.tokenizer import BOS, EOS
 
-EVEN_ROWS = 8
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -129,20 +127,21 @@ def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: 
     """Cut pairs into batches of similar length on both sides; ties keep their order.
 
     `size` is the largest number of padded tokens of the longer side, or of sentences, by `unit`. A
-    pair that is longer than the budget is a batch of its own. With a budget of tokens, a batch of
-    more than EVEN_ROWS pairs has a multiple of them, so that few shapes of matrix products occur.
+    pair that is longer than the budget is a batch of its own. With a budget of tokens, the number
+    of pairs is one of 1 to 16, 18 to 32 by twos, 36 to 64 by fours and so on: few shapes of matrix
+    products then occur, and each needs a kernel of its own (KEPT_KERNELS in pipeline.py).
     """
     longer = np.maximum(source_lengths, target_lengths)
-    _, step = np.unique(longer, return_inverse=True)
+    _, rank = np.unique(longer, return_inverse=True)
     # Sort by the longer side, which fills the budget, then by the difference of the sides, upwards
     # and downwards in turn, so that the difference does not jump where the length steps.
-    turn = 1 - 2 * (step & 1)
-    order = np.lexsort(((source_lengths - target_lengths) * turn, step))
+    turn = 1 - 2 * (rank & 1)
+    order = np.lexsort(((source_lengths - target_lengths) * turn, rank))
     cuts, start = [], 0
     for end, length in enumerate(longer[order].tolist()):  # ascending: the last one is the longest
         while (rows := end - start) and (length if unit == "tokens" else 1) * (rows + 1) > size:
-            even = rows - rows % EVEN_ROWS if unit == "tokens" else rows
-            start += even or rows
+            step = 1 << max(0, rows.bit_length() - 4) if unit == "tokens" else 1
+            start += rows - rows % step
             cuts.append(start)
     return np.split(order, cuts) if len(order) else []
 

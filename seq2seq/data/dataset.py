@@ -51,9 +51,7 @@ _ASSESSED = pa.schema(
 )
 _WINDOW_STRETCHES = 64  # at least: with fewer, the same pairs meet again in every epoch
 _MODEL = "tokenizer.model"
-_NOT_OF_ONE_TOKENIZER = {
-    "joint", "source_vocab_size", "target_vocab_size", "sampling_alpha", "sample_targets"
-}  # fmt: skip
+_NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}
 _PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "corpus", "dataset"))
 _TOKENIZER_CODE = ("seq2seq.data.cleaning", "seq2seq.data.tokenizer")
 _IDS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "dataset", "tokenizer"))

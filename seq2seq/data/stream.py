@@ -64,14 +64,13 @@ class Segmenter:
 
     def __init__(self, tokenizers: Tokenizers, config: DataConfig) -> None:
         self._tokenizers = tokenizers
-        settings = config.tokenizer
-        self._alphas = settings.sampling_alpha, settings.sampling_alpha * settings.sample_targets
+        self._alpha = config.tokenizer.sampling_alpha
         self._max_length = config.batching.max_length
 
     @property
     def samples(self) -> bool:
         """Whether each epoch draws new segmentations."""
-        return self._alphas[0] > 0
+        return self._alpha > 0
 
     def fitting(self, source: Ragged, target: Ragged) -> Ints:
         """Return the rows with at most max_length pieces on both sides."""
@@ -92,20 +91,17 @@ class Segmenter:
         generator: np.random.Generator,
     ) -> tuple[Ragged, Ragged]:
         """Return random segmentations of rows, the best one where a random one is too long."""
-        chosen = ([side[row] for row in rows] for side in texts)
         source, target = (
-            Ragged.from_lists(self._sample(tokenizer, alpha, side, generator))
-            for tokenizer, alpha, side in zip(self._tokenizers, self._alphas, chosen, strict=True)
+            Ragged.from_lists(self._sample(tokenizer, [side[row] for row in rows], generator))
+            for tokenizer, side in zip(self._tokenizers, texts, strict=True)
         )
         return source, target
 
     def _sample(
-        self, tokenizer: Tokenizer, alpha: float, texts: list[str], generator: np.random.Generator
+        self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator
     ) -> list[list[int]]:
-        if not alpha:
-            return tokenizer.encode_batch(texts)
         seed = int(generator.integers(2**32 - 1))
-        found = tokenizer.sample_batch(texts, alpha=alpha, seed=seed)
+        found = tokenizer.sample_batch(texts, alpha=self._alpha, seed=seed)
         long = [row for row, ids in enumerate(found) if len(ids) > self._max_length]
         plain = tokenizer.encode_batch([texts[row] for row in long])
         for row, ids in zip(long, plain, strict=True):
@@ -212,9 +208,9 @@ class BatchStream:
         """
         saved, present = state["made_for"], self._made_for()
         for key, value in present.items():
-            if saved.get(key, value) != value:  # older runs lack newer settings
+            if saved.get(key) != value:
                 raise CheckpointError(
-                    f"the batches cannot be resumed: {key} was {saved[key]} and is {value}; "
+                    f"the batches cannot be resumed: {key} was {saved.get(key)} and is {value}; "
                     "change it back, or start a new run"
                 )
         self._at = StreamPosition(state["epoch"], state["window"], state["reader"])
@@ -226,7 +222,6 @@ class BatchStream:
             "data.train": self._windows.fingerprint,
             **{f"data.batching.{key}": value for key, value in self._config.batching},
             "data.tokenizer.sampling_alpha": self._config.tokenizer.sampling_alpha,
-            "data.tokenizer.sample_targets": self._config.tokenizer.sample_targets,
             "data.word_dropout": self._config.word_dropout,
         }
 

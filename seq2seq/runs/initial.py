@@ -21,8 +21,7 @@ SectionT = TypeVar("SectionT", bound=Section)
 _LANGUAGES = ("source_language", "target_language")
 # What the weights and tokenizers decide, and what in it they leave open.
 _FIXED = re.compile(
-    r"(?!model\.(dropout|variational_dropout|init)$)"
-    r"(?!data\.tokenizer\.(sampling_alpha|sample_targets)$)"
+    r"(?!model\.(dropout|variational_dropout|init)$)(?!data\.tokenizer\.sampling_alpha$)"
     r"(model|data\.tokenizer)\."
 )
 
