@@ -31,8 +31,8 @@ from seq2seq.training.trainer import Trainer
 log = logging.getLogger(__name__)
 
 # Kernels for matrix products of one shape each, which torch (ideep) and oneDNN keep: 1,024 by
-# default, hundreds of MB after an hour of batches of all shapes. Few of them are used again, which
-# costs next to nothing but with AMX, where making a kernel takes longer than using it.
+# default, hundreds of MB after an hour of batches of all shapes. Making one again costs next to
+# nothing but with AMX, where it takes longer than using it.
 KEPT_KERNELS = {"LRU_CACHE_CAPACITY": 1, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64}
 KEPT_KERNELS_AMX = KEPT_KERNELS | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 2048}
 
