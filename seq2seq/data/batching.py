@@ -132,16 +132,16 @@ def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: 
     products then occur, and each needs a kernel of its own (KEPT_KERNELS in pipeline.py).
     """
     longer = np.maximum(source_lengths, target_lengths)
-    _, rank = np.unique(longer, return_inverse=True)
+    _, step = np.unique(longer, return_inverse=True)
     # Sort by the longer side, which fills the budget, then by the difference of the sides, upwards
     # and downwards in turn, so that the difference does not jump where the length steps.
-    turn = 1 - 2 * (rank & 1)
-    order = np.lexsort(((source_lengths - target_lengths) * turn, rank))
+    turn = 1 - 2 * (step & 1)
+    order = np.lexsort(((source_lengths - target_lengths) * turn, step))
     cuts, start = [], 0
     for end, length in enumerate(longer[order].tolist()):  # ascending: the last one is the longest
         while (rows := end - start) and (length if unit == "tokens" else 1) * (rows + 1) > size:
-            step = 1 << max(0, rows.bit_length() - 4) if unit == "tokens" else 1
-            start += rows - rows % step
+            spare = rows % (1 << max(0, rows.bit_length() - 4)) if unit == "tokens" else 0
+            start += rows - spare
             cuts.append(start)
     return np.split(order, cuts) if len(order) else []
 
