@@ -49,7 +49,6 @@ class Meeting:
 
     def __init__(self, group: ProcessGroup) -> None:
         self._rank, self._turn = group.rank, 0
-        self._lock = threading.Lock()
         self._processes = group.all_gather(os.getpid())
         words = group.zeros(2 * _LINE * group.size, torch.device("cpu")).view(torch.float64)
         lines_RW = words.view(group.size, _LINE).numpy()
@@ -61,7 +60,7 @@ class Meeting:
         # In turns, because another rank may still be reading the sums of the previous meeting.
         places_RV = self._values_RW[:, self._turn % 2 :: 2][:, : len(values)]
         places_RV[self._rank] = values
-        self._order()
+        _order_memory()
         self._turns_R[self._rank] = self._turn
         started = time.monotonic()
         check = started + _CHECK_SECONDS
@@ -72,21 +71,23 @@ class Meeting:
                 lost |= now - started > TIMEOUT.total_seconds()
                 check = now + _CHECK_SECONDS
             if self._turns_R.min() >= self._turn:
-                self._order()
+                _order_memory()
                 return [float(total) for total in places_RV.sum(0)]
             if lost:
                 raise _rank_lost(self._rank)
             time.sleep(min(0.01, 0.02 * (now - started)))
 
-    def _order(self) -> None:
-        """Let no access to memory move across this call, as it could on ARM processors.
 
-        Python has no fence. What comes before stays before the first release of the lock, what
-        comes after stays after the second acquisition, and these two keep their order.
-        """
-        for _ in range(2):
-            with self._lock:
-                pass
+def _order_memory() -> None:
+    """Let no access to memory move across this call, as it could on ARM processors.
+
+    Python has no fence. What comes before stays before the first release of the lock, what comes
+    after stays after the second acquisition, and these two keep their order.
+    """
+    lock = threading.Lock()
+    for _ in range(2):
+        with lock:
+            pass
 
 
 def _is_running(process: int) -> bool:
