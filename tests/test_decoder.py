@@ -90,8 +90,8 @@ def test_gradients_match_those_of_separate_products(
     torch.manual_seed(2)
     direction = torch.randn_like(logits)
     found = torch.autograd.grad((logits * direction).sum(), list(model.parameters()))
-    monkeypatch.setattr(decoder, "weight_gradients_at_once", nullcontext)
-    monkeypatch.setattr(gru, "weight_gradients_at_once", nullcontext)
+    monkeypatch.setattr(decoder, "matrix_gradients_at_once", nullcontext)
+    monkeypatch.setattr(gru, "matrix_gradients_at_once", nullcontext)
     logits, _ = unrolled(model, targets)
     expected = torch.autograd.grad((logits * direction).sum(), list(model.parameters()))
     for mine, other in zip(found, expected, strict=True):

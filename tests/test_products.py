@@ -1,4 +1,4 @@
-"""Products at every step of a loop, whose weight gradients are taken after it."""
+"""Products with one matrix at every step of a loop, whose gradient is taken after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seq2seq.model.products import Linear, linear, product_dtype, weight_gradients_at_once
+from seq2seq.model.products import (
+    Linear,
+    inner_products,
+    linear,
+    matrix_gradients_at_once,
+    product_dtype,
+    weighted_sums,
+)
 
 INPUT, OUTPUT, ROWS, STEPS = 5, 3, 4, 6
 
@@ -40,7 +47,7 @@ def gradients(layer: nn.Linear, steps: Tensor, found: Tensor) -> tuple[Tensor, .
 def test_gradients_match_autograd(shape: tuple[int, ...], bias: bool) -> None:
     layer, steps = random_layer(bias=bias), random_steps(*shape)
     expected = outputs(layer, steps)
-    with weight_gradients_at_once():
+    with matrix_gradients_at_once():
         found = outputs(layer, steps)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-15)
     for mine, other in zip(
@@ -50,33 +57,56 @@ def test_gradients_match_autograd(shape: tuple[int, ...], bias: bool) -> None:
 
 
 class CountProducts(TorchDispatchMode):
-    """Counts the products whose result has the shape of the weights."""
+    """Counts the products whose result has one of these shapes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
+    def __init__(self, *shapes: tuple[int, ...]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.shapes, self.count = shapes, 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:  # fmt: skip
         result = func(*args, **(kwargs or {}))
-        of_weights = func is torch.ops.aten.mm.default and result.shape == (OUTPUT, INPUT)
-        self.count += of_weights
+        is_product = func in (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
+        self.count += is_product and result.shape in self.shapes
         return result
 
 
 def test_weight_gradient_is_one_product() -> None:
     layer, steps = random_layer(bias=False), random_steps(ROWS)
-    with weight_gradients_at_once():
+    with matrix_gradients_at_once():
         found = outputs(layer, steps)
-    with CountProducts() as products:
+    with CountProducts((OUTPUT, INPUT)) as products:
         gradients(layer, steps, found)
     assert products.count == 1
 
 
+def test_gradients_of_keys_and_values_match_autograd() -> None:
+    steps = random_steps(2, ROWS)
+    keys, values = torch.randn(2, 2, 7, INPUT, dtype=torch.float64).requires_grad_().unbind()
+
+    def attended() -> Tensor:
+        return torch.stack(
+            [weighted_sums(inner_products(q, keys).softmax(-1), values) for q in steps]
+        )
+
+    def gradients(found: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad((found**3).sum(), [steps, keys, values], retain_graph=True)
+
+    expected = attended()
+    with matrix_gradients_at_once():
+        found = attended()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-15)
+    with CountProducts((2, 7, INPUT), (2, INPUT, 7)) as products:
+        mine = gradients(found)
+    assert products.count == 2
+    for one, other in zip(mine, gradients(expected), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
+
+
 def test_gradient_matches_numerical_gradient() -> None:
     def run(inputs: Tensor, weight: nn.Parameter, bias: nn.Parameter) -> Tensor:
-        with weight_gradients_at_once():
+        with matrix_gradients_at_once():
             for _ in range(3):  # the output feeds the next step, as a state does
                 inputs = torch.tanh(linear(inputs, weight, bias))
         return inputs
@@ -90,7 +120,7 @@ def test_gradient_matches_numerical_gradient() -> None:
 @either_bias
 def test_each_backward_pass_has_the_whole_gradient(bias: bool) -> None:
     layer, steps = random_layer(bias=bias), random_steps(ROWS)
-    with weight_gradients_at_once():
+    with matrix_gradients_at_once():
         found = outputs(layer, steps)
     for one, two in zip(*(gradients(layer, steps, found) for _ in range(2)), strict=True):
         assert torch.equal(one, two)
@@ -98,7 +128,7 @@ def test_each_backward_pass_has_the_whole_gradient(bias: bool) -> None:
 
 def test_only_some_steps_can_matter() -> None:
     layer, steps = random_layer(bias=True), random_steps(ROWS)
-    with weight_gradients_at_once():
+    with matrix_gradients_at_once():
         found = outputs(layer, steps)
     expected = outputs(layer, steps)
     for mine, other in zip(
@@ -111,7 +141,7 @@ def test_weights_serve_in_several_loops_and_outside_of_them() -> None:
     layer, steps = random_layer(bias=True), random_steps(ROWS)
     found = outputs(layer, steps)
     for _ in range(2):
-        with weight_gradients_at_once():
+        with matrix_gradients_at_once():
             found = found + outputs(layer, steps)
     expected = 3 * outputs(layer, steps)
     for mine, other in zip(
@@ -123,7 +153,7 @@ def test_weights_serve_in_several_loops_and_outside_of_them() -> None:
 def test_each_weight_of_a_loop_has_its_own_gradient() -> None:
     one, other = random_layer(bias=True), random_layer(bias=True)
     steps = random_steps(ROWS)
-    with weight_gradients_at_once():
+    with matrix_gradients_at_once():
         found = torch.stack([one(inputs) * other(-inputs) for inputs in steps])
     expected = torch.stack([one(inputs) * other(-inputs) for inputs in steps])
     for layer in (one, other):
@@ -135,13 +165,13 @@ def test_each_weight_of_a_loop_has_its_own_gradient() -> None:
 
 def test_no_gradient_is_kept_where_none_is_wanted() -> None:
     layer, steps = random_layer(bias=True), random_steps(ROWS)
-    with torch.no_grad(), weight_gradients_at_once():
+    with torch.no_grad(), matrix_gradients_at_once():
         assert not outputs(layer, steps).requires_grad
 
 
 def test_frozen_weights_get_no_gradient() -> None:
     layer, steps = random_layer(bias=True).requires_grad_(False), random_steps(ROWS)
-    with weight_gradients_at_once():
+    with matrix_gradients_at_once():
         found = outputs(layer, steps)
     (mine,) = torch.autograd.grad(found.sum(), steps)
     (expected,) = torch.autograd.grad(outputs(layer, steps).sum(), steps)
@@ -151,7 +181,7 @@ def test_frozen_weights_get_no_gradient() -> None:
 def test_autocast_computes_in_bf16_with_gradients_of_full_precision() -> None:
     layer, steps = random_layer(bias=True, dtype=torch.float32), random_steps(ROWS)
     wanted = gradients(layer, steps, outputs(layer, steps.float()))
-    with torch.autocast("cpu", torch.bfloat16), weight_gradients_at_once():
+    with torch.autocast("cpu", torch.bfloat16), matrix_gradients_at_once():
         assert product_dtype(layer.weight) == torch.bfloat16
         found = layer(steps[0].float())
         assert found.dtype == torch.bfloat16

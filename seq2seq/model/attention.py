@@ -28,7 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from seq2seq.config import AttentionConfig
 from seq2seq.model.gru import tanh_
-from seq2seq.model.products import Linear, product_dtype
+from seq2seq.model.products import Linear, inner_products, product_dtype, weighted_sums
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Dot(nn.Module):
 
     def forward(self, query_BKQ: Tensor, keys_BSD: Tensor) -> Tensor:
         query_BKD = query_BKQ if self.query is None else self.query(query_BKQ)
-        return torch.bmm(query_BKD.to(keys_BSD.dtype), keys_BSD.transpose(1, 2)) * self.scale
+        return inner_products(query_BKD, keys_BSD) * self.scale
 
 
 class General(nn.Module):
@@ -102,7 +102,7 @@ class General(nn.Module):
         return keys_BSQ
 
     def forward(self, query_BKQ: Tensor, keys_BSQ: Tensor) -> Tensor:
-        return torch.bmm(query_BKQ.to(keys_BSQ.dtype), keys_BSQ.transpose(1, 2))
+        return inner_products(query_BKQ, keys_BSQ)
 
 
 class Additive(nn.Module):
@@ -268,7 +268,7 @@ class SingleHeadAttention(Attention):
         return scores_BKS
 
     def context(self, weights_BKS: Tensor, memory: Memory) -> Tensor:
-        return torch.bmm(weights_BKS.to(memory.values_BSM.dtype), memory.values_BSM)
+        return weighted_sums(weights_BKS, memory.values_BSM)
 
 
 def _projection(size: int, wanted: int | None) -> nn.Linear | None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
 from seq2seq.model.gru import Dropout, Layers
-from seq2seq.model.products import Linear, weight_gradients_at_once
+from seq2seq.model.products import Linear, matrix_gradients_at_once
 
 Masks = tuple[Tensor, ...]
 
@@ -174,7 +174,7 @@ class DeepOutputDecoder(Decoder):
         entering_TBX = self._enter(embedded_TBE)
         states, outputs, weights = [], [], []
         all_masks = self.layer_masks(len(entering_TBX), state)
-        with weight_gradients_at_once():
+        with matrix_gradients_at_once():
             for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
                 output_BM, weights_BS, state = self._step(entering_BX, state, memory, masks)
                 states.append(state.hidden[-1])
@@ -303,7 +303,7 @@ class LuongDecoder(Decoder):
         features, weights = [], []
         gates_TBG = self.layers[0].project(embedded_TBE)
         all_masks = self.layer_masks(len(gates_TBG), state)
-        with weight_gradients_at_once():
+        with matrix_gradients_at_once():
             for gates_BG, masks in zip(gates_TBG, all_masks, strict=True):
                 features_BO, weights_BS, state = self._step(gates_BG, state, memory, masks)
                 features.append(features_BO)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seq2seq.model.products import linear, weight_gradients_at_once
+from seq2seq.model.products import linear, matrix_gradients_at_once
 
 aten = torch.ops.aten
 
@@ -123,7 +123,7 @@ class GRU(nn.Module):
         steps = range(len(gates_input_TBG))
         states: list[Tensor] = [hidden_BH] * len(steps)
         gates_input = gates_input_TBG.unbind()
-        with weight_gradients_at_once():
+        with matrix_gradients_at_once():
             for t in reversed(steps) if reverse else steps:
                 hidden_BH = self.step(gates_input[t], hidden_BH)
                 if mask_TB1 is not None:
@@ -268,7 +268,7 @@ class _GRUSequence(torch.autograd.Function):
             carried_BH = through_BH.add_(grad_hidden_TBG[t] @ weight_GH)
         flat_NG = grad_hidden_TBG.flatten(0, 1)
         grad_weight_GH = flat_NG.t() @ previous_TBH.flatten(0, 1).to(dtype)
-        grad_bias_G = flat_NG.sum(0, dtype=hidden_BH.dtype)
+        grad_bias_G = flat_NG.sum(0).to(hidden_BH.dtype)  # faster than sum(dtype=...)
         return (
             grad_input_TBG.to(ctx.input_dtype),
             carried_BH,

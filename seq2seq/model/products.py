@@ -1,11 +1,13 @@
-"""Products with weights at every step of a loop, whose weight gradients are taken after it.
+"""Products with the same matrix at every step of a loop, whose gradient is taken after it.
 
-Autograd forms the gradient of the weights at each step, as large as the weights, and adds them up:
-memory traffic that costs more than a step's own products. Within `weight_gradients_at_once`, the
+Autograd forms the gradient of the matrix at each step, as large as the matrix, and adds them up:
+memory traffic that costs more than a step's own products. Within `matrix_gradients_at_once`, the
 backward pass of a step only notes its inputs and the gradients of its outputs; one product of all
-of them follows when the last step's is done.
+of them follows when the last step's is done. The matrices are weights, or what a step reads of its
+sentences: keys and values, one matrix for each.
 
-Legend: N rows, I inputs, O outputs; T steps.
+Legend: N rows, I inputs, O outputs; T steps; B batch; Y anything before the last two axes: nothing
+for weights, B for matrices of sentences.
 """
 
 from __future__ import annotations
@@ -25,42 +27,46 @@ from torch.autograd.function import once_differentiable
 class _Noted:
     """What the steps of one backward pass leave for the gradient of one product's weights."""
 
-    weight_OI: Tensor
+    matrix_YOI: Tensor
     bias_O: Tensor | None
     backward_pass: int = -1
-    inputs_TNI: list[Tensor] = field(default_factory=list)
-    grads_TNO: list[Tensor] = field(default_factory=list)
+    inputs_TYNI: list[Tensor] = field(default_factory=list)
+    grads_TYNO: list[Tensor] = field(default_factory=list)
 
-    def note(self, inputs_NI: Tensor, grad_NO: Tensor) -> None:
+    def note(self, inputs_YNI: Tensor, grad_YNO: Tensor) -> None:
         """Keep this for the end of the backward pass; forget what an earlier one left.
 
-        One that does not want the weights' gradient does not come to its end.
+        One that does not want the matrix's gradient does not come to its end.
         """
         current = torch._C._current_graph_task_id()
         if self.backward_pass != current:
             self.backward_pass = current
-            self.inputs_TNI, self.grads_TNO = [], []
-        self.inputs_TNI.append(inputs_NI)
-        self.grads_TNO.append(grad_NO)
+            self.inputs_TYNI, self.grads_TYNO = [], []
+        self.inputs_TYNI.append(inputs_YNI)
+        self.grads_TYNO.append(grad_YNO)
 
 
 class _Loop:
-    """The products of one loop, by the identity of their weights, which are kept alive for it."""
+    """The products of one loop, by the identity of their matrices, which are kept alive for it."""
 
     def __init__(self) -> None:
         self.products: dict[int, tuple[Tensor, _Noted, Tensor]] = {}
 
-    def linear(self, inputs: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-        if id(weight_OI) not in self.products:
-            dtype = product_dtype(weight_OI)
+    def multiply(
+        self, inputs_YNI: Tensor, matrix: Tensor, bias_O: Tensor | None, *, transposed: bool
+    ) -> Tensor:
+        """Return inputs times the matrix [Y, I, O], or the `transposed` matrix [Y, O, I]."""
+        if id(matrix) not in self.products:
+            dtype = product_dtype(matrix)
+            matrix_YOI = matrix if transposed else matrix.mT
             bias = None if bias_O is None else bias_O.detach().to(dtype)
-            noted = _Noted(weight_OI.detach().to(dtype), bias)
-            end = _End.apply(weight_OI, bias_O, noted)  # type: ignore[no-untyped-call]
-            self.products[id(weight_OI)] = weight_OI, noted, end
-        _, noted, end = self.products[id(weight_OI)]
-        rows_NI = inputs.flatten(0, -2).to(noted.weight_OI.dtype)
-        outputs_NO: Tensor = _Step.apply(rows_NI, end, noted)  # type: ignore[no-untyped-call]
-        return outputs_NO.view(*inputs.shape[:-1], -1)
+            noted = _Noted(matrix_YOI.detach().to(dtype), bias)
+            end = _End.apply(matrix_YOI, bias_O, noted)  # type: ignore[no-untyped-call]
+            self.products[id(matrix)] = matrix, noted, end
+        _, noted, end = self.products[id(matrix)]
+        narrow_YNI = inputs_YNI.to(noted.matrix_YOI.dtype)
+        outputs_YNO: Tensor = _Step.apply(narrow_YNI, end, noted)  # type: ignore[no-untyped-call]
+        return outputs_YNO
 
 
 def product_dtype(tensor: Tensor) -> torch.dtype:
@@ -73,8 +79,8 @@ _loop: ContextVar[_Loop | None] = ContextVar("loop", default=None)
 
 
 @contextmanager
-def weight_gradients_at_once() -> Iterator[None]:
-    """Take the weight gradients of the `linear` products within as one product for each weight."""
+def matrix_gradients_at_once() -> Iterator[None]:
+    """Take the gradient of each matrix in this module's products within as one product."""
     token = _loop.set(_Loop() if torch.is_grad_enabled() else None)
     try:
         yield
@@ -87,7 +93,24 @@ def linear(inputs: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> T
     loop = _loop.get()
     if loop is None:
         return nn.functional.linear(inputs, weight_OI, bias_O)
-    return loop.linear(inputs, weight_OI, bias_O)
+    rows_NO = loop.multiply(inputs.flatten(0, -2), weight_OI, bias_O, transposed=True)
+    return rows_NO.view(*inputs.shape[:-1], -1)
+
+
+def inner_products(vectors_BKD: Tensor, others_BSD: Tensor) -> Tensor:
+    """Return the inner products [B, K, S] of each sentence's vectors with its others."""
+    loop = _loop.get()
+    if loop is None:
+        return torch.bmm(vectors_BKD.to(others_BSD.dtype), others_BSD.mT)
+    return loop.multiply(vectors_BKD, others_BSD, None, transposed=True)
+
+
+def weighted_sums(weights_BKS: Tensor, values_BSM: Tensor) -> Tensor:
+    """Return the sums [B, K, M] of each sentence's values with these weights."""
+    loop = _loop.get()
+    if loop is None:
+        return torch.bmm(weights_BKS.to(values_BSM.dtype), values_BSM)
+    return loop.multiply(weights_BKS, values_BSM, None, transposed=False)
 
 
 class Linear(nn.Linear):
@@ -99,41 +122,42 @@ class Linear(nn.Linear):
 
 
 class _Step(torch.autograd.Function):
-    """One product. `end`, which is empty, lets the weights' gradient wait for every step."""
+    """One product. `end`, which is empty, lets the matrix's gradient wait for every step."""
 
     @staticmethod
-    def forward(ctx: Any, inputs_NI: Tensor, end: Tensor, noted: _Noted) -> Tensor:
-        ctx.save_for_backward(inputs_NI, end)
+    def forward(ctx: Any, inputs_YNI: Tensor, end: Tensor, noted: _Noted) -> Tensor:
+        ctx.save_for_backward(inputs_YNI, end)
         ctx.noted = noted
         if noted.bias_O is None:
-            return inputs_NI @ noted.weight_OI.t()
-        return torch.addmm(noted.bias_O, inputs_NI, noted.weight_OI.t())
+            return inputs_YNI @ noted.matrix_YOI.mT
+        return torch.addmm(noted.bias_O, inputs_YNI, noted.matrix_YOI.t())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        inputs_NI, end = ctx.saved_tensors
-        (grad_NO,) = grads
-        ctx.noted.note(inputs_NI, grad_NO)
-        return grad_NO @ ctx.noted.weight_OI, end, None
+        inputs_YNI, end = ctx.saved_tensors
+        (grad_YNO,) = grads
+        ctx.noted.note(inputs_YNI, grad_YNO)
+        return grad_YNO @ ctx.noted.matrix_YOI, end, None
 
 
 class _End(torch.autograd.Function):
-    """The weights as the steps see them; its backward pass runs after those of all steps."""
+    """The matrix as the steps see it; its backward pass runs after those of all steps."""
 
     @staticmethod
-    def forward(ctx: Any, weight_OI: Tensor, bias_O: Tensor | None, noted: _Noted) -> Tensor:
+    def forward(ctx: Any, matrix_YOI: Tensor, bias_O: Tensor | None, noted: _Noted) -> Tensor:
         ctx.noted = noted
-        ctx.dtypes = weight_OI.dtype, None if bias_O is None else bias_O.dtype
-        return noted.weight_OI.new_empty(0)
+        ctx.dtypes = matrix_YOI.dtype, None if bias_O is None else bias_O.dtype
+        return noted.matrix_YOI.new_empty(0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         noted: _Noted = ctx.noted
-        weight_dtype, bias_dtype = ctx.dtypes
-        grads_MO, inputs_MI = torch.cat(noted.grads_TNO), torch.cat(noted.inputs_TNI)
-        noted.grads_TNO, noted.inputs_TNI = [], []  # frees memory
-        grad_weight_OI = (grads_MO.t() @ inputs_MI).to(weight_dtype)
-        biased = bias_dtype is not None
-        return grad_weight_OI, grads_MO.sum(0, dtype=bias_dtype) if biased else None, None
+        matrix_dtype, bias_dtype = ctx.dtypes
+        grads_YNO, inputs_YNI = torch.cat(noted.grads_TYNO, -2), torch.cat(noted.inputs_TYNI, -2)
+        noted.grads_TYNO, noted.inputs_TYNI = [], []  # frees memory
+        grad_matrix_YOI = (grads_YNO.mT @ inputs_YNI).to(matrix_dtype)
+        # Rounded as the matrix's, and ten times as fast as sum(dtype=...).
+        grad_bias_O = None if bias_dtype is None else grads_YNO.sum(0).to(bias_dtype)
+        return grad_matrix_YOI, grad_bias_O, None
