@@ -99,6 +99,30 @@ def test_gradients_match_those_of_separate_products(
 
 
 @every_case
+def test_gradient_matches_numerical_gradient(config: ModelConfig) -> None:
+    """Along a random direction of all weights, for all parts with a gradient written by hand."""
+    model, targets = tiny_model(config), random_targets(len(LENGTHS))
+    parameters = list(model.parameters())
+    torch.manual_seed(2)
+    weighting = torch.randn_like(unrolled(model, targets)[0])
+    direction = [torch.randn_like(parameter) for parameter in parameters]
+
+    def objective() -> Tensor:
+        return (unrolled(model, targets)[0] * weighting).sum()
+
+    def moved(size: float) -> float:
+        with torch.no_grad():
+            torch._foreach_add_(parameters, direction, alpha=size)
+            value = objective()
+            torch._foreach_sub_(parameters, direction, alpha=size)
+        return float(value)
+
+    gradients = torch.autograd.grad(objective(), parameters)
+    slope = sum(float((g * d).sum()) for g, d in zip(gradients, direction, strict=True))
+    assert (moved(1e-6) - moved(-1e-6)) / 2e-6 == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
+@every_case
 @torch.no_grad()
 def test_hypotheses_of_a_sentence_match_separate_runs(config: ModelConfig) -> None:
     model, beam = tiny_model(config), 3

@@ -81,9 +81,11 @@ def test_weight_gradient_is_one_product() -> None:
     assert products.count == 1
 
 
-def test_gradients_of_keys_and_values_match_autograd() -> None:
+@pytest.mark.parametrize("same", [False, True], ids=["two matrices", "one matrix"])
+def test_gradients_of_keys_and_values_match_autograd(same: bool) -> None:
     steps = random_steps(2, ROWS)
     keys, values = torch.randn(2, 2, 7, INPUT, dtype=torch.float64).requires_grad_().unbind()
+    values = keys if same else values
 
     def attended() -> Tensor:
         return torch.stack(

@@ -12,9 +12,11 @@ O features size.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
@@ -197,8 +199,27 @@ class DeepOutputDecoder(Decoder):
     def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
         if self.maxout:
-            return deep.view(*deep.shape[:-1], -1, 2).amax(-1)
+            larger: Tensor = _Maxout.apply(deep)  # type: ignore[no-untyped-call]
+            return larger
         return torch.tanh(deep)
+
+
+class _Maxout(torch.autograd.Function):
+    """The larger of each two neighbours (Goodfellow et al. 2013); amax has a slow gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, deep: Tensor) -> Tensor:
+        evens, odds = deep[..., ::2], deep[..., 1::2]
+        ctx.save_for_backward(evens >= odds)
+        return torch.maximum(evens, odds)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (is_even,) = ctx.saved_tensors
+        (grad,) = grads
+        of_evens = grad * is_even
+        return torch.stack([of_evens, grad - of_evens], -1).flatten(-2)
 
 
 class BahdanauDecoder(DeepOutputDecoder):

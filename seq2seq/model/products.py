@@ -47,23 +47,27 @@ class _Noted:
 
 
 class _Loop:
-    """The products of one loop, by the identity of their matrices, which are kept alive for it."""
+    """The products of one loop, by the identity of their matrices, which are kept alive for it.
+
+    One matrix can be that of two products: the values of dot products are their keys.
+    """
 
     def __init__(self) -> None:
-        self.products: dict[int, tuple[Tensor, _Noted, Tensor]] = {}
+        self.products: dict[tuple[int, bool], tuple[Tensor, _Noted, Tensor]] = {}
 
     def multiply(
         self, inputs_YNI: Tensor, matrix: Tensor, bias_O: Tensor | None, *, transposed: bool
     ) -> Tensor:
         """Return inputs times the matrix [Y, I, O], or the `transposed` matrix [Y, O, I]."""
-        if id(matrix) not in self.products:
+        key = id(matrix), transposed
+        if key not in self.products:
             dtype = product_dtype(matrix)
             matrix_YOI = matrix if transposed else matrix.mT
             bias = None if bias_O is None else bias_O.detach().to(dtype)
             noted = _Noted(matrix_YOI.detach().to(dtype), bias)
             end = _End.apply(matrix_YOI, bias_O, noted)  # type: ignore[no-untyped-call]
-            self.products[id(matrix)] = matrix, noted, end
-        _, noted, end = self.products[id(matrix)]
+            self.products[key] = matrix, noted, end
+        _, noted, end = self.products[key]
         narrow_YNI = inputs_YNI.to(noted.matrix_YOI.dtype)
         outputs_YNO: Tensor = _Step.apply(narrow_YNI, end, noted)  # type: ignore[no-untyped-call]
         return outputs_YNO
