@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from seq2seq.config import TokenizerConfig
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+EOS_PIECE = "</s>"  # what SentencePiece calls it, in lists of pieces
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.corpus import Pair, read_lines
-from seq2seq.data.tokenizer import normalize_line
+from seq2seq.data.tokenizer import EOS_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.translator import Translator
@@ -34,7 +34,6 @@ Links = frozenset[Link]
 Floats = npt.NDArray[np.float64]
 Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
 
-END = "</s>"
 THRESHOLD = 0.3  # seq2seq align --method threshold
 _WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -65,7 +64,7 @@ def words_of_pieces(pieces: Sequence[str], split: Split = str.split) -> list[lis
     none.
     """
     raw = [_bytes_of(piece) for piece in pieces]
-    if pieces and pieces[-1] == END:
+    if pieces and pieces[-1] == EOS_PIECE:
         raw[-1] = b""
     word_of_byte = _words_of_bytes(b"".join(raw), split)
     found, end = [], 0

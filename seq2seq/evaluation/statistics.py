@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.evaluation.alignment import END, words
+from seq2seq.data.tokenizer import EOS_PIECE
+from seq2seq.evaluation.alignment import words
 from seq2seq.inference.text import Part
 
 NEGLECTED = 0.1
@@ -44,7 +45,7 @@ def unknown_share(pieces: Iterable[Sequence[str]]) -> float:
     Ends of sentence are not counted.
     """
     counts = Counter(
-        bool(_UNKNOWN.fullmatch(piece)) for line in pieces for piece in line if piece != END
+        bool(_UNKNOWN.fullmatch(piece)) for line in pieces for piece in line if piece != EOS_PIECE
     )
     return counts[True] / max(1, counts.total())
 

@@ -21,9 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import make_batch
-from seq2seq.data.tokenizer import BOS, EOS, PAD, normalize_line
+from seq2seq.data.tokenizer import BOS, EOS, EOS_PIECE, PAD, normalize_line
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.evaluation.alignment import END
 from seq2seq.explaining.explanation import (
     AttentionStep,
     Candidate,
@@ -88,7 +87,7 @@ def explain(
     sources = [ids, neighbour], [ids]
     replayed, alone = (replay(model, each, found.tokens, looks) for each in sources)
     given = target is not None and not looks
-    pieces = _pieces([*translator.source.pieces(ids), END], [*ids, EOS])
+    pieces = _pieces([*translator.source.pieces(ids), EOS_PIECE], [*ids, EOS])
     steps = _steps(translator, replayed, found.tokens, options)
     [part] = translator.parts(Sentence(text, ids), [found])
     weights = [s.attention.mean_weights_S[: len(pieces)] for s in steps if s.attention is not None]
@@ -298,7 +297,7 @@ def _steps(
 ) -> tuple[Step, ...]:
     names = translator.target.pieces(tokens)
     reads = _pieces(["<s>", *names], [BOS, *tokens])
-    writes = _pieces([*names, END], [*tokens, EOS])
+    writes = _pieces([*names, EOS_PIECE], [*tokens, EOS])
     # The search never writes these.
     forbidden = torch.tensor(options.forbidden, device=replayed.log_probs_TV.device)
     possible_TV = replayed.log_probs_TV.index_fill(1, forbidden, -torch.inf)

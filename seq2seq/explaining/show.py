@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from seq2seq.data.tokenizer import EOS_PIECE
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.pages import render
@@ -340,7 +341,7 @@ class _Printer:
 
 def _name(piece: str) -> str:
     """Return a piece in readable form."""
-    return {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"}.get(piece, piece)
+    return {EOS_PIECE: "(end)", "<s>": "(start)", "<pad>": "(padding)"}.get(piece, piece)
 
 
 def _heaviest(names: Sequence[str], weights_S: Tensor) -> str:

@@ -18,7 +18,8 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seq2seq.inference.text import Part, Translation
+    from seq2seq.data.tokenizer import EOS_PIECE
+from seq2seq.inference.text import Part, Translation
 
 MOST_PIECES = 60  # rows or columns of a picture
 MOST_PARTS = 3  # pictures of a line that was split
@@ -45,8 +46,8 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def piece_label(piece: str) -> str:
     """Return a piece as pictures show it: `·` begins a piece that continues a word."""
-    if piece in ("</s>", "<pad>"):
-        return {"</s>": "(end)", "<pad>": "(pad)"}[piece]
+    if piece in (EOS_PIECE, "<pad>"):
+        return {EOS_PIECE: "(end)", "<pad>": "(pad)"}[piece]
     return piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from seq2seq.data.ragged import source_batches
-from seq2seq.data.tokenizer import EOS, Tokenizer, normalize_line
+from seq2seq.data.tokenizer import EOS, EOS_PIECE, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.alternatives import Alternative, next_words
@@ -322,12 +322,12 @@ class Translator:
         nodes = (hypotheses[0].tree if hypotheses else None) or []
         names = self.target.pieces([node.token for node in nodes])
         tree = [replace(node, piece=name) for node, name in zip(nodes, names, strict=True)]
-        source_pieces = [*self.source.pieces(sentence.ids), "</s>"]
+        source_pieces = [*self.source.pieces(sentence.ids), EOS_PIECE]
         return [
             Part(
                 source=sentence.text,
                 source_pieces=source_pieces,
-                target_pieces=[*self.target.pieces(hypothesis.tokens), "</s>"],
+                target_pieces=[*self.target.pieces(hypothesis.tokens), EOS_PIECE],
                 text=prefix.decode(hypothesis.tokens, self.target),
                 score=hypothesis.score,
                 log_prob=hypothesis.log_prob,
