@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 
 @dataclass
 class _Noted:
-    """What the steps of one backward pass leave for the gradient of one product's weights."""
+    """What the steps of one backward pass leave for the gradient of one product's matrix."""
 
     matrix_YOI: Tensor
     bias_O: Tensor | None
