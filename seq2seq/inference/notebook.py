@@ -17,8 +17,9 @@ from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from seq2seq.data.tokenizer import EOS_PIECE
+
 if TYPE_CHECKING:
-    from seq2seq.data.tokenizer import EOS_PIECE
 from seq2seq.inference.text import Part, Translation
 
 MOST_PIECES = 60  # rows or columns of a picture
