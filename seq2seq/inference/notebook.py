@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from seq2seq.data.tokenizer import EOS_PIECE
 
 if TYPE_CHECKING:
-from seq2seq.inference.text import Part, Translation
+    from seq2seq.inference.text import Part, Translation
 
 MOST_PIECES = 60  # rows or columns of a picture
 MOST_PARTS = 3  # pictures of a line that was split
