@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from seq2seq.config import TokenizerConfig
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-EOS_PIECE = "</s>"  # what SentencePiece calls it, in lists of pieces
+# What SentencePiece calls them, in lists of pieces.
+PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE = "<pad>", "<unk>", "<s>", "</s>"
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.data.tokenizer import EOS_PIECE
+from seq2seq.data.tokenizer import EOS_PIECE, UNK_PIECE
 from seq2seq.evaluation.alignment import words
 from seq2seq.inference.text import Part
 
 NEGLECTED = 0.1
 REPEATED_NGRAM = 2
-_UNKNOWN = re.compile(r"<unk>|<0x[0-9A-F]{2}>")
+_UNKNOWN = re.compile(rf"{UNK_PIECE}|<0x[0-9A-F]{{2}}>")
 _LINES = 3
 
 

@@ -21,7 +21,15 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import make_batch
-from seq2seq.data.tokenizer import BOS, EOS, EOS_PIECE, PAD, normalize_line
+from seq2seq.data.tokenizer import (
+    BOS,
+    BOS_PIECE,
+    EOS,
+    EOS_PIECE,
+    PAD,
+    PAD_PIECE,
+    normalize_line,
+)
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.explaining.explanation import (
     AttentionStep,
@@ -280,7 +288,7 @@ def _source(replayed: Replay, pieces: Sequence[Piece]) -> Source:
     projection = getattr(replayed.attention, "key", None)
     keys_BSD = states_BSH if projection is None else projection(states_BSH)
     known = replayed.calls[0].weights_BKS is not None
-    padding = [Piece("<pad>", PAD)] * (states_BSH.shape[1] - len(pieces))
+    padding = [Piece(PAD_PIECE, PAD)] * (states_BSH.shape[1] - len(pieces))
     return Source(
         pieces=(*pieces, *padding),
         mask_S=memory.mask_BS[0].cpu(),
@@ -296,7 +304,7 @@ def _steps(
     translator: Translator, replayed: Replay, tokens: list[int], options: SearchOptions
 ) -> tuple[Step, ...]:
     names = translator.target.pieces(tokens)
-    reads = _pieces(["<s>", *names], [BOS, *tokens])
+    reads = _pieces([BOS_PIECE, *names], [BOS, *tokens])
     writes = _pieces([*names, EOS_PIECE], [*tokens, EOS])
     # The search never writes these.
     forbidden = torch.tensor(options.forbidden, device=replayed.log_probs_TV.device)

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from seq2seq.data.tokenizer import EOS_PIECE
+from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError
 from seq2seq.evaluation.alignment import word_weights
 from seq2seq.evaluation.pages import render
@@ -341,7 +341,8 @@ class _Printer:
 
 def _name(piece: str) -> str:
     """Return a piece in readable form."""
-    return {EOS_PIECE: "(end)", "<s>": "(start)", "<pad>": "(padding)"}.get(piece, piece)
+    names = {EOS_PIECE: "(end)", BOS_PIECE: "(start)", PAD_PIECE: "(padding)"}
+    return names.get(piece, piece)
 
 
 def _heaviest(names: Sequence[str], weights_S: Tensor) -> str:

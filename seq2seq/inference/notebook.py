@@ -17,7 +17,7 @@ from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from seq2seq.data.tokenizer import EOS_PIECE
+from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE
 
 if TYPE_CHECKING:
     from seq2seq.inference.text import Part, Translation
@@ -47,8 +47,9 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def piece_label(piece: str) -> str:
     """Return a piece as pictures show it: `·` begins a piece that continues a word."""
-    if piece in (EOS_PIECE, "<pad>"):
-        return {EOS_PIECE: "(end)", "<pad>": "(pad)"}[piece]
+    names = {EOS_PIECE: "(end)", PAD_PIECE: "(pad)"}
+    if piece in names:
+        return names[piece]
     return piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}"
 
 
