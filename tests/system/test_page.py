@@ -112,6 +112,17 @@ def test_typing_shows_the_translation_of_translate(page: Page, translator: Trans
     expect(page.locator(".word")).to_have_count(0)
 
 
+def test_what_is_typed_while_the_page_loads_is_translated(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/api/models", lambda route: held.append(route))
+    with page.expect_request("**/api/models"):
+        page.reload()
+    page.locator("#text").press_sequentially(SENTENCE)
+    held.pop().continue_()
+    assert shown(page)
+    assert page.locator("#text").input_value() == SENTENCE
+
+
 def test_heat_map_has_the_weights_of_explain(
     page: Page, trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -377,10 +377,11 @@ function remember() {
   history.replaceState(null, "", text() ? `#${state}` : location.pathname);
 }
 
-function recall() {
+// Take the page's state from its address; without a text there, the text is the one given.
+function recall(typed = "") {
   const state = new URLSearchParams(location.hash.slice(1));
   const known = name => models.some(model => model.name === name) ? name : "";
-  byId("text").value = joined(state.get("text") ?? "");
+  byId("text").value = state.has("text") ? joined(state.get("text")) : typed;
   byId("model").value = known(state.get("model")) || models[0].name;
   chooseModels(known(state.get("with")));
   panes.forEach((pane, n) => { pane.at(".prefix").value = state.get(`begin${n + 1}`) ?? ""; });
@@ -462,8 +463,8 @@ async function start() {
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") panes.forEach(pane => pane.attention?.release());
   });
-  window.addEventListener("hashchange", recall);
-  recall();
+  window.addEventListener("hashchange", () => recall());
+  recall(text().replaceAll("\n", " "));  // what was typed while the page loaded
 }
 
 start().catch(error => { byId("fault").textContent = `The page cannot start: ${error.message}`; });
