@@ -173,6 +173,10 @@ class ProcessGroup(Ranks):
         """Wait until all ranks are here; what they wrote before can then be read."""
         self.all_reduce([0.0])
 
+    def sum_tensor(self, tensor: Tensor) -> None:
+        """Replace a tensor by its sum over all ranks."""
+        dist.all_reduce(tensor)
+
     def data_parallel(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
         """Return the module with gradients summed over the ranks, reduced in the given dtype."""
         wrapped = DistributedDataParallel(module)

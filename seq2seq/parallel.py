@@ -74,6 +74,9 @@ class Ranks:
     def barrier(self) -> None:
         """Wait until all ranks are here; what they wrote before can then be read."""
 
+    def sum_tensor(self, tensor: Tensor) -> None:
+        """Replace a tensor by its sum over all ranks."""
+
     def data_parallel(self, module: nn.Module, *, dtype: torch.dtype) -> nn.Module:
         """Return the module with gradients summed over the ranks, reduced in the given dtype."""
         return module

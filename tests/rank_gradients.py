@@ -44,7 +44,7 @@ def main(recipe: str, out: str, *overrides: str) -> None:
             optimizer = trainer.state.optimizer
             tensors = optimizer._views(optimizer._gradients_RN[0])
             tensors |= {f"metric.{name}": torch.tensor(value) for name, value in metrics.items()}
-            tensors["loss"] = torch.tensor(trainer.state.progress.loss_sum)
+            tensors["loss"] = torch.tensor(trainer._counts[1])
             save_file(tensors, out)
 
 

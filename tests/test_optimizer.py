@@ -28,6 +28,7 @@ class Shared:
         self.barrier = threading.Barrier(size, timeout=30)
         self.values: list[Sequence[float]] = [()] * size
         self.memory = torch.empty(0)
+        self.tensors = [torch.empty(0)] * size
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,12 @@ class Threads(Ranks):
         self.barrier()
         memory: Tensor = self.shared.memory
         return memory
+
+    def sum_tensor(self, tensor: Tensor) -> None:
+        self.shared.tensors[self.rank] = tensor.clone()
+        self.barrier()
+        tensor.copy_(torch.stack(self.shared.tensors).sum(0))
+        self.barrier()
 
 
 def make_model(seed: int = 0) -> nn.Module:
@@ -89,6 +96,8 @@ def train(
             shared.barrier.wait()  # as summing the losses does
             norms.append(optimizer.sum_gradients())
             optimizer.step(step, rate, norms[-1])
+        if config.local_updates > 1:
+            optimizer.average_ranks()
         state = {f"weights.{name}": tensor for name, tensor in optimizer.weights().items()}
         state |= {f"model.{name}": tensor.detach() for name, tensor in model.named_parameters()}
         return norms, {name: t.clone() for name, t in (state | optimizer.state()).items()}
@@ -97,7 +106,7 @@ def train(
     with ThreadPoolExecutor(len(gradients)) as pool:
         first, *others = pool.map(work, range(len(gradients)))
     for norms, state in others:
-        assert norms == first[0]
+        assert (norms == first[0]) is (config.local_updates == 1)
         assert all(torch.equal(state[name], tensor) for name, tensor in first[1].items())
     return first
 
@@ -154,6 +163,16 @@ def test_updates_equal_those_of_torch(size: int, settings: dict[str, Any]) -> No
     norms_expected, state_expected = expected(config, gradients)
     torch.testing.assert_close(norms, norms_expected)
     torch.testing.assert_close(state, state_expected)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_that_update_on_their_own_take_the_mean_of_all(size: int) -> None:
+    config = TrainingConfig(ema=0.5, weight_decay=0.1, local_updates=len(RATES))
+    gradients = make_gradients(make_model(), size)
+    _, state = train(config, gradients)
+    alone = [expected(config, [own])[1] for own in gradients]
+    for name, tensor in state.items():
+        torch.testing.assert_close(tensor, torch.stack([of[name] for of in alone]).mean(0))
 
 
 def test_saved_state_restores(tmp_path: Any) -> None:

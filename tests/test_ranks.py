@@ -200,6 +200,39 @@ def test_two_processes_resume_bit_identically(recipe: Path, together: Path) -> N
     assert_same(together, path)
 
 
+LOCAL = ("training.local_updates=4", "training.validate_every=8", "training.checkpoint_every=8")
+
+
+def test_local_updates_see_all_batches_and_resume_bit_identically(recipe: Path) -> None:
+    whole, parts, alone = (recipe.with_name(f"local-{name}") for name in ("whole", "parts", "one"))
+    settings = (*LOCAL, "training.log_every=4")
+    assert run(recipe, whole, *settings, "training.max_steps=24")[0] == 0
+    assert run(recipe, parts, *settings, "training.max_steps=8")[0] == 0
+    assert run(recipe, parts, *settings, "training.max_steps=24", "--resume")[0] == 0
+    assert_same(whole, parts)
+    assert run(recipe, alone, *settings, "training.max_steps=48", processes=1)[0] == 0
+    tokens, tokens_alone = (
+        [r["tokens"] for r in records(path) if r["kind"] == "train"] for path in (whole, alone)
+    )
+    assert tokens == tokens_alone[1::2]
+    losses = [r["loss"] for r in records(whole) if r["kind"] == "train"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_local_updates_stop_together(recipe: Path) -> None:
+    path = recipe.with_name("local-stopped")
+    process = start(recipe, path, *LOCAL, "training.max_steps=100000")
+    wait_for(lambda: any(path.glob("checkpoints/step-*")))
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert errors.count("terminated; saved") == 1
+    more = RunDirectory(path).newest().step + 8
+    code, errors = run(recipe, path, *LOCAL, f"training.max_steps={more}", "--resume")
+    assert code == 0, errors
+    assert RunDirectory(path).newest().step == more
+
+
 @pytest.mark.slow
 def test_resume_with_another_number_of_processes(recipe: Path) -> None:
     path = recipe.with_name("changed")
@@ -414,11 +447,18 @@ def train_until_one_dies(rank: int, config: Config, method: str) -> None:
 
 @pytest.mark.parametrize(
     "method",
-    ["Objective.forward", "Optimizer.sum_gradients", "Optimizer.step", "Trainer._synchronize"],
+    [
+        "Objective.forward",
+        "Optimizer.sum_gradients",
+        "Optimizer.step",
+        "Optimizer.average_ranks",
+        "Trainer._synchronize",
+    ],
 )
 def test_dead_rank_is_noticed_in_every_phase(toy: ToyCorpus, tmp_path: Path, method: str) -> None:
     before = set(os.listdir("/dev/shm"))
-    codes = start_two_ranks(train_until_one_dies, toy.config(tmp_path / "run"), method)
+    local = LOCAL if method == "Optimizer.average_ranks" else ()
+    codes = start_two_ranks(train_until_one_dies, toy.config(tmp_path / "run", *local), method)
     assert codes == [3, -signal.SIGKILL]
     assert set(os.listdir("/dev/shm")) <= before
 
@@ -443,12 +483,25 @@ def train_with_a_spoilt_loss(rank: int, config: Config) -> None:
         json.dump(norms, file)
 
 
+def train_two(config: Config) -> list[list[float]]:
+    """Return the norms of both ranks' gradients, one of them with a spoilt loss."""
+    assert start_two_ranks(train_with_a_spoilt_loss, config) == [0, 0]
+    return [json.loads(Path(config.run_dir, f"norms.{rank}").read_text()) for rank in (0, 1)]
+
+
+def test_loss_that_is_not_finite_is_skipped_by_the_rank_alone_that_updates_alone(
+    toy: ToyCorpus, tmp_path: Path
+) -> None:
+    config = toy.config(tmp_path / "run", *LOCAL, "training.max_steps=8")
+    assert [len(norms) for norms in train_two(config)] == [8, 7]
+    assert RunDirectory(tmp_path / "run").newest().step == 8
+
+
 def test_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(
     toy: ToyCorpus, tmp_path: Path
 ) -> None:
     config = toy.config(tmp_path / "run", "training.max_steps=4", "training.log_every=1")
-    assert start_two_ranks(train_with_a_spoilt_loss, config) == [0, 0]
-    norms = [json.loads((tmp_path / f"run/norms.{rank}").read_text()) for rank in (0, 1)]
+    norms = train_two(config)
     assert norms[0] == norms[1]
     assert len(norms[0]) == 3
     assert [r["step"] for r in records(tmp_path / "run") if r["kind"] == "train"] == [1, 3, 4]

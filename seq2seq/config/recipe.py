@@ -79,6 +79,11 @@ class TrainingConfig(Section):
         20, description="stop after this many updates in a row with a non-finite loss or gradient"
     )
     accumulate: Count = Field(1, description="batches per update")
+    local_updates: Count = Field(
+        1,
+        description="with several processes, updates that each makes on batches of its own before "
+        "all take the mean of their weights; 1: they make every update together",
+    )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="of matrix products; auto: bf16 where the hardware supports it natively"
     )

@@ -3,7 +3,8 @@
 All that an update reads and writes is one block of memory. Its rows are as long as all weights
 together: the weights, Adam's two moments, the moving average, and the gradients. Ranks on the CPUs
 of one host share the block. Each has a row for its own gradients, and updates its part of the
-weights for all of them.
+weights for all of them. With `training.local_updates`, each rank has a block of its own, and now
+and then they take the mean of all.
 """
 
 from __future__ import annotations
@@ -37,21 +38,25 @@ class Optimizer:
         sizes = [math.ceil(p.numel() / _ALIGNMENT) * _ALIGNMENT for p in values]
         *self._starts, columns = accumulate(sizes, initial=0)
         matrices = sum(size for p, size in zip(values, sizes, strict=True) if p.dim() > 1)
-        # Other ranks exchange gradients on their own, and each updates all weights.
-        self.group = ranks if ranks.on_one_host and device.type == "cpu" else Ranks()
+        # Other ranks exchange gradients on their own, or none, and each updates all weights.
+        shared = ranks.on_one_host and device.type == "cpu" and config.local_updates == 1
+        self.group = ranks if shared else Ranks()
+        self._ranks = ranks
         states = _AVERAGE + bool(config.ema)
         rows = states + self.group.size
         self._block = self.group.zeros(rows * columns, device).view(rows, columns)
-        self._gradients_RN = self._block[states:]
+        self._state_SN, self._gradients_RN = self._block[:states], self._block[states:]
         chunk = math.ceil(columns / _ALIGNMENT / self.group.size) * _ALIGNMENT
         begin, end = (min(columns, chunk * (self.group.rank + n)) for n in (0, 1))
         self._mine = slice(begin, end)
         cut = min(max(begin, matrices), end)
         self._parts = ((slice(begin, cut), config.weight_decay), (slice(cut, end), 0.0))
         self._updates = torch.zeros((), device=device)
-        if self.group.is_first:
+        if ranks.is_first:
             initial = {name: parameter.detach() for name, parameter in ordered}
             self.restore(initial, {})
+        if config.local_updates > 1:
+            ranks.sum_tensor(self._state_SN)  # those of other ranks are zero
         self.group.barrier()
         self._use(_WEIGHTS)
         gradients = self._views(self._gradients_RN[self.group.rank])
@@ -98,6 +103,16 @@ class Optimizer:
                 decay = min(decay, (1 + step) / (10 + step))
             block[_AVERAGE, self._mine].lerp_(block[_WEIGHTS, self._mine], 1 - decay)
         self.group.barrier()
+
+    @torch.no_grad()
+    def average_ranks(self) -> None:
+        """Give each rank the mean of all ranks' weights, moments and moving averages.
+
+        That is local SGD (Stich 2019, algorithm 1) with Adam for each local update.
+        """
+        for own in (self._state_SN, self._updates):
+            own /= self._ranks.size
+            self._ranks.sum_tensor(own)
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:

@@ -6,9 +6,10 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -35,6 +36,7 @@ from seq2seq.training.state import (
 log = logging.getLogger(__name__)
 
 SHOWN_PAIRS = 8  # of an update that is not finite
+_SYNCHRONIZE_EVERY = 10  # local updates, so that no rank waits for others at each of them
 
 Validate = Callable[[TranslationModel], Validation]
 
@@ -54,17 +56,21 @@ class Trainer:
         self.stream, self.config, self.run, self.validate = stream, config, run, validate
         self.device = choose_device(config.device)
         self.ranks = ranks or Ranks()
+        # Those that make an update together: all ranks, or each alone.
+        self.team = self.ranks if config.local_updates == 1 else Ranks()
         self.model = model.to(self.device)
         dtype = choose_dtype(config.precision, self.device)
         self.state = TrainingState(self.model, stream, config, self.ranks)
         self.objective: nn.Module = Objective(
             model, label_smoothing=config.label_smoothing, dtype=dtype
         )
-        if self.state.optimizer.group.size < self.ranks.size:
+        if self.state.optimizer.group.size < self.team.size:
             self.objective = self.ranks.data_parallel(
                 self.objective, dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32
             )
-        self._saved_step = self._validated_step = -1
+        self._saved_step = self._validated_step = self._averaged_step = -1
+        self._counts = np.zeros(3)  # tokens and losses of this team since the ranks last met
+        self._skipped = 0  # consecutive updates of this rank's team that were not finite
         self._started = 0.0  # when training would have started without interruptions
         self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
         self._stop_reason = ""
@@ -91,9 +97,12 @@ class Trainer:
                 self._validate(monitor)  # what training starts from, to compare with
             self._synchronize(stop)
             while not (reason := self._stop_reason or self._end()):
-                self.update([next(batches) for _ in range(config.accumulate)])
+                self.update(self._next_batches(batches))
                 monitor.advance()
-                self._synchronize(stop)
+                if self._must_synchronize():
+                    self._synchronize(stop)
+                if progress.step % config.local_updates == 0:
+                    self._average_ranks()
                 if progress.step % config.log_every == 0 and progress.loss_tokens:
                     monitor.train(self._record())
                 if progress.step % config.validate_every == 0:
@@ -114,15 +123,47 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint."""
         self.state.restore(checkpoint)
+        self._skipped = self.state.progress.skipped
         self._saved_step = checkpoint.step
         self._validated_step = checkpoint.step if "validation" in checkpoint.state else -1
 
     def _synchronize(self, stop: StopRequest) -> None:
-        """Make all ranks agree on rank 0's clock and on whether any rank was asked to stop."""
+        """Make all ranks agree on rank 0's clock, on what they counted, and on whether to stop."""
+        progress = self.state.progress
         minutes = (time.monotonic() - self._started) / 60 if self.ranks.is_first else 0.0
+        skipped = float(self._skipped if self.team.is_first else 0)
         asked = [float(stop.reason == reason) for reason in REASONS.values()]
-        self.state.progress.minutes, *asked = self.ranks.all_reduce([minutes, *asked])
+        progress.minutes, skipped, tokens, loss, plain, *asked = self.ranks.all_reduce(
+            [minutes, skipped, *self._counts, *asked]
+        )
+        self._counts[:] = 0
+        progress.skipped = int(skipped)
+        progress.tokens += int(tokens)
+        progress.loss_sum += loss
+        progress.plain_sum += plain
+        progress.loss_tokens += int(tokens)
         self._stop_reason = next((r for r, n in zip(REASONS.values(), asked, strict=True) if n), "")
+
+    def _must_synchronize(self) -> bool:
+        """Whether the ranks synchronize after this update, the same on all of them."""
+        config, step = self.config, self.state.progress.step
+        if config.local_updates == 1:
+            return True
+        reports = (config.log_every, config.validate_every, config.checkpoint_every)
+        return any(step % n == 0 for n in (_SYNCHRONIZE_EVERY, *reports)) or bool(self._end())
+
+    def _average_ranks(self) -> None:
+        """Give all ranks the same state, where each makes updates of its own."""
+        step = self.state.progress.step
+        if self.config.local_updates > 1 and self._averaged_step != step:
+            self.state.optimizer.average_ranks()
+            self._averaged_step = step
+
+    def _next_batches(self, batches: Iterator[Batch]) -> list[Batch]:
+        """Return the next batches of this rank's team; all teams together take the stream's."""
+        teams = self.ranks.size // self.team.size
+        turn = [next(batches) for _ in range(self.config.accumulate * teams)]
+        return turn[self.ranks.rank % teams :: teams]
 
     def _end(self) -> str:
         """Return why training is over, or "" if it is not."""
@@ -142,21 +183,21 @@ class Trainer:
         A loss or gradient that is not finite is reported and not applied; raises ConfigError after
         too many of them in a row.
         """
-        config, progress, ranks = self.config, self.state.progress, self.ranks
+        config, progress, team = self.config, self.state.progress, self.team
         self.model.train()
-        seed_generators(config.seed, progress.step, ranks.rank)
+        seed_generators(config.seed, progress.step, self.ranks.rank)
         ramp = min(1.0, progress.step / config.scheduled_sampling_steps)
         tokens = sum(batch.num_target_tokens for batch in batches)
         losses = []
         self.state.optimizer.zero_grad()
         for number, batch in enumerate(batches, 1):
             with self._gradient_sync(number == len(batches)):
-                shard = batch.shard(ranks.rank, ranks.size).to(self.device)
+                shard = batch.shard(team.rank, team.size).to(self.device)
                 loss, plain = self.objective(shard, config.scheduled_sampling * ramp)
                 (loss / tokens).backward()
             losses.append(torch.stack((loss.detach(), plain)))
-        # This also waits until all ranks have computed their gradients.
-        totals = ranks.all_reduce(torch.stack(losses).sum(0).tolist())
+        # This also waits until all ranks of the team have computed their gradients.
+        totals = team.all_reduce(torch.stack(losses).sum(0).tolist())
         self._apply(batches, self.state.optimizer.sum_gradients(), *totals)
 
     def _gradient_sync(self, last: bool) -> contextlib.AbstractContextManager[None]:
@@ -171,12 +212,10 @@ class Trainer:
         progress.step += 1
         if math.isfinite(norm) and math.isfinite(loss):
             self.state.optimizer.step(progress.step, self._rate(), norm)
-            tokens = sum(batch.num_target_tokens for batch in batches)
-            progress.skipped = 0
-            progress.tokens += tokens
-            progress.loss_sum += loss
-            progress.plain_sum += plain
-            progress.loss_tokens += tokens
+            self._skipped = 0
+            if self.team.is_first:
+                tokens = sum(batch.num_target_tokens for batch in batches)
+                self._counts += (tokens, loss, plain)
         else:
             self._skip(batches, loss, norm)
 
@@ -188,16 +227,16 @@ class Trainer:
 
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
         progress = self.state.progress
-        progress.skipped += 1
+        self._skipped += 1
         pairs = [index for batch in batches for index in batch.indices]
         log.warning(
             "step %d: loss %g, gradient norm %g: update skipped; its %d pairs in the cleaned "
             "corpus, counted from 0: %s%s", progress.step, loss, norm, len(pairs),
             ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",
         )  # fmt: skip
-        if progress.skipped >= self.config.max_skipped:
+        if self._skipped >= self.config.max_skipped:
             raise ConfigError(
-                f"training: {progress.skipped} updates in a row were not finite; lower "
+                f"training: {self._skipped} updates in a row were not finite; lower "
                 "training.learning_rate or training.clip_norm and continue with --resume (earlier "
                 "checkpoints are kept; if the latest checkpoint is unusable, delete it)"
             )
@@ -228,6 +267,7 @@ class Trainer:
     def _validate(self, monitor: Monitor) -> None:
         """Validate, report, adapt the schedule, and save a checkpoint with the metrics."""
         progress = self.state.progress
+        self._average_ranks()
         with self.state.evaluating():
             validation = self.validate(self.model)
         metric = validation.metrics[self.config.metric]
@@ -245,6 +285,7 @@ class Trainer:
 
     def _save(self, metrics: dict[str, float] | None = None, *, stopped: bool = False) -> None:
         config, progress = self.config, self.state.progress
+        self._average_ranks()
         self._saved_step = progress.step
         if metrics is not None:
             self._validated_step = progress.step
