@@ -85,7 +85,8 @@ class Cache:
             return known
         found = sha256(path)
         if time.time() - status.st_mtime > _SETTLED:
-            with contextlib.suppress(OSError), self._lock(memo.name):
+            # While another process writes one, this one is not noted: it would only be read again.
+            with contextlib.suppress(OSError), self._lock(memo.name, wait=False):
                 write_atomic(memo, json.dumps(_read_json(memo) | {key: found}, indent=1))
         return found
 

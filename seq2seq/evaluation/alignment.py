@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.corpus import Pair, read_lines
+from seq2seq.data.subwords import SPACE_PIECE
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE, UNK_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation
@@ -85,7 +86,7 @@ def _bytes_of(piece: str) -> bytes:
         return bytes.fromhex(byte[1])
     if piece == UNK_PIECE:  # characters that the tokenizer does not know, but they are in the text
         return "\ufffd".encode()
-    return b"" if piece in (BOS_PIECE, PAD_PIECE) else piece.replace("▁", " ").encode()
+    return b"" if piece in (BOS_PIECE, PAD_PIECE) else piece.replace(SPACE_PIECE, " ").encode()
 
 
 def _words_of_bytes(raw: bytes, split: Split) -> list[int]:

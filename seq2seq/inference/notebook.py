@@ -17,6 +17,7 @@ from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from seq2seq.data.subwords import SPACE_PIECE
 from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def piece_label(piece: str) -> str:
     names = {EOS_PIECE: "(end)", PAD_PIECE: "(pad)"}
     if piece in names:
         return names[piece]
-    return piece.removeprefix("▁") or "▁" if piece.startswith("▁") else f"·{piece}"
+    continues = not piece.startswith(SPACE_PIECE)
+    return f"·{piece}" if continues else piece.removeprefix(SPACE_PIECE) or SPACE_PIECE
 
 
 def text_columns(text: str) -> int:
