@@ -82,7 +82,8 @@ class TrainingConfig(Section):
     local_updates: Count = Field(
         1,
         description="with several processes, updates that each makes on batches of its own before "
-        "all take the mean of their weights; 1: they make every update together",
+        "all take the mean of their weights (early in training, a quarter of the updates so far); "
+        "1: they make every update together",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="of matrix products; auto: bf16 where the hardware supports it natively"

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 SHOWN_PAIRS = 8  # of an update that is not finite
 _SYNCHRONIZE_EVERY = 10  # local updates, so that no rank waits for others at each of them
+_GROWTH = 4  # local updates without a mean are at most this part of those before
 
 Validate = Callable[[TranslationModel], Validation]
 
@@ -68,7 +69,8 @@ class Trainer:
             self.objective = self.ranks.data_parallel(
                 self.objective, dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32
             )
-        self._saved_step = self._validated_step = self._averaged_step = -1
+        self._saved_step = self._validated_step = -1
+        self._averaged_step = 0  # when all ranks had the same weights
         self._counts = np.zeros(3)  # tokens and losses of this team since the ranks last met
         self._skipped = 0  # consecutive updates of this rank's team that were not finite
         self._started = 0.0  # when training would have started without interruptions
@@ -101,7 +103,7 @@ class Trainer:
                 monitor.advance()
                 if self._must_synchronize():
                     self._synchronize(stop)
-                if progress.step % config.local_updates == 0:
+                if progress.step - self._averaged_step >= self._local_updates():
                     self._average_ranks()
                 if progress.step % config.log_every == 0 and progress.loss_tokens:
                     monitor.train(self._record())
@@ -124,7 +126,7 @@ class Trainer:
         """Continue exactly from a checkpoint."""
         self.state.restore(checkpoint)
         self._skipped = self.state.progress.skipped
-        self._saved_step = checkpoint.step
+        self._saved_step = self._averaged_step = checkpoint.step
         self._validated_step = checkpoint.step if "validation" in checkpoint.state else -1
 
     def _synchronize(self, stop: StopRequest) -> None:
@@ -151,6 +153,10 @@ class Trainer:
             return True
         reports = (config.log_every, config.validate_every, config.checkpoint_every)
         return any(step % n == 0 for n in (_SYNCHRONIZE_EVERY, *reports)) or bool(self._end())
+
+    def _local_updates(self) -> int:
+        """Return how many updates each rank makes until the next mean: few while all is new."""
+        return min(self.config.local_updates, 1 + self._averaged_step // _GROWTH)
 
     def _average_ranks(self) -> None:
         """Give all ranks the same state, where each makes updates of its own."""
