@@ -4,7 +4,7 @@ examples:
   seq2seq train configs/quickstart.yaml
   seq2seq train configs/quickstart.yaml run_dir=runs/luong model.style=luong
   seq2seq train configs/quickstart.yaml --resume
-  seq2seq train configs/finetune.yaml --from runs/tatoeba
+  seq2seq train configs/finetune.yaml --from es-en
   seq2seq train configs/tatoeba.yaml --processes 4
   torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml
   seq2seq reference                       (every key with its default)
