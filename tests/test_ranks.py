@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import multiprocessing
 import os
@@ -467,6 +468,8 @@ def train_with_a_spoilt_loss(rank: int, config: Config) -> None:
     """Train as one of two ranks; the second has an infinite loss in its third backward pass."""
     forward, calls, step = Objective.forward, count(1), Optimizer.step
     norms = []
+    shown = Path(config.run_dir).with_name(f"shown.{rank}")
+    logging.basicConfig(filename=shown, force=True)
 
     def spoilt(self: Objective, *arguments: Any) -> Any:
         loss, plain = forward(self, *arguments)
@@ -494,6 +497,9 @@ def test_loss_that_is_not_finite_is_skipped_by_the_rank_alone_that_updates_alone
 ) -> None:
     config = toy.config(tmp_path / "run", *LOCAL, "training.max_steps=8")
     assert [len(norms) for norms in train_two(config)] == [8, 7]
+    # Only this rank knows of it, and the terminal shows of its messages what is an error.
+    shown = (tmp_path / "shown.1").read_text()
+    assert shown.count("ERROR:seq2seq.training.trainer:step 2: loss inf") == 1
     assert RunDirectory(tmp_path / "run").newest().step == 8
 
 

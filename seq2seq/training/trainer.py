@@ -235,7 +235,10 @@ class Trainer:
         progress = self.state.progress
         self._skipped += 1
         pairs = [index for batch in batches for index in batch.indices]
-        log.warning(
+        # The warnings of other ranks than the first are not shown: usually they are the same.
+        alone = self.team.is_first and not self.ranks.is_first
+        log.log(
+            logging.ERROR if alone else logging.WARNING,
             "step %d: loss %g, gradient norm %g: update skipped; its %d pairs in the cleaned "
             "corpus, counted from 0: %s%s", progress.step, loss, norm, len(pairs),
             ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",
