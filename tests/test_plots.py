@@ -143,6 +143,11 @@ def test_learning_curves(trained: Path, other: Path, tmp_path: Path, drawn: list
     assert {"training", "chrF", "BLEU of the average"} < curves.keys()
     assert one.axes[2].get_xlabel() == "updates"
     assert len(one.axes[2].lines) == 1
+    [perplexity] = one.axes[0].child_axes
+    one.canvas.draw()
+    labels = [text.get_text() for text in perplexity.get_yticklabels(which="both")]
+    assert any(label.isdigit() for label in labels)
+    assert not any("times" in label for label in labels)  # 20, not 2 x 10^1
     assert {"trained: validation", "other: validation", "other: BLEU"} < labelled(both).keys()
     assert both.axes[2].get_xlabel() == "minutes"
     with pytest.raises(DataError, match="11 runs; a picture holds at most 10"):

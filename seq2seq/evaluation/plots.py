@@ -180,11 +180,15 @@ def _line(axes: Axes, curve: Curve, label: str, **style: Any) -> None:
 
 
 def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
+    from matplotlib.ticker import LogFormatter
+
     losses.set_ylabel("cross-entropy, nats per piece")
     # The right axis shows the same curve as perplexity.
     right = losses.secondary_yaxis("right", functions=(np.exp, np.log))
     right.set_ylabel("perplexity")
     right.set_yscale("log")
+    for set_formatter in (right.yaxis.set_major_formatter, right.yaxis.set_minor_formatter):
+        set_formatter(LogFormatter(labelOnlyBase=False))  # 20 instead of 2 x 10^1
     metrics.set_ylabel("validation, percent")
     metrics.set_ylim(0, 100)
     rates.set_ylabel("learning rate")
