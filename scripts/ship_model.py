@@ -24,6 +24,7 @@ from seq2seq.files import write_atomic
 from seq2seq.packaged import MODELS
 from seq2seq.runs.card import CARD, read_card
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.initial import resumed
 from seq2seq.runs.logs import read_metrics
 from seq2seq.serving.models import LANGUAGE_NAMES
 
@@ -133,12 +134,20 @@ def _training(run: RunDirectory, step: int, machine: str, recipe: str | None) ->
     """Return how a run was trained, in words."""
     minutes = max(record.get("minutes", 0) for record in read_metrics(run.metrics))
     text = f"{step:,} updates in {minutes:.0f} minutes on {machine}"
+    config = run.config()
+    begun = ""
+    if initial := config.training.initial:
+        begun = (
+            f" It started from the weights of `{initial.run}` at that time (SHA-256 "
+            f"`{str(initial.weights)[:12]}`)."
+        )
     if recipe is None:
-        return f"{text}."
-    changed = changed_keys(load_config(recipe), run.config())
+        return f"{text}.{begun}"
+    changed = changed_keys(resumed(load_config(recipe), config), config)
+    changed.pop("training.initial.run", None)
     others = [f"`{key}={new}`" for key, (_, new) in changed.items() if key != "run_dir"]
     how = f"`{recipe}`" + (f" with {', '.join(others)}" if others else " unchanged")
-    return f"{text}, with the recipe {how}."
+    return f"{text}, with the recipe {how}.{begun}"
 
 
 def _machine() -> str:

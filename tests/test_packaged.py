@@ -145,6 +145,20 @@ def test_model_is_made_of_a_run(
     assert Translator.load("es-en").translate(["gato"])[0][0].text == "cat"
 
 
+def test_card_of_a_model_that_started_from_another(
+    models: Path, toy: ToyCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ship_model, "MODELS", models)
+    short = toy.recipe(Path("tuned")).partition("model:")[0].partition("  tokenizer:")[0]
+    Path("short.yaml").write_text(f"{short}training: {{max_steps: 2, initial: {{run: runs/x}}}}\n")
+    assert run("train", "short.yaml", "--from", "toy-en", "training.seed=7") == 0
+    ship_model.ship("tuned", "es-en", str(toy.folder / "test.tsv"), "a machine", "short.yaml")
+    text = (models / "es-en" / CARD).read_text(encoding="utf-8")
+    weights = find_checkpoint(models / "toy-en").weights_sum[:12]
+    assert "with the recipe `short.yaml` with `training.seed=7`. It started from" in text
+    assert f"the weights of `toy-en` at that time (SHA-256 `{weights}`). `config.yaml`" in text
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
