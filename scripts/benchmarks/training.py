@@ -107,7 +107,7 @@ def training_speed(
 ) -> Record:
     """Return target tokens per second, in several windows of full updates.
 
-    With `ceiling`, the GFLOP/s of matrix products, the note compares them with the roof: the speed
+    With `ceiling`, the GFLOP/s of matrix products, the note compares them with the bound: the speed
     of an update that consists of its matrix products alone, at that rate.
     """
     chosen = [batch.to(device) for batch in batches or shape.batches()]
@@ -123,10 +123,9 @@ def training_speed(
     record = Record(name, "tokens/s", values, note)
     if ceiling is None:
         return record
-    roof = ceiling * 1e9 / operations
-    return Record(
-        name, "tokens/s", values, f"{note}; {record.median / roof:.0%} of the roof of {roof:,.0f}"
-    )
+    bound = ceiling * 1e9 / operations
+    note += f"; {record.median / bound:.0%} of the bound of {bound:,.0f}"
+    return Record(name, "tokens/s", values, note)
 
 
 def windows(
