@@ -116,34 +116,6 @@ def test_closest_to_the_reference(other: Path, corpus: Path, tmp_path: Path) -> 
     assert len(set(places)) > 1
 
 
-@pytest.mark.usefixtures("small_windows")
-def test_nbest_gives_each_pair_as_many_lines(
-    single: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the search finds fewer, and when it continues a file."""
-    output, part = tmp_path / "out.tsv", tmp_path / "out.tsv.partial"
-    arguments = (single, corpus, "-o", output, "--nbest", 3)
-    translator, pairs, translate = Translator.load(single), pairs_of(corpus), Translator.translate
-    lists = translator.translate([pair.source for pair in pairs], translator.options(nbest=3))
-    assert all(len({found.text for found in row}) == 3 for row in lists[:2])
-    lines = [
-        f"{p.source}\t{found.text}\n" for p, row in zip(pairs, lists, strict=True) for found in row
-    ]
-    for done in (0, 20, 21, 22, 59, 180):
-        output.unlink(missing_ok=True)
-        part.write_text("".join(lines[:done]))
-        assert run(*arguments) == 0
-        assert output.read_text() == "".join(lines)
-    assert run(*arguments) == 0
-    monkeypatch.setattr(
-        Translator, "translate", lambda *values: [row[:2] for row in translate(*values)]
-    )
-    output.unlink()
-    assert run(*arguments) == 0
-    shorter = [line for n in range(0, 180, 3) for line in (*lines[n : n + 2], lines[n + 1])]
-    assert output.read_text() == "".join(shorter)
-
-
 def test_closest_takes_the_first_of_equals() -> None:
     assert closest(["a dog", "the cat eats", "the cat ate", "the cat ate"], "the cat ate") == 2
     assert closest(["", "x"], "the cat") == 0
@@ -206,8 +178,6 @@ def test_killed_and_continued(
         (("{run}", "{single}"), "partial: made by another command: corpus was"),
         (("{run}", "{corpus}", "-o", "out.tsv.gz"), "out.tsv.gz: the file is not compressed"),
         (("{run}", "{corpus}", "--closest", "--beam", "1"), "--closest chooses among the beam"),
-        (("{run}", "{corpus}", "--nbest", "2"), "nbest was 1 and is 2; choose another --output"),
-        (("{run}", "{corpus}", "--closest", "--nbest", "2"), "use it without --nbest"),
         (("{run}", "{corpus}", "-o", "/none/x"), "/none/x.partial: cannot be written"),
         (
             ("{run}", "{corpus}", "-o", "{corpus}"),

@@ -1,14 +1,13 @@
 """Translate a corpus with one or several runs, as training pairs for another run.
 
-The result has a line for each pair of the corpus (N lines with --nbest N): its source and the
-translation. Add it to data.train (docs/distillation.md). When it was stopped, the same command
-continues.
+The result has a line for each pair of the corpus: its source and the translation. Add it to
+data.train (docs/distillation.md). When it was stopped, the same command continues.
 
 examples:
   seq2seq distill runs/a runs/b data/train.tsv -o data/distilled.tsv --workers 2
   seq2seq distill runs/a runs/b train.es --target train.en -o data/distilled.tsv
   seq2seq distill runs/a runs/b data/train.tsv -o data/closest.tsv --closest
-  seq2seq distill runs/en-es data/train.tsv -o data/diverse.tsv --reverse --nbest 2
+  seq2seq distill runs/en-es data/train.tsv -o data/diverse.tsv --reverse
 """
 
 from __future__ import annotations
@@ -35,10 +34,6 @@ def add(commands: options.Commands) -> None:
         help="TSV to write, until then FILE.partial; FILE.distill.json says what it is made of",
     )  # fmt: skip
     parser.add_argument(
-        "--nbest", type=options.positive, default=1, metavar="N",
-        help="write the N best translations of each pair, a line each; default: 1",
-    )  # fmt: skip
-    parser.add_argument(
         "--closest", action="store_true",
         help="of the translations in the beam, take the one that is closest to the reference "
         "(sentence chrF), not the best one",
@@ -62,15 +57,13 @@ def _distill(arguments: argparse.Namespace) -> int:
         from seq2seq.evaluation.metrics import closest
     if Path(arguments.output).suffix in COMPRESSED:
         raise UserError(f"{arguments.output}: the file is not compressed; choose another suffix")
-    if arguments.closest and arguments.nbest > 1:
-        raise UserError("--closest takes one translation of each pair; use it without --nbest")
     corpus = CorpusConfig(path=arguments.corpus)
     if arguments.target is not None:
         sides = {"source_path": arguments.corpus, "target_path": arguments.target}
         corpus = CorpusConfig(format="aligned", **sides)
     with options.parallelism(arguments) as shared:
         translator = options.load_translator(arguments, *arguments.runs)
-        search = translator.options(**options.search_options(arguments), nbest=arguments.nbest)
+        search = translator.options(**options.search_options(arguments))
         if arguments.closest:
             if search.beam_size == 1:
                 raise UserError("--closest chooses among the beam; use --beam 2 or more")

@@ -34,16 +34,11 @@ Choose = Callable[[list[str], str], int]
 
 @dataclass(frozen=True)
 class Request:
-    """How to make new pairs of an old one: one of each of the `options.nbest` best translations."""
+    """How to make a new pair of an old one."""
 
     options: SearchOptions
     reverse: bool = False  # translate the target side; the translation is the new source side
-    choose: Choose | None = None  # make a single pair, of the translation that this chooses
-
-    @property
-    def lines(self) -> int:
-        """How many lines each pair gives."""
-        return 1 if self.choose else self.options.nbest
+    choose: Choose | None = None  # null: the best translation
 
 
 def distill(
@@ -55,9 +50,9 @@ def distill(
     made_of: Mapping[str, Any],
     parallelism: Parallelism = SERIAL,
 ) -> int:
-    """Write `request.lines` lines `source<TAB>target` for each pair, with one side translated.
+    """Write a line `source<TAB>target` for each pair of a corpus, with one side translated.
 
-    Each pair gives as many lines, whatever its translations are: training drops empty sides and
+    Line n is made of pair n, whatever its translation is: training drops empty sides and
     duplicates. What is written does not depend on `parallelism`, nor on how often the command was
     stopped: it continues the file if that is `made_of` the same. Returns the number of lines.
 
@@ -67,7 +62,7 @@ def distill(
     ranks = parallelism.ranks
     total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
     with closing(_Output(output, made_of)) as file:
-        done = ranks.on_rank0(file.begin, total, request.lines)
+        done = ranks.on_rank0(file.begin, total)
         windows = _windows(islice(read_corpus(corpus), done, None))
         results = parallelism.map(
             partial(_translate, translator, request), windows, on_gpu=translator.on_gpu
@@ -77,10 +72,10 @@ def distill(
             for lines in results:
                 if ranks.is_first:
                     file.write(lines)
-                bar.update(len(lines) // request.lines)
+                bar.update(len(lines))
         if ranks.is_first:
             file.finish()
-    return total * request.lines
+    return total
 
 
 def weights_sum(run: str) -> str:
@@ -106,11 +101,8 @@ def _translate(translator: Translator, request: Request, pairs: Sequence[Pair]) 
     lines = []
     for pair, translations in zip(sides, found, strict=True):
         texts = [translation.text for translation in translations]
-        if request.choose:
-            texts = [texts[request.choose(texts, pair[new])]]
-        texts += texts[-1:] * (request.lines - len(texts))  # a search may find fewer
-        for text in texts:
-            lines.append(f"{text}\t{pair[1]}\n" if request.reverse else f"{pair[0]}\t{text}\n")
+        text = texts[request.choose(texts, pair[new]) if request.choose else 0]
+        lines.append(f"{text}\t{pair[1]}\n" if request.reverse else f"{pair[0]}\t{text}\n")
     return lines
 
 
@@ -127,11 +119,11 @@ class _Output:
         self._about = path.with_name(f"{path.name}.distill.json")
         self._file: BinaryIO | None = None
 
-    def begin(self, total: int, lines_each: int) -> int:
-        """Return for how many of `total` pairs the lines are written. Raises DataError."""
+    def begin(self, total: int) -> int:
+        """Return the number of lines that are written already. Raises DataError, see `distill`."""
         if self.path.exists():
             self._check_same(self.path)
-            if self.path.read_bytes().count(b"\n") != total * lines_each:
+            if self.path.read_bytes().count(b"\n") != total:
                 raise DataError(f"{self.path}: changed since it was written; delete it")
             return total
         check_writable(self._partial)
@@ -148,10 +140,10 @@ class _Output:
         lines = size = end = 0
         for number, line in enumerate(self._file, 1):
             end += len(line)
-            if number % (WINDOW * lines_each) == 0 and line.endswith(b"\n"):
+            if number % WINDOW == 0 and line.endswith(b"\n"):
                 lines, size = number, end
         self._file.truncate(size)
-        return lines // lines_each
+        return lines
 
     def write(self, lines: Sequence[str]) -> None:
         assert self._file is not None
