@@ -144,8 +144,8 @@ def _training(run: RunDirectory, step: int, machine: str, recipe: str | None) ->
     if recipe is None:
         return f"{text}.{begun}"
     changed = changed_keys(resumed(load_config(recipe), config), config)
-    changed.pop("training.initial.run", None)
-    others = [f"`{key}={new}`" for key, (_, new) in changed.items() if key != "run_dir"]
+    said = {"run_dir", "training.initial.run"}
+    others = [f"`{key}={new}`" for key, (_, new) in changed.items() if key not in said]
     how = f"`{recipe}`" + (f" with {', '.join(others)}" if others else " unchanged")
     return f"{text}, with the recipe {how}.{begun}"
 

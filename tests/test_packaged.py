@@ -75,11 +75,16 @@ def test_hypotheses_are_written_to_the_current_folder(models: Path, toy: ToyCorp
     assert [path.name for path in Path().iterdir()] == ["test.hypotheses.txt"]
 
 
-def test_training_starts_from_a_name(models: Path, toy: ToyCorpus) -> None:
+def write_recipe_to_start_from_a_run(toy: ToyCorpus, training: str) -> None:
+    """Write recipe.yaml, which leaves model and tokenizers to the run that it starts from."""
     recipe = toy.recipe(Path("tuned")).partition("model:")[0]
     recipe = recipe.replace("  tokenizer: {source_vocab_size: 330, target_vocab_size: 330, "
                             "sampling_alpha: 0.9}\n", "")  # fmt: skip
-    Path("recipe.yaml").write_text(f"{recipe}training: {{max_steps: 2, device: cpu}}\n")
+    Path("recipe.yaml").write_text(f"{recipe}training: {training}\n")
+
+
+def test_training_starts_from_a_name(models: Path, toy: ToyCorpus) -> None:
+    write_recipe_to_start_from_a_run(toy, "{max_steps: 2, device: cpu}")
     assert run("train", "recipe.yaml", "--from", "toy-en") == 0
     assert Translator.load("tuned").translate(["gato"])[0][0].text == "cat"
 
@@ -149,13 +154,12 @@ def test_card_of_a_model_that_started_from_another(
     models: Path, toy: ToyCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ship_model, "MODELS", models)
-    short = toy.recipe(Path("tuned")).partition("model:")[0].partition("  tokenizer:")[0]
-    Path("short.yaml").write_text(f"{short}training: {{max_steps: 2, initial: {{run: runs/x}}}}\n")
-    assert run("train", "short.yaml", "--from", "toy-en", "training.seed=7") == 0
-    ship_model.ship("tuned", "es-en", str(toy.folder / "test.tsv"), "a machine", "short.yaml")
+    write_recipe_to_start_from_a_run(toy, "{max_steps: 2, device: cpu, initial: {run: runs/x}}")
+    assert run("train", "recipe.yaml", "--from", "toy-en", "training.seed=7") == 0
+    ship_model.ship("tuned", "es-en", str(toy.folder / "test.tsv"), "a machine", "recipe.yaml")
     text = (models / "es-en" / CARD).read_text(encoding="utf-8")
     weights = find_checkpoint(models / "toy-en").weights_sum[:12]
-    assert "with the recipe `short.yaml` with `training.seed=7`. It started from" in text
+    assert "with the recipe `recipe.yaml` with `training.seed=7`. It started from" in text
     assert f"the weights of `toy-en` at that time (SHA-256 `{weights}`). `config.yaml`" in text
 
 
