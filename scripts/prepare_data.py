@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _sample(options: argparse.Namespace) -> None:
     from sample_corpus import generate, write_sample  # the other command needs none of it
-    from seq2seq.evaluation.alignment import format_links
+    from seq2seq.inference.words import format_links
 
     if options.links and options.show is None:
         raise DataError("--links requires --show N")

@@ -19,8 +19,8 @@ from seq2seq.commands.options import Parser
 from seq2seq.config.loading import changed_keys, dump_config, load_config
 from seq2seq.errors import verdict
 from seq2seq.evaluation.evaluate import read_test
-from seq2seq.exporting import export_compact
 from seq2seq.files import write_atomic
+from seq2seq.onnx.export import export_compact
 from seq2seq.packaged import MODELS
 from seq2seq.runs.card import CARD, read_card
 from seq2seq.runs.directory import RunDirectory

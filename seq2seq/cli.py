@@ -9,32 +9,31 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from seq2seq import __version__
-from seq2seq.commands import (
-    align,
-    compare,
-    distill,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    faults,
-    models,
-    plot,
-    reference,
-    serve,
-    study,
-    train,
-    translate,
-)
-from seq2seq.commands.options import EXIT_CODES, Parser
-from seq2seq.errors import verdict
+from seq2seq.commands.options import EXIT_CODES, Commands, Parser
+from seq2seq.errors import WINGS, verdict
 
+# The modules of the commands, in the order of the help. Those of the wings are only there if the
+# folder is.
 COMMANDS = (
-    train, translate, serve, models, evaluate, explain, plot, compare, align, export, distill,
-    study, doctor, faults, reference,
-)  # fmt: skip
+    "seq2seq.commands.train",
+    "seq2seq.commands.translate",
+    "seq2seq.serving.command",
+    "seq2seq.commands.models",
+    "seq2seq.commands.evaluate",
+    "seq2seq.analysis.commands.explain",
+    "seq2seq.analysis.commands.plot",
+    "seq2seq.analysis.commands.compare",
+    "seq2seq.analysis.commands.align",
+    "seq2seq.commands.export",
+    "seq2seq.commands.distill",
+    "seq2seq.analysis.commands.study",
+    "seq2seq.analysis.commands.doctor",
+    "seq2seq.analysis.commands.faults",
+    "seq2seq.commands.reference",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +83,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
-        command.add(commands)
+        _add(command, commands)
     parsed, further = parser.parse_known_args(arguments)
     # argparse does not expect overrides after an option, as in `train CONFIG --resume a.b=c`.
     if hasattr(parsed, "overrides"):
@@ -96,3 +95,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         hint = f"; did you mean {close[0]}?" if close else ""
         parsed.parser.error(f"unrecognized arguments: {' '.join(further)}{hint}")
     return parsed
+
+
+def _add(command: str, commands: Commands) -> None:
+    try:
+        module = import_module(command)
+    except ModuleNotFoundError as error:
+        if error.name not in WINGS:
+            raise
+    else:
+        module.add(commands)

@@ -30,6 +30,7 @@ _TRAINING = (
 _OPTIONAL = dict.fromkeys(_TRAINING, _TRAINING) | {
     name: (name,) for name in ("matplotlib", "jinja2", "rich")
 }
+WINGS = ("seq2seq.analysis", "seq2seq.serving")  # training and translating work without them
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU
 
 
@@ -94,6 +95,8 @@ def missing_package(error: Exception) -> str | None:
     All packages that training needs are named together.
     """
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    if name in WINGS:
+        return f"this needs {name}, which this copy of the program lacks; install all of it"
     if name not in _OPTIONAL:
         return None
     missing = [package for package in _OPTIONAL[name] if package == name or not find_spec(package)]

@@ -17,7 +17,7 @@ from hypothesis import settings
 from processes import Server
 
 from seq2seq.config import Config, parse_config
-from seq2seq.exporting import export
+from seq2seq.onnx.export import export
 from seq2seq.pipeline import train
 
 LEXICON = {

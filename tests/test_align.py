@@ -13,18 +13,17 @@ import yaml
 from conftest import ToyCorpus, toy_pairs
 
 from seq2seq import cli
-from seq2seq.data.corpus import Pair
-from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import (
+from seq2seq.analysis.alignment import (
     align,
     align_both,
     alignment_error,
     gold_of,
-    links_of,
-    words,
 )
+from seq2seq.data.corpus import Pair
+from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import links_of, words
 from seq2seq.pipeline import train
 
 

@@ -9,25 +9,27 @@ from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.analysis.alignment import (
+    SYMMETRIZATIONS,
+    Gold,
+    alignment_error,
+    grow_diag_final_and,
+    parse_gold,
+    read_gold,
+)
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import Tokenizer, normalize_line, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import (
-    SYMMETRIZATIONS,
-    Gold,
+from seq2seq.inference.text import Part, Translation
+from seq2seq.inference.words import (
     Links,
-    alignment_error,
     format_links,
-    grow_diag_final_and,
     links_of,
-    parse_gold,
     pharaoh,
-    read_gold,
     word_weights,
     words,
     words_of_pieces,
 )
-from seq2seq.inference.text import Part, Translation
 
 SIZE = 6
 LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=14)

@@ -11,8 +11,8 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.analysis.by_length import BucketBleu, bleu_by_length, quantile_buckets
 from seq2seq.errors import DataError
-from seq2seq.evaluation.by_length import BucketBleu, bleu_by_length, quantile_buckets
 from seq2seq.evaluation.metrics import SEED, corpus_bleu, sentence_statistics
 
 WORDS = ("the", "a", "cat", "dog", "eats", "sees", "bread", "water", "red", "big", "house", "boy")

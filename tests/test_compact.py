@@ -18,13 +18,13 @@ from safetensors.numpy import load_file, save_file
 from seq2seq.cli import main
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, DataError
-from seq2seq.exporting import export, export_compact
 from seq2seq.files import sha256
 from seq2seq.inference.translator import Translator
+from seq2seq.onnx.export import export, export_compact
+from seq2seq.onnx.graphs import read_graphs
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.graphs import read_graphs
 
 SCALE = "output_weight.row_scale"
 

@@ -9,9 +9,9 @@ from sacrebleu.metrics import CHRF
 from test_report import EVIL, Tags
 
 from seq2seq import cli
+from seq2seq.analysis.compare import compare, comparison_page, comparison_text
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.compare import compare, comparison_page, comparison_text
 
 PAIRS = [
     Pair("uno", "one cat sat here", ("a cat was here",)),

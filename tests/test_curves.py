@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from seq2seq.analysis.plots import read_curves
 from seq2seq.errors import DataError
-from seq2seq.evaluation.plots import read_curves
 
 TRAIN = {"kind": "train", "loss": 2.5, "learning_rate": 0.1}
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from explaining import configs, with_model
 
+from seq2seq.analysis.explain import PADDING, explain
+from seq2seq.analysis.explanation import Explanation
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.evaluation.alignment import word_weights
-from seq2seq.explaining.explain import PADDING, explain
-from seq2seq.explaining.explanation import Explanation
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import word_weights
 
 Array = npt.NDArray[np.float64]
 SENTENCE = "gato come pan [rojo]"

@@ -12,12 +12,12 @@ import pytest
 from conftest import toy_pairs
 from explaining import configs, with_model
 
+from seq2seq.analysis.explain import explain
+from seq2seq.analysis.explanation import Explanation
+from seq2seq.analysis.show import print_explanation, render_page, write_page
 from seq2seq.config import ModelConfig, TokenizerConfig
 from seq2seq.data.tokenizer import train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.explaining.explain import explain
-from seq2seq.explaining.explanation import Explanation
-from seq2seq.explaining.show import print_explanation, render_page, write_page
 from seq2seq.inference.translator import Translator
 
 CONFIGS = configs()

@@ -20,14 +20,15 @@ from foreign import checkpoint_of
 from seq2seq import cli, pipeline
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
-from seq2seq.export import run as exporting
-from seq2seq.exporting import export
-from seq2seq.inference import onnx_backend, translator
+from seq2seq.inference import translator
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.translator import Translator
+from seq2seq.onnx import backend as onnx_backend
+from seq2seq.onnx import run as exporting
+from seq2seq.onnx.export import export
+from seq2seq.onnx.graphs import KINDS, META, PRECISIONS, Graphs, read_graphs
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.graphs import KINDS, META, PRECISIONS, Graphs, read_graphs
 
 NAMES = {f"{kind}.{p}.onnx" for kind in KINDS for p in PRECISIONS} | {META}
 VNNI = pytest.mark.skipif(not multiplies_int8(), reason="this processor does not multiply int8")
@@ -414,7 +415,7 @@ def test_int8_translates_nearly_alike(both: tuple[Translator, Translator], train
 
 
 def test_backend_is_onnx(trained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "seq2seq.inference.onnx_backend"):
+    with caplog.at_level(logging.DEBUG, "seq2seq.onnx.backend"):
         (backend,) = Translator.load(trained).backends
     assert isinstance(backend, onnx_backend.OnnxBackend)
     assert f"translating with {trained / 'graph'} in fp32" in caplog.text

@@ -12,9 +12,7 @@ from test_force import STYLES
 from test_report import Tags
 
 from seq2seq import cli
-from seq2seq.config import ModelConfig
-from seq2seq.data.corpus import Pair
-from seq2seq.diagnosis.fault_gallery import (
+from seq2seq.analysis.fault_gallery import (
     BATCH,
     PADDINGS,
     FaultGallery,
@@ -25,9 +23,11 @@ from seq2seq.diagnosis.fault_gallery import (
     translate_in_order,
     write_gallery,
 )
-from seq2seq.diagnosis.faults import FAULTS
-from seq2seq.diagnosis.model_checks import examine
-from seq2seq.diagnosis.probe import Probe, make_probe
+from seq2seq.analysis.faults import FAULTS
+from seq2seq.analysis.model_checks import examine
+from seq2seq.analysis.probe import Probe, make_probe
+from seq2seq.config import ModelConfig
+from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import score

@@ -14,7 +14,7 @@ from sample_corpus import MAX_WORDS, MIN_WORDS, Pair, english, generate, lexicon
 from sample_corpus.tables import read_table
 from sample_corpus.tokens import Phrase, finish
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import words
+from seq2seq.inference.words import words
 
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 SPLITS = ("train", "valid", "test")

@@ -25,10 +25,10 @@ from oracle.cases import ALL, ONE_EACH, arrays_of, tiny_config, tiny_model
 from properties import examples
 
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
-from seq2seq.export.model import embedding_graph, encoder_graph, step_graph
 from seq2seq.inference.translator import Translator
-from seq2seq.runs import graphs as module
-from seq2seq.runs.graphs import KINDS, META, OPERATORS, PRECISIONS, check_graph, read_graphs
+from seq2seq.onnx import graphs as module
+from seq2seq.onnx.graphs import KINDS, META, OPERATORS, PRECISIONS, check_graph, read_graphs
+from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
 
 MAKERS = encoder_graph, embedding_graph, step_graph  # in the order of KINDS
 Change = Callable[[onnx.ModelProto], Any]
@@ -484,7 +484,7 @@ def test_choice_of_precision(copied: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigError, match="unknown precision 'fp64'; use one of auto"):
         translation(copied, precision="fp64")
     altered(lambda meta: meta["graphs"].pop("int8"))(copied / "graph" / META)
-    monkeypatch.setattr("seq2seq.inference.onnx_backend.multiplies_int8", lambda: True)
+    monkeypatch.setattr("seq2seq.onnx.backend.multiplies_int8", lambda: True)
     refused(copied, "exported in fp32 only, not in int8; use --precision fp32", precision="int8")
     assert translation(copied, precision="auto") == "cat eats"
     assert module.MAX_BLEU_LOSS == 0.2

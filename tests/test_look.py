@@ -12,12 +12,12 @@ import torch
 from explaining import configs, with_model
 from torch import Tensor
 
+from seq2seq.analysis.explain import explain
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.data.tokenizer import BOS
 from seq2seq.errors import ConfigError, DataError
-from seq2seq.explaining.explain import explain
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import Attention, Memory
 

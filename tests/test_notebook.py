@@ -15,9 +15,9 @@ from conftest import toy_pairs
 from explaining import configs, with_model
 
 from notebook import PAGE, executed
-from seq2seq.explaining.explain import explain
-from seq2seq.explaining.show import notebook_html
-from seq2seq.inference.notebook import MOST_PARTS, MOST_PIECES, attention_svg, piece_label
+from seq2seq.analysis.explain import explain
+from seq2seq.analysis.notebook import MOST_PARTS, MOST_PIECES, attention_svg, piece_label
+from seq2seq.analysis.show import notebook_html
 from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.translator import Translator
 
@@ -235,7 +235,7 @@ def test_nothing_is_drawn_before_it_is_shown(
     def fail(*_: object) -> None:
         raise AssertionError("drawn")
 
-    monkeypatch.setattr("seq2seq.inference.notebook.attention_svg", fail)
+    monkeypatch.setattr("seq2seq.analysis.notebook.attention_svg", fail)
     [[found]] = translator.translate(["gato come"], translator.options(keep_weights=True))
     with pytest.raises(AssertionError, match="drawn"):
         found._repr_html_()

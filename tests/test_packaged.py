@@ -12,13 +12,13 @@ from conftest import ToyCorpus
 
 import ship_model
 from seq2seq import Translator, cli, packaged
+from seq2seq.analysis.doctor import diagnose
 from seq2seq.config import load_config
 from seq2seq.config.loading import changed_keys
 from seq2seq.data.corpus import read_corpus
 from seq2seq.data.sources import checksum_sources
-from seq2seq.diagnosis.doctor import diagnose
 from seq2seq.errors import CheckpointError, ConfigError
-from seq2seq.exporting import export_compact
+from seq2seq.onnx.export import export_compact
 from seq2seq.packaged import MODELS, find_recipe, find_run, is_packaged, model_names
 from seq2seq.runs.card import CARD, read_card
 from seq2seq.runs.directory import RunDirectory, find_checkpoint

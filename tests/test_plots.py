@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from seq2seq.analysis import heatmaps, plots
+from seq2seq.analysis.by_length import bleu_by_length, quantile_buckets
+from seq2seq.analysis.heatmaps import plot_attention, plot_sentences
+from seq2seq.analysis.plots import plot_length, plot_training, run_names
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation import heatmaps, plots
-from seq2seq.evaluation.alignment import word_weights
-from seq2seq.evaluation.by_length import bleu_by_length, quantile_buckets
-from seq2seq.evaluation.heatmaps import plot_attention, plot_sentences
 from seq2seq.evaluation.metrics import sentence_statistics
-from seq2seq.evaluation.plots import plot_length, plot_training, run_names
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import word_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

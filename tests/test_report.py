@@ -10,11 +10,11 @@ import torch
 from conftest import toy_pairs
 
 from seq2seq import cli
+from seq2seq.analysis.pages import environment, marked
+from seq2seq.analysis.report import Report, make_report, report_page, write_report
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import evaluate
-from seq2seq.evaluation.pages import environment, marked
-from seq2seq.evaluation.report import Report, make_report, report_page, write_report
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 

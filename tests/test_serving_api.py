@@ -113,7 +113,7 @@ def test_best_hypothesis_of_the_tree_is_the_translation(client: Client) -> None:
 
 
 def test_explanation_is_that_of_explain(trained: Path) -> None:
-    from seq2seq.explaining.explain import explain
+    from seq2seq.analysis.explain import explain
 
     model = Model("toy", Translator.load(trained), str(trained))
     expected = explain(model.explainer, LINES[0]).as_json()

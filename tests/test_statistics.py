@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from seq2seq.evaluation.metrics import sentence_statistics
-from seq2seq.evaluation.report import scores_by_length
-from seq2seq.evaluation.statistics import (
+from seq2seq.analysis.report import scores_by_length
+from seq2seq.analysis.statistics import (
     WordError,
     attention_figures,
     repetition,
     unknown_share,
     word_errors,
 )
+from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.inference.text import Part
 
 

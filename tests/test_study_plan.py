@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from conftest import ToyCorpus
 
+from seq2seq.analysis.study.plan import Plan, Study, make_plan
+from seq2seq.analysis.study.running import launcher_line, unfinished
 from seq2seq.errors import ConfigError, UserError
-from seq2seq.study.plan import Plan, Study, make_plan
-from seq2seq.study.running import launcher_line, unfinished
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "configs/studies").glob("*.yaml"))

@@ -12,14 +12,14 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq import cli
+from seq2seq.analysis.by_length import fixed_buckets
+from seq2seq.analysis.study.comparison import Gathered, Spread, gather
+from seq2seq.analysis.study.plan import Plan, Run, make_plan
+from seq2seq.analysis.study.report import as_markdown, length_table, main_table, write_results
+from seq2seq.analysis.study.results import Point, Result, digest, load_result, status_of
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import CheckpointError, DataError
-from seq2seq.evaluation.by_length import fixed_buckets
 from seq2seq.evaluation.metrics import score
-from seq2seq.study.comparison import Gathered, Spread, gather
-from seq2seq.study.plan import Plan, Run, make_plan
-from seq2seq.study.report import as_markdown, length_table, main_table, write_results
-from seq2seq.study.results import Point, Result, digest, load_result, status_of
 
 STUDY = """
 name: made-up

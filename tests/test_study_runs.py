@@ -18,14 +18,14 @@ import torch
 from conftest import ToyCorpus, toy_pairs
 
 from seq2seq import cli
+from seq2seq.analysis.study.plan import Plan, Run, make_plan
+from seq2seq.analysis.study.results import Result, load_result
+from seq2seq.analysis.study.running import complete, launcher_line
 from seq2seq.data.corpus import read_corpus
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.evaluate import evaluate
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.study.plan import Plan, Run, make_plan
-from seq2seq.study.results import Result, load_result
-from seq2seq.study.running import complete, launcher_line
 
 STUDY = """
 name: toy

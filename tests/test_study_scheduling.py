@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import ToyCorpus
 
-from seq2seq.study.plan import Run
-from seq2seq.study.running import OUTPUT, Scheduler, duration
+from seq2seq.analysis.study.plan import Run
+from seq2seq.analysis.study.running import OUTPUT, Scheduler, duration
 
 Make = Callable[[int], list[Run]]
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.data.corpus import Pair
-from seq2seq.evaluation.metrics import paired_test, sentence_statistics
-from seq2seq.study.comparison import (
+from seq2seq.analysis.study.comparison import (
     RESAMPLES,
     Scores,
     Spread,
     compare,
     score_cell,
 )
+from seq2seq.data.corpus import Pair
+from seq2seq.evaluation.metrics import paired_test, sentence_statistics
 
 TARGETS = [f"the {noun} of my {thing} {verb} it today ." for noun, thing, verb in itertools.product(
     ("dog", "cat", "sun"), ("aunt", "son", "house", "car"), ("sees", "wants", "has")

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from properties import examples
 
 from seq2seq.errors import CheckpointError, UserError
-from seq2seq.exporting import export
 from seq2seq.inference import torch_backend
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import meta_parameters
+from seq2seq.onnx.export import export
 from seq2seq.runs import untrusted
 
 ROOT = Path(__file__).parents[1]

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq.evaluation.alignment import format_links, words
 from seq2seq.files import publish_files
+from seq2seq.inference.words import format_links, words
 
 from .sentences import sentence
 from .tokens import Draw, Pair, finish

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from importlib import import_module
 from pathlib import Path
 
 from seq2seq.commands import options
@@ -50,7 +51,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     reports = arguments.report is not None
     if reports:  # without Jinja2, fail before translating
-        from seq2seq.evaluation.report import make_report, write_report
+        reporting = import_module("seq2seq.analysis.report")  # scoring must do without that wing
     with options.parallelism(arguments) as shared:
         translator = options.load_translator(arguments, arguments.run)
         pairs = read_test(
@@ -74,8 +75,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         write_lines(path, result.hypotheses)
         print(result.as_json(path) if arguments.json else result.as_text(path))
         if reports:
-            report = make_report(translator, pairs, result)
+            report = reporting.make_report(translator, pairs, result)
             folder = Path(arguments.report)
-            page = write_report(folder, report, run=arguments.run, test=arguments.test)
+            page = reporting.write_report(folder, report, run=arguments.run, test=arguments.test)
             log.info("report: %s", page)
     return 0

@@ -43,8 +43,8 @@ def add(commands: options.Commands) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from seq2seq.exporting import export, export_compact
-    from seq2seq.runs.graphs import PRECISIONS
+    from seq2seq.onnx.export import export, export_compact
+    from seq2seq.onnx.graphs import PRECISIONS
 
     if arguments.compact:
         if arguments.precision:

@@ -114,7 +114,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         from seq2seq.inference.streams import Request, translate_files
 
         if arguments.alignments:
-            from seq2seq.evaluation.alignment import pharaoh
+            from seq2seq.inference.words import pharaoh
 
         translator = options.load_translator(arguments, *arguments.runs)
         request = Request(

@@ -21,10 +21,10 @@ from seq2seq.errors import DataError
 from seq2seq.files import check_writable, naming, sync_directory, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
+from seq2seq.onnx.graphs import read_graphs
 from seq2seq.packaged import find_run
 from seq2seq.parallel import SERIAL, Parallelism
 from seq2seq.runs.directory import find_checkpoint, run_of
-from seq2seq.runs.graphs import read_graphs
 
 WINDOW = 1000  # pairs that are sorted by length, translated and written together
 

@@ -1,7 +1,7 @@
 """The interface of search: a model to decode with, options, and hypotheses.
 
 Search computes with NumPy alone. What runs the model, ONNX Runtime or PyTorch, is behind
-`Decoding` (seq2seq.inference.onnx_backend, torch_backend).
+`Decoding` (seq2seq.onnx.backend, torch_backend).
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, C candidates a row

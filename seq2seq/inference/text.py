@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
@@ -141,9 +142,8 @@ class Part:
 
     def _repr_html_(self) -> str:
         """Return the part for a notebook, with a picture of its attention."""
-        from seq2seq.inference.notebook import part_html  # translating does not need it
-
-        return part_html(self)
+        html: str = _notebook().part_html(self)
+        return html
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,8 @@ class Translation:
 
     def _repr_html_(self) -> str:
         """Return the translation for a notebook, with a picture of its attention."""
-        from seq2seq.inference.notebook import translation_html
-
-        return translation_html(self)
+        html: str = _notebook().translation_html(self)
+        return html
 
 
 def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
@@ -186,3 +185,8 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
         Translation([hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in parts])
         for rank in range(ranks)
     ]
+
+
+def _notebook() -> Any:
+    """Return what draws attention; by its name, since translating must do without that wing."""
+    return import_module("seq2seq.analysis.notebook")

@@ -113,7 +113,7 @@ class Translator:
             sizes = source.vocab_size, target.vocab_size
             models = [load_model(path, *sizes, device, precision, threads) for path in paths]
             return cls(models, source, target, config)
-        from seq2seq.inference.onnx_backend import load_graphs
+        from seq2seq.onnx.backend import load_graphs
 
         size = target.vocab_size
         graphs = [load_graphs(path, size, precision, threads or 1) for path in paths]

@@ -85,7 +85,7 @@ class RunDirectory:
         self.sources_path = path / "data.json"  # checksums of training and validation files
         self.checkpoints = path / "checkpoints"
         self.average_path = self.checkpoints / "average"  # the mean of several checkpoints
-        self.graphs = path / "graph"  # what translates on CPUs (seq2seq.runs.graphs)
+        self.graphs = path / "graph"  # what translates on CPUs (seq2seq.onnx.graphs)
         self.metrics = path / "metrics.jsonl"  # losses and validations by step
         self.log_path = path / "log.txt"
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import DataError
-from seq2seq.evaluation.alignment import words_as_json, words_of_pieces
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
 from seq2seq.inference.text import Translation, split_line
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import words_as_json, words_of_pieces
 from seq2seq.serving.models import Model
 
 if TYPE_CHECKING:
-    from seq2seq.explaining.explanation import Explanation
+    from seq2seq.analysis.explanation import Explanation
 
 Watch = Callable[[list[int], list[int]], None]  # gets the pieces of a source and those so far
 
@@ -158,14 +158,14 @@ def explain(
 
     A `target` that differs from what the search finds is forced. Raises DataError for one of more
     pieces than a source may have, ModuleNotFoundError without PyTorch, and as
-    seq2seq.explaining.explain.explain does.
+    seq2seq.analysis.explain.explain does.
     """
     most = model.translator.config.inference.max_source_length
     size = len(model.translator.target.encode(target or ""))
     if size > most:
         raise DataError(f"target: {size} pieces; give at most {most}")
     # PyTorch, which a server need not have.
-    from seq2seq.explaining.explain import explain as explain_sentence
+    from seq2seq.analysis.explain import explain as explain_sentence
 
     found = explain_sentence(model.explainer, text, beam=beam)
     forced = target if found.part.text != target else None

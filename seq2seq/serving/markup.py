@@ -21,8 +21,8 @@ from itertools import accumulate
 import numpy as np
 
 from seq2seq.data.tokenizer import normalize_line
-from seq2seq.evaluation.alignment import Floats, word_weights, words
 from seq2seq.inference.text import Part, Translation
+from seq2seq.inference.words import Floats, word_weights, words
 
 _INLINE = frozenset({
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font",

@@ -35,7 +35,7 @@ class Model:
 
     @cached_property
     def explainer(self) -> Translator:
-        """The run with its weights, for seq2seq.explaining, which needs PyTorch."""
+        """The run with its weights, for seq2seq.analysis.explain, which needs PyTorch."""
         return Translator.load(self.run, device="cpu", backend="torch", threads=1)
 
     @property

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 _PAGE = Path(__file__).parent / "page"
-_SHARED = Path(__file__).parents[1] / "templates"  # with the page of `seq2seq explain --html`
+# What the page shares with that of `seq2seq explain --html`.
+_SHARED = Path(__file__).parents[1] / "analysis/templates"
 _FILES = {
     "/": _PAGE / "index.html",
     **{f"/page/{name}": _PAGE / name for name in ("page.css", "page.js", "tree.js", "examples.js")},

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
-from seq2seq.export.weights import Model
 from seq2seq.model.model import TranslationModel
+from seq2seq.onnx.weights import Model
 
 SOURCE_VOCAB, TARGET_VOCAB = 11, 9
 SOURCE_LENGTHS = (4, 1, 5)

@@ -1,0 +1,238 @@
+"""Word alignments: from attention weights, from two directions, and their error against gold.
+
+A link (i, j) joins source word i and target word j, both from 0. Gold alignments and output are in
+the Pharaoh format, a line for each sentence pair with links separated by white space: `i-j` is a
+sure link, `i?j` and `ipj` are possible ones. Some gold alignments count words from 1.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from seq2seq.data.corpus import Pair, read_lines
+from seq2seq.data.tokenizer import normalize_line
+from seq2seq.errors import DataError
+from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import Link, Links, Split, links_of
+
+log = logging.getLogger(__name__)
+
+
+THRESHOLD = 0.3  # seq2seq align --method threshold
+_LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
+
+
+def align(
+    translator: Translator,
+    pairs: Sequence[Pair],
+    *,
+    split: Split = str.split,
+    threshold: float | None = None,
+) -> list[Links]:
+    """Return the links of each pair, by forced decoding (see links_of).
+
+    Raises DataError for a model without attention.
+    """
+    parts = translator.force([pair.source for pair in pairs], [pair.target for pair in pairs])
+    return [links_of(part, split=split, threshold=threshold) for part in parts]
+
+
+# --- Symmetrization: one alignment from those of two opposite directions
+
+
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def grow_diag_final_and(forward: Links, backward: Links) -> Links:
+    """Return the intersection, grown with links of the union (Koehn et al. 2005).
+
+    Grow: a link of the union that is next or diagonal to a present link is added if its source or
+    its target word has no link yet, until there is none. Final-and: links of the forward, then of
+    the backward alignment are added if neither of their words has a link. Links are visited by
+    target word, then source word; an added link counts at once.
+    """
+    links = set(forward & backward)
+    sources, targets = {source for source, _ in links}, {target for _, target in links}
+
+    def add(link: Link) -> None:
+        links.add(link)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    by_target = itemgetter(1, 0)
+    candidates = forward | backward
+    ordered = sorted(candidates, key=by_target)
+    size = -1
+    while size < len(links):
+        size = len(links)
+        for source, target in ordered:
+            if (source, target) not in links:
+                continue
+            for rows, columns in _NEIGHBOURS:
+                link = (source + columns, target + rows)
+                aligned = link[0] in sources and link[1] in targets
+                if link in candidates and not aligned:
+                    add(link)
+    for direction in (forward, backward):
+        for link in sorted(direction, key=by_target):
+            if link[0] not in sources and link[1] not in targets:
+                add(link)
+    return frozenset(links)
+
+
+# Intersection and union: Och & Ney 2003, section 4; few precise links, and many with a high recall.
+SYMMETRIZATIONS: dict[str, Callable[[Links, Links], Links]] = {
+    "intersection": frozenset.intersection,
+    "union": frozenset.union,
+    "grow-diag-final-and": grow_diag_final_and,
+}
+
+
+def align_both(
+    translator: Translator,
+    reverse: Translator,
+    pairs: Sequence[Pair],
+    *,
+    split: Split = str.split,
+    threshold: float | None = None,
+) -> dict[str, list[Links]]:
+    """Return the alignments of a model, of a model of the opposite direction, and of both.
+
+    The keys are forward, reverse and those of SYMMETRIZATIONS; all links are (source, target)
+    words of the pairs.
+    """
+    directions = [
+        (model.config.data.source_language, model.config.data.target_language)
+        for model in (translator, reverse)
+    ]
+    if directions[1] != directions[0][::-1]:
+        log.warning(
+            "--reverse: this model %stranslates %s to %s, judging by its data.source_language and "
+            "data.target_language; expected %s to %s",
+            "also " * (directions[1] == directions[0]),
+            *directions[1],
+            *directions[0][::-1],
+        )
+    swapped = [Pair(pair.target, pair.source) for pair in pairs]
+    forward = align(translator, pairs, split=split, threshold=threshold)
+    reversed_ = align(reverse, swapped, split=split, threshold=threshold)
+    backward = [frozenset((source, target) for target, source in links) for links in reversed_]
+    both = list(zip(forward, backward, strict=True))
+    joined = {name: [join(*pair) for pair in both] for name, join in SYMMETRIZATIONS.items()}
+    return {"forward": forward, "reverse": backward, **joined}
+
+
+# --- Gold alignments
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The gold links of a sentence pair; every sure link is also possible (Och & Ney 2003)."""
+
+    sure: Links
+    possible: Links
+    where: str = "gold"
+
+    def check(self, source_words: int, target_words: int) -> None:
+        """Raise DataError for a link outside the sentences."""
+        for source, target in sorted(self.possible):
+            if source >= source_words or target >= target_words:
+                raise DataError(
+                    f"{self.where}: link {source}-{target} (from 0) is outside the sentences: the "
+                    f"source has {source_words} and the target {target_words} words; try the other "
+                    "--words, or --one-based"
+                )
+
+
+def parse_gold(text: str, where: str, *, first: int = 0) -> Gold:
+    """Parse a line of links whose words count from `first`; errors begin with `where`.
+
+    Raises DataError for anything that is not a link.
+    """
+    sure, possible = set(), set()
+    for token in text.split():
+        match = _LINK.fullmatch(token)
+        if not match:
+            raise DataError(
+                f"{where}: '{token}' is not a link; expected i-j (sure), i?j or ipj (possible)"
+            )
+        link = (int(match[1]) - first, int(match[3]) - first)
+        if min(link) < 0:
+            raise DataError(f"{where}: link '{token}' counts words from 0; drop --one-based")
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return Gold(frozenset(sure), frozenset(possible), where)
+
+
+def read_gold(path: str, *, first: int = 0) -> list[Gold]:
+    """Read gold links, one line for each sentence pair; a blank line is a pair without links.
+
+    Raises DataError if the file cannot be read or parsed.
+    """
+    return [parse_gold(line.text, line.where, first=first) for line in read_lines(path)]
+
+
+def gold_of(
+    pairs: Sequence[Pair], path: str | None = None, *, split: Split, first: int = 0
+) -> list[Gold] | None:
+    """Return the gold links of each pair: from a file, else from the corpus, else None.
+
+    Raises DataError for links that cannot be parsed or lie outside the sentences, for another
+    number of lines than pairs, and if there is no link at all.
+    """
+    if path is not None:
+        gold = read_gold(path, first=first)
+        if len(gold) != len(pairs):
+            raise DataError(
+                f"{path}: {len(gold)} lines of links for {len(pairs)} sentence pairs; give one "
+                "line for each pair"
+            )
+    elif all(pair.alignment is not None for pair in pairs):
+        gold = [
+            parse_gold(str(pair.alignment), f"pair {number}", first=first)
+            for number, pair in enumerate(pairs, start=1)
+        ]
+    else:
+        return None
+    if not any(line.possible for line in gold):
+        raise DataError(f"{path or 'the test set'}: no gold links at all; leave out the gold file")
+    for pair, line in zip(pairs, gold, strict=True):
+        line.check(*(len(split(normalize_line(side))) for side in (pair.source, pair.target)))
+    return gold
+
+
+# --- Alignment error rate
+
+
+@dataclass(frozen=True)
+class AlignmentError:
+    """Rates from 0 to 1 over a corpus (Och & Ney 2003, section 5); None where there is no link.
+
+    A is the set of links found, S the sure and P the possible gold links (S within P).
+    """
+
+    aer: float | None  # 1 - (|A & S| + |A & P|) / (|A| + |S|)
+    precision: float | None  # |A & P| / |A|
+    recall: float | None  # |A & S| / |S|
+    links: int  # |A|
+    sure: int  # |S|
+
+
+def alignment_error(links: Sequence[Links], gold: Sequence[Gold]) -> AlignmentError:
+    """Compare the links of each sentence pair with its gold links; count over all pairs."""
+    pairs = list(zip(links, gold, strict=True))
+    size, sure = sum(map(len, links)), sum(len(true.sure) for true in gold)
+    found_sure = sum(len(found & true.sure) for found, true in pairs)
+    found_possible = sum(len(found & true.possible) for found, true in pairs)
+    return AlignmentError(
+        aer=1 - (found_sure + found_possible) / (size + sure) if size + sure else None,
+        precision=found_possible / size if size else None,
+        recall=found_sure / sure if sure else None,
+        links=size,
+        sure=sure,
+    )

@@ -1,0 +1,125 @@
+"""Train a grid of recipes with several seeds, and compare them in a table and figures.
+
+examples:
+  seq2seq study configs/studies/residual.yaml
+  seq2seq study configs/studies/residual.yaml --jobs 2
+  seq2seq study configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50
+  seq2seq study configs/studies/residual.yaml --list
+  seq2seq study configs/studies/residual.yaml --launcher > commands.txt
+  seq2seq study configs/studies/residual.yaml --gather
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from seq2seq.commands import options
+from seq2seq.errors import EXIT_FAULT
+
+if TYPE_CHECKING:
+    from seq2seq.analysis.study.plan import Plan
+    from seq2seq.data.corpus import Pair
+
+
+def add(commands: options.Commands) -> None:
+    parser = options.add_command(commands, "study", __doc__, action=_study)
+    parser.add_argument("study", metavar="STUDY", help="YAML file of a study (docs/study.md)")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value",
+        help="change keys of the study, or with section.key=value the recipes of all cells",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=options.positive, default=1, metavar="N",
+        help="runs at a time; with several, each has one CPU thread",
+    )  # fmt: skip
+    parser.add_argument(
+        "--overwrite", action="store_true", help="retrain the runs whose recipe has changed"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--list", action="store_true", help="list the runs and their state")
+    how.add_argument(
+        "--launcher", action="store_true",
+        help="print a command for each unfinished run, one per line, for job arrays",
+    )  # fmt: skip
+    how.add_argument(
+        "--cell", action="append", metavar="NAME",
+        help="make only the runs of this cell, or one run (NAME/seed-N); can be repeated",
+    )  # fmt: skip
+    how.add_argument(
+        "--gather", action="store_true", help="only write the results of the finished runs"
+    )
+
+
+def _study(arguments: argparse.Namespace) -> int:
+    from seq2seq.analysis.study.plan import make_plan
+    from seq2seq.analysis.study.running import launcher_line, run_study, unfinished
+    from seq2seq.data.corpus import read_corpus
+
+    plan = make_plan(arguments.study, arguments.overrides)
+    pairs = list(read_corpus(plan.test))
+    if arguments.list:
+        return _list(plan, pairs)
+    if arguments.launcher:
+        for run in unfinished(plan, pairs, overwrite=arguments.overwrite):
+            print(launcher_line(plan, run, overwrite=arguments.overwrite))
+        return 0
+    if arguments.gather:
+        return _gather(plan, pairs)
+    if arguments.cell:
+        return _make(plan, pairs, arguments)
+    ended, failed = run_study(plan, pairs, jobs=arguments.jobs, overwrite=arguments.overwrite)
+    if ended != "finished":
+        jobs = ["--jobs", str(arguments.jobs)] if arguments.jobs > 1 else []
+        return _stopped(ended, arguments, *jobs)
+    if len(failed) < len(plan.runs):
+        _gather(plan, pairs)
+    for name, why in failed.items():
+        print(f"seq2seq: {name} failed: {why}", file=sys.stderr)
+    return EXIT_FAULT if failed else 0
+
+
+def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
+    from seq2seq.analysis.study.results import statuses
+
+    found = statuses(plan, pairs)
+    for name, status in found.items():
+        rest = status.changes
+        if status.state == "finished" and status.result:
+            rest = f"BLEU {status.result.bleu:.1f}, {status.result.minutes:.1f} min"
+        print(f"{status.state:<12} {name}  {rest}".rstrip())
+    done = sum(status.state == "finished" for status in found.values())
+    print(f"{done} of {len(found)} runs are finished; {plan.study.directory}", file=sys.stderr)
+    return 0
+
+
+def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
+    from seq2seq.analysis.study.running import complete
+
+    for run in plan.select(arguments.cell):
+        ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
+        if ended in ("interrupted", "terminated"):
+            return _stopped(ended, arguments, *(f"--cell={name}" for name in arguments.cell))
+    return 0
+
+
+def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
+    from seq2seq.analysis.study.comparison import gather
+    from seq2seq.analysis.study.report import main_table, write_results
+
+    gathered = gather(plan, pairs)
+    path = write_results(gathered)
+    print(main_table(gathered))
+    print(f"{gathered.finished} of {len(plan.runs)} runs are finished; {path}", file=sys.stderr)
+    return 0
+
+
+def _stopped(ended: str, arguments: argparse.Namespace, *flags: str) -> int:
+    if arguments.overwrite:
+        flags = (*flags, "--overwrite")
+    again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *flags])
+    print(f"{ended}; saved. Continue with: {again}", file=sys.stderr)
+    return options.EXIT_CODES[ended]

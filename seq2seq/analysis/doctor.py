@@ -1,0 +1,134 @@
+"""Check a run: its files, its data and its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from seq2seq.analysis.model_checks import Finding, examine
+from seq2seq.analysis.probe import make_probe
+from seq2seq.analysis.statistics import unknown_share
+from seq2seq.config import Config
+from seq2seq.data.cleaning import HeldOut
+from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.dataset import hold_out
+from seq2seq.errors import CheckpointError, DataError
+from seq2seq.evaluation.evaluate import read_test
+from seq2seq.inference.translator import Translator
+from seq2seq.packaged import find_run
+from seq2seq.runs.checkpoint import load_checkpoint
+from seq2seq.runs.directory import RunDirectory, run_of
+
+MOST_UNKNOWN = 0.01
+
+
+def checksums(run: RunDirectory) -> Finding:
+    """Check that the files of every checkpoint have their checksums."""
+    paths = sorted(path for path in run.checkpoints.glob("[!.]*") if path.is_dir())
+    faults = []
+    for path in paths:
+        try:
+            load_checkpoint(path)
+        except CheckpointError as error:
+            faults.append(str(error))
+    found = f"{len(paths) - len(faults)} of {len(paths)} checkpoints are intact"
+    return Finding(not faults and bool(paths), "; ".join([found, *faults]))
+
+
+def vocabulary(translator: Translator, pairs: Sequence[Pair]) -> Finding:
+    """Check that on each side at most 1 % of the test set's pieces are <unk> or single bytes."""
+    sides = {
+        "source": (translator.source, [pair.source for pair in pairs]),
+        "target": (translator.target, [pair.target for pair in pairs]),
+    }
+    shares = {
+        name: unknown_share(map(tokenizer.pieces, tokenizer.encode_batch(texts)))
+        for name, (tokenizer, texts) in sides.items()
+    }
+    found = ", ".join(f"{100 * share:.2f} % of the {name}" for name, share in shares.items())
+    return Finding(max(shares.values()) <= MOST_UNKNOWN, f"{found} pieces are <unk> or bytes")
+
+
+def leak(config: Config, pairs: Sequence[Pair]) -> Finding:
+    """Check that no training pair is in the test set, compared without case and punctuation.
+
+    Training pairs that the recipe drops for this reason (data.cleaning.drop_overlap) do not count.
+    """
+    corpora = config.data.train
+    if any(corpus.format == "huggingface" for corpus in corpora):
+        return Finding(
+            None, "a training corpus is a Hugging Face dataset, which is not downloaded here"
+        )
+    held_out = HeldOut()
+    held_out.add("test", pairs)
+    counts = {"both": 0, "source": 0, "target": 0}
+    read = 0
+    raw = (pair for corpus in corpora for pair in read_corpus(corpus))
+    try:
+        dropped = HeldOut()
+        if config.data.cleaning.drop_overlap:
+            dropped = hold_out(config.data, read_corpus(config.data.valid))
+        for pair in tqdm(raw, "reading", unit=" pairs", disable=None, leave=False):
+            read += 1
+            if dropped.find(pair):
+                continue
+            for side in held_out.find(pair).values():
+                counts[side] += 1
+    except DataError as error:
+        return Finding(None, str(error))
+    return Finding(
+        not counts["both"],
+        f"{counts['both']} of {read} train pairs are in the test set with both sides, "
+        f"{counts['source']} with the source only, {counts['target']} with the target only",
+    )
+
+
+def diagnose(
+    run: str | Path, test: str | None = None, *, target: str | None = None, device: str = "auto"
+) -> dict[str, Finding]:
+    """Return the findings of every check of a run, in fp32, by the name of the check.
+
+    The default test set is that of the recipe, or its validation set; another one is read as
+    `seq2seq evaluate` reads it. Raises DataError if it cannot be read, and as Translator.load does.
+    """
+    translator = Translator.load(run, device=device, backend="torch")
+    pairs = read_pairs(translator, test, target=target)
+    return {
+        "checksums": checksums(run_of(find_run(run))),
+        "vocabulary": vocabulary(translator, pairs),
+        "no leak": leak(translator.config, pairs),
+        **examine(make_probe(translator, pairs)),
+    }
+
+
+def read_pairs(
+    translator: Translator, test: str | None = None, *, target: str | None = None
+) -> list[Pair]:
+    """Return the pairs of a test set, by default that of the recipe.
+
+    Raises DataError if it cannot be read.
+    """
+    data = translator.config.data
+    if test is not None:
+        return read_test(test, data, target=target)
+    try:
+        return list(read_corpus(data.test or data.valid))
+    except DataError as error:
+        raise DataError(f"the recipe's own test set: {error}; or name another test set") from None
+
+
+def healthy(findings: Mapping[str, Finding]) -> bool:
+    """Return whether no check failed."""
+    return all(found.passed is not False for found in findings.values())
+
+
+def findings_text(findings: Mapping[str, Finding]) -> str:
+    """Return a line for each check, and a last line with the counts."""
+    width = max(map(len, findings))
+    lines = [f"{found.word}  {name:{width}}  {found.found}" for name, found in findings.items()]
+    words = [found.word for found in findings.values()]
+    counts = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
+    lines.append(", ".join(f"{words.count(word)} {text}" for text, word in counts.items()))
+    return "\n".join(lines)

@@ -1,0 +1,356 @@
+"""Follow one sentence through a model: translate it, decode it again, and record every step.
+
+The model runs as in a search: encode, start, step. Forward hooks record the encoder's output and
+each call of the attention. Keys, scores, weights, context and residual are then computed by the
+attention's own methods from these.
+
+Legend: B sentences of the batch (row 0 is the one that is explained), K queries per sentence (1
+here), S source length, T steps, V vocabulary, M value size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seq2seq.analysis.explanation import (
+    AttentionStep,
+    Candidate,
+    Explanation,
+    Piece,
+    Source,
+    Step,
+)
+from seq2seq.analysis.formulas import output_use, query_name, residual_name, score_formula
+from seq2seq.data.batching import make_batch
+from seq2seq.data.tokenizer import (
+    BOS,
+    BOS_PIECE,
+    EOS,
+    EOS_PIECE,
+    PAD,
+    PAD_PIECE,
+    normalize_line,
+)
+from seq2seq.errors import CheckpointError, ConfigError, DataError
+from seq2seq.inference.prefix import forced_pieces
+from seq2seq.inference.protocol import Hypothesis, SearchOptions
+from seq2seq.inference.search import search
+from seq2seq.inference.text import Sentence
+from seq2seq.inference.torch_backend import log_softmax
+from seq2seq.inference.translator import Translator
+from seq2seq.model.attention import Attention, Encoded, Memory
+from seq2seq.model.model import TranslationModel
+
+PADDING = 3  # positions by which the neighbor in the batch is longer than the sentence
+CANDIDATES = 5
+
+Looks = dict[int, Tensor]  # given weights of the source pieces [S], without padding, by step from 1
+
+
+@torch.inference_mode()
+def explain(
+    translator: Translator,
+    sentence: str,
+    *,
+    beam: int | None = None,
+    target: str | None = None,
+    look: Mapping[int, int | Sequence[float]] | None = None,
+) -> Explanation:
+    """Translate a sentence, or take `target` as its translation, and record every step.
+
+    The sentence shares its batch with a longer one, so that it has padding for the mask to hide;
+    it is also decoded alone, and `padding_difference` is what that changes.
+
+    `look` tells what would follow if the model attended elsewhere: for a step, from 1, the position
+    of a source piece, from 1, that gets all the weight, or the weights of all source pieces, that
+    of the end of sentence included. With several heads they are those of each head. The pieces
+    before the first such step are kept, and the search goes on from there.
+
+    Raises DataError for an empty sentence or target, for a sentence longer than
+    inference.max_source_length (which would be split), and for a step, a position or weights that
+    cannot be; ConfigError for an ensemble, and for `look` without attention; CheckpointError for
+    logits that are not finite.
+    """
+    if len(translator.models) != 1:
+        raise ConfigError("an ensemble has several attentions to explain; give one run")
+    model, data = translator.models[0], translator.config.data
+    text = normalize_line(sentence)
+    ids = _source_ids(translator, text)
+    options = translator.options(beam_size=beam)
+    found = _search(translator, ids, options) if target is None else _given(translator, target)
+    looks = _looks(look or {}, model, len(ids) + 1, len(found.tokens) + 1)
+    if looks:
+        with _looking(model.decoder.attention, looks):
+            found = _search(translator, ids, options, found.tokens[: min(looks) - 1])
+        _check_step(max(looks), len(found.tokens) + 1, "the translation that follows")
+    neighbour = (ids * (PADDING + 1))[: len(ids) + PADDING]
+    sources = [ids, neighbour], [ids]
+    replayed, alone = (replay(model, each, found.tokens, looks) for each in sources)
+    given = target is not None and not looks
+    pieces = _pieces([*translator.source.pieces(ids), EOS_PIECE], [*ids, EOS])
+    steps = _steps(translator, replayed, found.tokens, options)
+    [part] = translator.parts(Sentence(text, ids), [found])
+    weights = [s.attention.mean_weights_S[: len(pieces)] for s in steps if s.attention is not None]
+    return Explanation(
+        config=model.config,
+        languages=(data.source_language, data.target_language),
+        formula=score_formula(model.config.attention.score, replayed.attention),
+        query=query_name(model.config),
+        residual=residual_name(model.config, replayed.attention),
+        output_use=output_use(model.config),
+        source=_source(replayed, pieces),
+        part=replace(
+            part,
+            # The given text may have characters that its pieces cannot reproduce.
+            text=part.text if target is None or looks else normalize_line(target),
+            log_prob=sum(step.log_prob for step in steps),
+            log_probs=[step.log_prob for step in steps],
+            weights=torch.stack(weights).numpy() if weights else None,
+        ),
+        forced=given,
+        parameters={n: p.detach().cpu() for n, p in replayed.attention.named_parameters()},
+        steps=steps,
+        padding_difference=_difference(replayed, alone),
+    )
+
+
+def _source_ids(translator: Translator, text: str) -> list[int]:
+    if not text:
+        raise DataError("the sentence is empty; give one to explain")
+    ids = translator.source.encode(text)
+    limit = translator.config.inference.max_source_length
+    if len(ids) > limit:
+        raise DataError(
+            f"the sentence has {len(ids)} pieces, more than the {limit} of "
+            "inference.max_source_length, where lines are split; give a part of it"
+        )
+    return ids
+
+
+def _search(
+    translator: Translator, ids: list[int], options: SearchOptions, kept: Sequence[int] = ()
+) -> Hypothesis:
+    """Return the best hypothesis that begins with some pieces."""
+    decoding = translator.decoding(np.array([[*ids, EOS]]))
+    try:
+        return search(decoding, options, [forced_pieces(kept)])[0][0]
+    except FloatingPointError as error:
+        raise CheckpointError(f"{error}; explain another checkpoint") from None
+
+
+def _given(translator: Translator, target: str) -> Hypothesis:
+    """Return a given translation as a hypothesis; its probability is not known yet."""
+    tokens = translator.target.encode(normalize_line(target))
+    if not tokens:
+        raise DataError("the translation to explain is empty; give one, or leave it out")
+    return Hypothesis(tokens, score=math.nan, log_prob=math.nan, finished=True)
+
+
+def _looks(
+    look: Mapping[int, int | Sequence[float]], model: TranslationModel, length: int, steps: int
+) -> Looks:
+    """Return the weights of the source pieces that were asked for, by step."""
+    if look and model.config.attention.score == "none":
+        raise ConfigError("look: the model has no attention (attention.score none)")
+    if look:
+        _check_step(min(look), steps, "the translation")
+    found: Looks = {}
+    for step, there in look.items():
+        if isinstance(there, int):
+            if not 1 <= there <= length:
+                raise DataError(
+                    f"look: there is no position {there}; the source has {length} pieces with the "
+                    f"end of sentence, so give 1 to {length}"
+                )
+            there = [float(place == there) for place in range(1, length + 1)]
+        weights_S = torch.tensor(there, dtype=torch.float32)
+        legal = weights_S.isfinite().all() and (weights_S >= 0).all()
+        if len(weights_S) != length or not legal or abs(float(weights_S.sum()) - 1) > 1e-3:
+            raise DataError(
+                f"look: step {step}: expected {length} weights, one for each source piece with the "
+                "end of sentence, which are 0 or more and sum to 1"
+            )
+        found[step] = weights_S.to(model.output_bias.device)
+    return found
+
+
+def _check_step(step: int, steps: int, whose: str) -> None:
+    if not 1 <= step <= steps:
+        raise DataError(f"look: there is no step {step}; {whose} has {steps}, so give 1 to {steps}")
+
+
+@contextmanager
+def _looking(attention: Attention, looks: Looks) -> Iterator[None]:
+    """Exchange the weights of some steps; the attention computes what follows from them."""
+    number = count(1)
+
+    def exchange(
+        _: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        weights_S = looks.get(next(number))
+        if weights_S is None:
+            return output
+        query_BKQ, memory = inputs
+        weights = _spread(weights_S, attention.scores(query_BKQ, memory))
+        output_BKM = attention.add_query(attention.context(weights, memory), query_BKQ)
+        return output_BKM, weights.mean(1) if weights.dim() == 4 else weights
+
+    hook = attention.register_forward_hook(exchange)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _spread(weights_S: Tensor, scores: Tensor) -> Tensor:
+    """Return weights for all queries and heads that have these scores, 0 at padding."""
+    padded_S = nn.functional.pad(weights_S, (0, scores.shape[-1] - len(weights_S)))
+    return padded_S.expand_as(scores)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the attention: what it got and what it returned."""
+
+    query_BKQ: Tensor
+    output_BKM: Tensor
+    weights_BKS: Tensor | None  # None: the model has no attention
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What was recorded of a model that decoded a known translation."""
+
+    attention: Attention
+    encoded: Encoded
+    memory: Memory
+    calls: list[Call]  # one per step
+    log_probs_TV: Tensor  # of row 0
+    looks: Looks
+
+
+def replay(
+    model: TranslationModel,
+    sources: Sequence[Sequence[int]],
+    target: Sequence[int],
+    looks: Looks | None = None,
+) -> Replay:
+    """Decode the same target, step by step, for each of the sources.
+
+    At the steps of `looks`, from 1, all of them attend with these weights. Raises CheckpointError
+    for logits that are not finite.
+    """
+    batch = make_batch(sources, None, range(len(sources))).to(model.output_bias.device)
+    attention = model.decoder.attention
+    encoded, calls = list[Encoded](), list[Call]()
+
+    def add(_: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor]) -> None:
+        calls.append(Call(inputs[0], *output))
+
+    with ExitStack() as stack:
+        stack.enter_context(_looking(attention, looks or {}))
+        for hook in (
+            model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])),
+            attention.register_forward_hook(add),  # after what may exchange the output
+        ):
+            stack.callback(hook.remove)
+        decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
+        state, steps = decoding.start(), []
+        for piece in (BOS, *target):
+            tokens_B = torch.full((len(sources),), piece, device=batch.source_BS.device)
+            logits_BV, _, state = decoding.step(tokens_B, state)
+            if not logits_BV.isfinite().all():
+                raise CheckpointError("the logits are not finite; explain another checkpoint")
+            steps.append(log_softmax(logits_BV)[0])
+    return Replay(attention, encoded[0], decoding.memory, calls, torch.stack(steps), looks or {})
+
+
+def _difference(padded: Replay, alone: Replay) -> float:
+    """Return the largest change of a probability or a weight that padding causes."""
+    changes = [(padded.log_probs_TV.exp() - alone.log_probs_TV.exp()).abs().max()]
+    for one, other in zip(padded.calls, alone.calls, strict=True):
+        if one.weights_BKS is not None and other.weights_BKS is not None:
+            alone_S = other.weights_BKS[0, 0]
+            changes.append((one.weights_BKS[0, 0, : len(alone_S)] - alone_S).abs().max())
+    return float(torch.stack(changes).max())
+
+
+def _source(replayed: Replay, pieces: Sequence[Piece]) -> Source:
+    memory, states_BSH = replayed.memory, replayed.encoded.states_BSH
+    projection = getattr(replayed.attention, "key", None)
+    keys_BSD = states_BSH if projection is None else projection(states_BSH)
+    known = replayed.calls[0].weights_BKS is not None
+    padding = [Piece(PAD_PIECE, PAD)] * (states_BSH.shape[1] - len(pieces))
+    return Source(
+        pieces=(*pieces, *padding),
+        mask_S=memory.mask_BS[0].cpu(),
+        states_SH=states_BSH[0].cpu(),
+        keys_SD=keys_BSD[0].cpu() if known else None,
+        remembered_SA=memory.keys[0].cpu() if known else None,
+        values_SM=memory.values_BSM[0].cpu() if known else None,
+        summary_H=memory.summary_BH[0].cpu(),
+    )
+
+
+def _steps(
+    translator: Translator, replayed: Replay, tokens: list[int], options: SearchOptions
+) -> tuple[Step, ...]:
+    names = translator.target.pieces(tokens)
+    reads = _pieces([BOS_PIECE, *names], [BOS, *tokens])
+    writes = _pieces([*names, EOS_PIECE], [*tokens, EOS])
+    # The search never writes these.
+    forbidden = torch.tensor(options.forbidden, device=replayed.log_probs_TV.device)
+    possible_TV = replayed.log_probs_TV.index_fill(1, forbidden, -torch.inf)
+    residual = replayed.attention.residual
+    steps = []
+    for place, (read, written) in enumerate(zip(reads, writes, strict=True)):
+        log_prob = replayed.log_probs_TV[place, written.id]
+        best = possible_TV[place].topk(min(CANDIDATES, possible_TV.shape[1]))
+        ids, probabilities = best.indices.tolist(), best.values.exp().tolist()
+        candidates = zip(translator.target.pieces(ids), ids, probabilities, strict=True)
+        call = replayed.calls[place]
+        steps.append(
+            Step(
+                number=place + 1,
+                reads=read,
+                writes=written,
+                log_prob=float(log_prob),
+                rank=int((possible_TV[place] > log_prob).sum()) + 1,
+                candidates=tuple(Candidate(*candidate) for candidate in candidates),
+                query_Q=call.query_BKQ[0, 0].cpu(),
+                attention=_attention_step(replayed, call, replayed.looks.get(place + 1)),
+                residual_M=None if residual is None else residual(call.query_BKQ)[0, 0].cpu(),
+                output_M=call.output_BKM[0, 0].cpu(),
+            )
+        )
+    return tuple(steps)
+
+
+def _attention_step(replayed: Replay, call: Call, look_S: Tensor | None) -> AttentionStep | None:
+    """Return what led to the weights of a step, or the given ones; None without attention."""
+    if call.weights_BKS is None:
+        return None
+    attention, memory = replayed.attention, replayed.memory
+    scores = attention.scores(call.query_BKQ, memory)  # [B, K, S] or, with heads, [B, N, K, S]
+    weights = attention.weights(scores, memory) if look_S is None else _spread(look_S, scores)
+    scores_S = scores[0].select(-2, 0).cpu()
+    return AttentionStep(
+        scores_S=scores_S,
+        masked_scores_S=torch.where(memory.mask_BS[0].cpu(), scores_S, -torch.inf),
+        weights_S=weights[0].select(-2, 0).cpu(),
+        mean_weights_S=call.weights_BKS[0, 0].cpu(),
+        context_M=attention.context(weights, memory)[0, 0].cpu(),
+        looked=look_S is not None,
+    )
+
+
+def _pieces(names: Sequence[str], ids: Sequence[int]) -> list[Piece]:
+    return [Piece(name, number) for name, number in zip(names, ids, strict=True)]

@@ -1,0 +1,193 @@
+"""Heat maps of attention weights.
+
+Legend: T target pieces or words, S source pieces or words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq.analysis.notebook import piece_label, text_columns
+from seq2seq.analysis.plots import check_picture, new_figure, plain, save
+from seq2seq.errors import DataError
+from seq2seq.inference.text import Part
+from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import word_weights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+MOST_MAPS = 30
+# All in inches.
+_CELL = (0.42, 0.34)
+_EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighboring maps
+_CAPTION = 3.2
+_BAR_WIDTH, _BAR_HEIGHT = 1.15, 3.5
+_CHARACTER = 0.085
+
+
+@dataclass(frozen=True)
+class _Map:
+    """One heat map: the labels of its columns and rows, and the weights."""
+
+    source: list[str]
+    target: list[str]
+    weights_TS: npt.NDArray[np.floating]
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Return width and height in inches."""
+        return _CELL[0] * len(self.source), _CELL[1] * len(self.target)
+
+    @property
+    def labels(self) -> tuple[float, float]:
+        """Return the size of the labels, to the left and above, in inches."""
+        left = max(map(_text_width, self.target))
+        # Those above are rotated by 60 degrees.
+        return left, 0.87 * max(map(_text_width, self.source))
+
+
+def _boxes(maps: Sequence[_Map]) -> tuple[list[tuple[float, float, float, float]], float, float]:
+    """Return left, top, width and height of each map, and the right and bottom end of all.
+
+    The maps are row by row, like words on a page, such that the figure is somewhat wider than high.
+    Cells have the same size in all maps, which matplotlib's own layouts cannot give.
+    """
+    widths = [m.labels[0] + _GAP + m.size[0] for m in maps]
+    heights = [m.labels[1] + _GAP + m.size[1] for m in maps]
+    room = max(1.3 * math.sqrt(np.dot(widths, heights)), *widths)
+    rows: list[list[_Map]] = [[]]
+    used = 0.0
+    for heat_map, width in zip(maps, widths, strict=True):
+        if used + width > room:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(heat_map)
+        used += width
+    boxes, right, bottom = [], _EDGE + _CAPTION, 0.0
+    for row in rows:
+        left, top = _EDGE, bottom + max(m.labels[1] for m in row) + _GAP
+        for heat_map in row:
+            left += heat_map.labels[0] + _GAP
+            boxes.append((left, top, *heat_map.size))
+            left += heat_map.size[0]
+        right = max(right, left)
+        bottom = top + max(m.size[1] for m in row)
+    return boxes, right, bottom
+
+
+def plot_sentences(
+    translator: Translator,
+    sentences: Sequence[str],
+    path: Path,
+    *,
+    beam: int | None = None,
+    words: bool = False,
+) -> None:
+    """Translate sentences and draw their attention; of a split sentence, the first part.
+
+    Raises DataError for an empty sentence, and as plot_attention does.
+    """
+    check_picture(path)
+    _check_count(len(sentences))
+    options = translator.options(beam_size=beam, keep_weights=True)
+    parts = []
+    for number, [best] in enumerate(translator.translate(sentences, options), start=1):
+        if not best.parts:
+            which = "the sentence" if len(sentences) == 1 else f"sentence {number}"
+            raise DataError(f"{which} is empty; give words to translate")
+        parts.append(best.parts[0])
+    data = translator.config.data
+    languages = (data.source_language, data.target_language)
+    plot_attention(parts, path, languages=languages, words=words)
+
+
+def plot_attention(
+    parts: Sequence[Part],
+    path: Path,
+    *,
+    languages: tuple[str, str] = ("", ""),
+    words: bool = False,
+) -> None:
+    """Draw the weights of translations as a grid of heat maps with one scale.
+
+    Columns are source pieces, rows are target pieces, and each row sums to 1. With `words` both
+    are words (alignment.word_weights), without the end of sentence. The suffix selects PNG, SVG or
+    PDF. Raises DataError for another suffix, a path that cannot be written, a model without
+    attention, no translations, and more than 30.
+    """
+    _check_count(len(parts))
+    maps = [_word_map(part) if words else _piece_map(part) for part in parts]
+    boxes, right, bottom = _boxes(maps)
+    width, height = right + _BAR_WIDTH, bottom + _EDGE
+
+    def add_axes(figure: Figure, left: float, top: float, wide: float, high: float) -> Axes:
+        box = (left / width, 1 - (top + high) / height, wide / width, high / height)
+        return figure.add_axes(box)
+
+    figure = new_figure(width, height, constrained=False)
+    for heat_map, box in zip(maps, boxes, strict=True):
+        image = _draw(add_axes(figure, *box), heat_map)
+    bar = min(_BAR_HEIGHT, bottom)
+    scale = add_axes(figure, width - 0.75, (height - bar) / 2, 0.16, bar)
+    figure.colorbar(image, cax=scale, label="attention weight")
+    unit = "words" if words else "pieces"
+    rule = "" if words else " (each row sums to 1)"
+    source, target = (f" ({language})" * bool(language) for language in languages)
+    below = f"source {unit}{source}{rule}"
+    middle = (_EDGE + right) / 2 / width
+    figure.text(middle, 0.1 / height, below, ha="center", va="bottom")
+    figure.text(0.1 / width, 0.5, f"target {unit}{target}", rotation=90, ha="left", va="center")
+    save(figure, path)
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MOST_MAPS:
+        raise DataError(f"{count} sentences to draw; a picture holds 1 to {MOST_MAPS}")
+
+
+def _piece_map(part: Part) -> _Map:
+    if part.weights is None:
+        raise DataError("no attention weights to draw: the model has attention.score none")
+    source, target = (
+        [plain(piece_label(piece)) for piece in side]
+        for side in (part.source_pieces, part.target_pieces)
+    )
+    return _Map(source, target, part.weights)
+
+
+def _word_map(part: Part) -> _Map:
+    weights_TS = word_weights(part)
+    if not weights_TS.size:
+        raise DataError(
+            "a translation without words has no weights between words; leave out --words"
+        )
+    source, target = map(plain, part.source.split()), map(plain, part.text.split())
+    return _Map(list(source), list(target), weights_TS)
+
+
+def _text_width(text: str) -> float:
+    return _CHARACTER * text_columns(text)
+
+
+def _draw(axes: Axes, heat_map: _Map) -> Any:
+    source, target = heat_map.source, heat_map.target
+    image = axes.imshow(heat_map.weights_TS, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(len(target)), target)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.set_xticks([n - 0.5 for n in range(1, len(source))], minor=True)
+    axes.set_yticks([n - 0.5 for n in range(1, len(target))], minor=True)
+    axes.grid(which="minor", color="white", linewidth=1)
+    axes.tick_params(which="minor", length=0)
+    return image

@@ -1,0 +1,240 @@
+"""Checks of a model: properties of any weights, and properties of a trained model.
+
+Legend: B sentences, S source length, T target length, V vocabulary, O features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from seq2seq.analysis.probe import Probe, step_through, widen
+from seq2seq.data.batching import Batch
+from seq2seq.errors import CheckpointError
+from seq2seq.inference.protocol import Hypothesis
+from seq2seq.inference.search import beam_search, greedy
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check, and what was found, with its number, in words."""
+
+    passed: bool | None  # None: skipped
+    found: str
+
+    @property
+    def word(self) -> str:
+        """The result as one word."""
+        return {True: "pass", False: "FAIL", None: "skip"}[self.passed]
+
+
+SUM_TOLERANCE = 1e-4
+LOG_PROB_TOLERANCE = 1e-3  # nats per sentence; rounding in fp32 causes about 1e-5
+LOSS_TOLERANCE = 1e-4  # relative
+LEAST_MOVE = 0.01
+LEAST_EFFECT = 1e-4
+LEAST_GAIN = 0.01  # nats per piece
+EXTRA_PADDING = 7
+NO_WEIGHTS = Finding(None, "the model has no attention weights")
+
+
+def weights_sum_to_one(probe: Probe) -> Finding:
+    """Check that the weights of each step sum to 1 over the source positions."""
+    batch = probe.batch()
+    weights_BTS = step_through(probe, batch).weights_BTS
+    if weights_BTS is None:
+        return NO_WEIGHTS
+    error = float((weights_BTS.sum(2) - 1).abs()[batch.label_mask_BT].max())
+    return Finding(error <= SUM_TOLERANCE, f"sums differ from 1 by at most {error:.2g}")
+
+
+def no_weight_on_padding(probe: Probe) -> Finding:
+    """Check that padded source positions have weights of exactly 0."""
+    batch = widen(probe.batch(), EXTRA_PADDING)
+    weights_BTS = step_through(probe, batch).weights_BTS
+    if weights_BTS is None:
+        return NO_WEIGHTS
+    on_padding_BTS = weights_BTS.masked_fill(batch.source_mask_BS.unsqueeze(1), 0)
+    most = float(on_padding_BTS.sum(2)[batch.label_mask_BT].max())
+    return Finding(most == 0, f"at most {100 * most:.3g} % of a step's weight is on padding")
+
+
+def batch_invariance(probe: Probe) -> Finding:
+    """Check that longer neighbors change no probability and no translation of a sentence."""
+    batch = widen(probe.batch(), EXTRA_PADDING)
+    beside_B = step_through(probe, batch).target_log_probs(batch)
+    found = _search(probe, batch)
+    errors, changed = [], 0
+    for number, pair in enumerate(probe.pairs):
+        alone = probe.batch([pair])
+        log_prob = step_through(probe, alone).target_log_probs(alone)[0]
+        errors.append((log_prob - beside_B[number]).abs())
+        [other] = _search(probe, alone)
+        changed += _differ(found[number], other)
+    worst = float(torch.stack(errors).max())
+    return Finding(
+        worst <= LOG_PROB_TOLERANCE and not changed,
+        f"log probabilities differ by at most {worst:.2g}; {changed} of {len(probe.pairs)} "
+        "translations differ",
+    )
+
+
+def beam_one_is_greedy(probe: Probe) -> Finding:
+    """Check that a beam of 1 finds what greedy search finds."""
+    batch = probe.batch()
+    found, beams = _search(probe, batch), _search(probe, batch, beam_search)
+    changed = sum(map(_differ, found, beams))
+    return Finding(not changed, f"{changed} of {len(found)} translations differ")
+
+
+def order_invariance(probe: Probe) -> Finding:
+    """Check that lines in reverse order have the same translations."""
+    lines = [pair.source for pair in probe.pairs]
+    forward = probe.translator.translate(lines)
+    backward = probe.translator.translate(lines[::-1])[::-1]
+    changed = sum(
+        one[0].text != other[0].text and abs(one[0].score - other[0].score) > LOG_PROB_TOLERANCE
+        for one, other in zip(forward, backward, strict=True)
+    )
+    return Finding(not changed, f"{changed} of {len(lines)} translations differ")
+
+
+def steps_equal_training(probe: Probe) -> Finding:
+    """Check that step-by-step decoding gives the probabilities of the teacher-forced pass."""
+    batch = probe.batch()
+    steps = step_through(probe, batch)
+    with torch.no_grad():
+        features_BTO, weights_BTS = probe.model(
+            batch.source_BS, batch.source_mask_BS, batch.inputs_BT
+        )
+        log_probs_BTV = probe.model.logits(features_BTO).float().log_softmax(-1)
+    trained = replace(steps, log_probs_BTV=log_probs_BTV, weights_BTS=weights_BTS)
+    worst = float((trained.target_log_probs(batch) - steps.target_log_probs(batch)).abs().max())
+    return Finding(
+        worst <= LOG_PROB_TOLERANCE, f"log probabilities of targets differ by at most {worst:.2g}"
+    )
+
+
+def history_counts(probe: Probe) -> Finding:
+    """Check that the pieces before the last one influence the next piece."""
+    batch = probe.batch()
+    # Each target gets the first piece of another target and keeps its second piece.
+    inputs_BT = batch.inputs_BT.clone()
+    if inputs_BT.shape[1] < 3:
+        return Finding(None, "no target has two pieces")
+    inputs_BT[:, 1] = inputs_BT[:, 1].roll(1)
+    usable_B = (batch.target_lengths_B >= 3) & (inputs_BT[:, 1] != batch.inputs_BT[:, 1])
+    if not usable_B.any():
+        return Finding(None, "no two targets begin with different pieces")
+    other = step_through(probe, replace(batch, inputs_BT=inputs_BT)).log_probs_BTV[:, 2]
+    moved_B = _variation(step_through(probe, batch).log_probs_BTV[:, 2].exp(), other.exp())
+    mean = float(moved_B[usable_B].mean())
+    return Finding(
+        mean >= LEAST_EFFECT,
+        f"replacing the first piece moves {100 * mean:.3g} % of the third piece's probability",
+    )
+
+
+def attention_moves(probe: Probe) -> Finding:
+    """Check that the attention moves from one step to the next."""
+    batch = probe.batch()
+    weights_BTS = step_through(probe, batch).weights_BTS
+    if weights_BTS is None:
+        return NO_WEIGHTS
+    moved_BT = _variation(weights_BTS[:, 1:], weights_BTS[:, :-1])
+    real_BT = batch.label_mask_BT[:, 1:]
+    if not real_BT.any():
+        return Finding(None, "no target has a piece")
+    mean = float(moved_BT[real_BT].mean())
+    return Finding(
+        mean >= LEAST_MOVE, f"{100 * mean:.3g} % of the weight moves from one step to the next"
+    )
+
+
+def source_counts(probe: Probe) -> Finding:
+    """Check that a target is more probable with its own source than with another one."""
+    batch = probe.batch()
+    others = probe.batch(
+        [replace(pair, source=probe.pairs[n - 1].source) for n, pair in enumerate(probe.pairs)]
+    )
+    own_B = step_through(probe, batch).target_log_probs(batch)
+    other_B = step_through(probe, others).target_log_probs(others)
+    gain = float((own_B - other_B).sum()) / batch.num_target_tokens
+    return Finding(
+        gain >= LEAST_GAIN, f"the right source is worth {gain:.3g} nats per target piece"
+    )
+
+
+def loss_ignores_padding(probe: Probe) -> Finding:
+    """Check that the loss and its gradient do not depend on the width of the batch."""
+    batch = probe.batch()
+    loss, norm = loss_and_gradient(probe, batch)
+    padded_loss, padded_norm = loss_and_gradient(probe, widen(batch, EXTRA_PADDING))
+    errors = _relative(loss, padded_loss), _relative(norm, padded_norm)
+    return Finding(
+        all(error <= LOSS_TOLERANCE for error in errors),
+        f"{EXTRA_PADDING} columns of padding: loss {loss:.4f} becomes {padded_loss:.4f}, "
+        f"gradient norm {norm:.3g} becomes {padded_norm:.3g}",
+    )
+
+
+def loss_and_gradient(probe: Probe, batch: Batch) -> tuple[float, float]:
+    """Return the loss of a batch and the norm of its gradient, without changing the model."""
+    parameters = [p for p in probe.model.parameters() if p.requires_grad]
+    loss = probe.loss(probe.model, batch)
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    squares = [g.double().square().sum() for g in gradients if g is not None]
+    return float(loss.detach()), float(torch.stack(squares).sum().sqrt())
+
+
+MODEL_CHECKS: dict[str, Callable[[Probe], Finding]] = {
+    "weights sum to 1": weights_sum_to_one,
+    "no weight on padding": no_weight_on_padding,
+    "batch invariance": batch_invariance,
+    "order invariance": order_invariance,
+    "beam 1 is greedy": beam_one_is_greedy,
+    "steps equal training": steps_equal_training,
+    "history counts": history_counts,
+    "source counts": source_counts,
+    "attention moves": attention_moves,
+    "loss ignores padding": loss_ignores_padding,
+}
+
+
+def examine(probe: Probe) -> dict[str, Finding]:
+    """Return the findings of all checks of the model; numbers that are not finite fail a check."""
+    findings = {}
+    for name, check in MODEL_CHECKS.items():
+        try:
+            findings[name] = check(probe)
+        except (FloatingPointError, CheckpointError) as error:
+            findings[name] = Finding(False, str(error))
+    return findings
+
+
+def _search(
+    probe: Probe, batch: Batch, search: Callable[..., list[list[Hypothesis]]] = greedy
+) -> list[Hypothesis]:
+    """Return the best hypothesis of each sentence with a beam of 1."""
+    decoding = probe.translator.decoding(batch.source_BS.cpu().numpy())
+    return [found[0] for found in search(decoding, probe.translator.options(beam_size=1))]
+
+
+def _differ(one: Hypothesis, other: Hypothesis) -> bool:
+    """Return whether two hypotheses differ, and not only by how rounding breaks a tie."""
+    return one.tokens != other.tokens and not (
+        abs(one.log_prob - other.log_prob) <= LOG_PROB_TOLERANCE
+    )
+
+
+def _variation(one: Tensor, other: Tensor) -> Tensor:
+    """Return the total variation distance over the last axis: the mass that moves."""
+    return (one - other).abs().sum(-1) / 2
+
+
+def _relative(one: float, other: float) -> float:
+    """Return the relative difference of two numbers, where 0.01 is the least to divide by."""
+    return abs(one - other) / max(abs(one), abs(other), 0.01)

@@ -1,0 +1,52 @@
+"""HTML pages from the templates beside this file: one file each, which loads nothing."""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from seq2seq.analysis.notebook import piece_label
+from seq2seq.evaluation.metrics import LABELS
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page; every value is escaped."""
+    return environment().get_template(template).render(values)
+
+
+@lru_cache(1)
+def environment() -> Environment:
+    """Return the templates with their filters."""
+    found = Environment(
+        loader=PackageLoader("seq2seq.analysis"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
+    found.filters |= {
+        "decimal": lambda value: f"{value:.1f}",
+        "percent": lambda share: f"{100 * share:.1f} %",
+        "metric_label": LABELS.__getitem__,
+        "piece_label": piece_label,
+        "marked": marked,
+    }
+    return found
+
+
+def marked(text: str, reference: str) -> Markup:
+    """Return a text with the words marked that differ from the reference."""
+    words = text.split()
+    matcher = difflib.SequenceMatcher(None, reference.split(), words, autojunk=False)
+    parts = []
+    for kind, _, _, start, end in matcher.get_opcodes():
+        part = escape(" ".join(words[start:end]))
+        if part:
+            parts.append(part if kind == "equal" else Markup("<mark>{}</mark>").format(part))
+    return Markup(" ").join(parts)

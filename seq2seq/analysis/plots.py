@@ -1,0 +1,236 @@
+"""Pictures: learning curves of runs, and BLEU by source length of systems."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from seq2seq.analysis.by_length import bleu_by_length, quantile_buckets
+from seq2seq.data.corpus import Pair
+from seq2seq.errors import DataError
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import RESAMPLES, sentence_statistics
+from seq2seq.files import check_writable
+from seq2seq.runs.directory import RunDirectory
+from seq2seq.runs.logs import KINDS, Record, read_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+SUFFIXES = (".png", ".svg", ".pdf")
+_MOST_INCHES = 100.0
+_DOTS_PER_INCH = 150
+
+
+def check_picture(path: Path) -> None:
+    """Raise DataError if the suffix is not that of a picture, or the path is not writable."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path}: unknown picture format; use {', '.join(SUFFIXES)}")
+    check_writable(path)
+
+
+def new_figure(width: float, height: float, *, constrained: bool = True) -> Figure:
+    """Return an empty figure of this size in inches, or of the largest that can be drawn.
+
+    With `constrained` matplotlib places its axes.
+    """
+    # Not through pyplot, which needs a display and keeps all figures open.
+    from matplotlib.figure import Figure
+
+    size = (min(width, _MOST_INCHES), min(height, _MOST_INCHES))
+    return Figure(figsize=size, layout="constrained" if constrained else None)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure as PNG, SVG or PDF, by suffix.
+
+    Raises DataError as check_picture does.
+    """
+    check_picture(path)
+    with warnings.catch_warnings():
+        # A character that the font lacks is drawn as a box.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, dpi=_DOTS_PER_INCH)
+
+
+def plain(text: str) -> str:
+    """Return the text with dollars escaped, which would begin mathematics in matplotlib."""
+    return text.replace("$", r"\$")
+
+
+def run_names(runs: list[str]) -> list[str]:
+    """Return the directory names of runs, or their paths if those are not unique."""
+    names = [Path(run).resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else runs
+
+
+Unit = Literal["steps", "minutes", "tokens"]
+# The key of a unit in the records, and the label of its axis.
+_UNITS: dict[Unit, tuple[str, str]] = {
+    "steps": ("step", "updates"),
+    "minutes": ("minutes", "minutes"),
+    "tokens": ("tokens", "million target pieces"),
+}
+MOST_CURVES = 10  # as many as matplotlib has distinct colors
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values over steps, minutes or tokens; a value that was not finite is nan."""
+
+    x: list[float]
+    y: list[float]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The records of a run by kind: train, validation, and average for the averaged checkpoint."""
+
+    records: dict[str, list[Record]]
+
+    def loss(self, unit: Unit) -> Curve:
+        """Return the training cross-entropy in nats per target piece, without label smoothing."""
+        found = self.of("train", "perplexity", unit)
+        return Curve(found.x, [math.log(y) if y > 0 else math.nan for y in found.y])
+
+    def of(self, kind: Literal["train", "validation", "average"], key: str, unit: Unit) -> Curve:
+        """Return the values of one key, from the records that have it."""
+        records = [record for record in self.records[kind] if key in record]
+        values = [math.nan if record[key] is None else float(record[key]) for record in records]
+        return Curve([self._place(record, unit) for record in records], values)
+
+    def _place(self, record: Record, unit: Unit) -> float:
+        """Return the steps, minutes or millions of tokens of a record.
+
+        A validation has no number of tokens; it is interpolated between training records.
+        """
+        key = _UNITS[unit][0]
+        steps = [0, *(train["step"] for train in self.records["train"])]
+        spent = [0, *(train[key] for train in self.records["train"])]
+        place = record[key] if key in record else np.interp(record["step"], steps, spent)
+        return float(place) / (1e6 if unit == "tokens" else 1)
+
+
+def read_curves(run: Path) -> Curves:
+    """Read the records of a run.
+
+    Raises DataError for a run without records, and for what read_metrics refuses.
+    """
+    path = RunDirectory(run).metrics
+    kinds: dict[str, list[Record]] = {kind: [] for kind in KINDS}
+    for record in read_metrics(path):
+        kinds[record["kind"]].append(record)
+    if not kinds["train"] and not kinds["validation"]:
+        raise DataError(f"{path}: no records yet; train the run further")
+    return Curves(kinds)
+
+
+def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> None:
+    """Draw the losses, validation metrics and learning rates of runs.
+
+    The training loss is the cross-entropy without label smoothing (but with dropout), so that it
+    is comparable with the validation loss. The suffix selects PNG, SVG or PDF. Raises DataError for
+    another suffix, runs without records, and more than 10 runs.
+    """
+    if len(runs) > MOST_CURVES:
+        raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_CURVES}")
+    curves = [read_curves(Path(run)) for run in runs]
+    figure = new_figure(7.5, 7.5)
+    losses, metrics, rates = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 1.4])
+    for number, (name, found) in enumerate(zip(run_names(list(runs)), curves, strict=True)):
+        label = "" if len(runs) == 1 else f"{plain(name)}: "
+        color = f"C{number}"
+        _losses(losses, found, unit, label, color)
+        _metrics(metrics, found, unit, label, color)
+        _line(rates, found.of("train", "learning_rate", unit), "", color=color, linewidth=1.2)
+    _finish(losses, metrics, rates, unit)
+    if len(runs) == 1:
+        figure.suptitle(plain(run_names(list(runs))[0]))
+    save(figure, path)
+
+
+def _losses(axes: Axes, curves: Curves, unit: Unit, label: str, color: str) -> None:
+    train, validation = curves.loss(unit), curves.of("validation", "loss", unit)
+    _line(axes, train, f"{label}training", color=color, alpha=0.55, linewidth=1.2)
+    _line(axes, validation, f"{label}validation", color=color, marker="o", markersize=3.5)
+    _line(axes, curves.of("average", "loss", unit), "", color=color, marker="*", markersize=11)
+
+
+def _metrics(axes: Axes, curves: Curves, unit: Unit, label: str, color: str) -> None:
+    styles = {"bleu": ("BLEU", "-", "o"), "chrf": ("chrF", "--", "s")}
+    for key, (name, line, marker) in styles.items():
+        style = {"color": color, "linestyle": line, "marker": marker, "markersize": 3.5}
+        _line(axes, curves.of("validation", key, unit), f"{label}{name}", **style)
+        average = curves.of("average", key, unit)
+        _line(axes, average, f"{label}{name} of the average", **{**style, "marker": "*",
+              "markersize": 11, "linestyle": "none"})  # fmt: skip
+
+
+def _line(axes: Axes, curve: Curve, label: str, **style: Any) -> None:
+    if curve.x:
+        axes.plot(curve.x, curve.y, label=label or None, **style)
+
+
+def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
+    from matplotlib.ticker import LogFormatter
+
+    losses.set_ylabel("cross-entropy, nats per piece")
+    # The right axis shows the same curve as perplexity.
+    right = losses.secondary_yaxis("right", functions=(np.exp, np.log))
+    right.set_ylabel("perplexity")
+    right.set_yscale("log")
+    for set_formatter in (right.yaxis.set_major_formatter, right.yaxis.set_minor_formatter):
+        set_formatter(LogFormatter(labelOnlyBase=False))  # 20 instead of 2 x 10^1
+    metrics.set_ylabel("validation, percent")
+    metrics.set_ylim(0, 100)
+    rates.set_ylabel("learning rate")
+    rates.set_ylim(bottom=0)
+    rates.ticklabel_format(axis="y", scilimits=(0, 0))
+    rates.set_xlabel(_UNITS[unit][1])
+    rates.set_xlim(left=0)
+    for axes in (losses, metrics, rates):
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize="small")
+
+
+def plot_length(
+    systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, *, buckets: int = 6
+) -> None:
+    """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
+
+    `systems` maps names to translations of the pairs' sources; `buckets` holds about equally many
+    sentences each. The suffix selects PNG, SVG or PDF. Raises DataError for another suffix, a
+    different number of translations, an empty test set, and more than 10 systems.
+    """
+    if len(systems) > MOST_CURVES:
+        raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_CURVES}")
+    references = references_of(pairs)
+    inside = quantile_buckets([pair.source for pair in pairs], buckets)
+    x = range(len(inside))
+    figure = new_figure(7.5, 4.6)
+    axes = figure.subplots()
+    for number, (name, hypotheses) in enumerate(systems.items()):
+        statistics_NC = sentence_statistics(hypotheses, references)
+        found = bleu_by_length(inside, statistics_NC, resamples=RESAMPLES)
+        color = f"C{number}"
+        axes.plot(x, [b.bleu for b in found], "o-", color=color, label=plain(name))
+        low, high = [b.low for b in found], [b.high for b in found]
+        axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
+    axes.set_xticks(x, [f"{bucket.label}\n{len(bucket.sentences)}" for bucket in inside])
+    axes.set_xlabel("source words (below: sentences)")
+    axes.set_ylabel("BLEU, with 95 % bootstrap bands")
+    axes.set_ylim(0, 100)
+    axes.grid(color="0.9")
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False)
+    save(figure, path)

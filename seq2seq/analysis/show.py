@@ -1,0 +1,381 @@
+"""Show an explanation: as tables in a terminal, or as a page to explore.
+
+Legend: S source positions, padding included, N heads.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from seq2seq.analysis.explanation import AttentionStep, Explanation, Step
+from seq2seq.analysis.notebook import LIGHT, MOST_PIECES, escape_text, part_html
+from seq2seq.analysis.pages import render
+from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
+from seq2seq.errors import DataError
+from seq2seq.files import check_writable, write_atomic
+from seq2seq.inference.words import word_weights
+
+_MOST_ROWS = 16  # in a table of positions
+_MOST_HEADS = 8  # columns
+_MOST_BARS = 40  # pieces in a row of all steps
+_MOST_NAMED = 3  # heaviest pieces in a row
+_BARS = " ▁▂▃▄▅▆▇█"
+_PIPE_WIDTH = 110
+
+
+def print_explanation(
+    explanation: Explanation, file: IO[str], *, number: int | None = None, words: bool = False
+) -> None:
+    """Print step `number` (from 1) in full; without it, the first step and a row for each one.
+
+    With `words` the rows are words instead of pieces.
+    """
+    console = _console(file)
+    if console.is_terminal:
+        _Printer(explanation, console).run(number, words=words)
+        return
+    console.width = _PIPE_WIDTH
+    with console.capture() as captured:
+        _Printer(explanation, console).run(number, words=words)
+    for line in captured.get().splitlines():
+        print(line.rstrip(), file=file)
+
+
+def notebook_html(explanation: Explanation) -> str:
+    """Return the translation, a picture of its attention, and the tables of each step to open.
+
+    Of a very long translation only the first steps are shown.
+    """
+    # Jupyter sets FORCE_COLOR.
+    console = _console(io.StringIO(), force_terminal=False)
+    console.width = _PIPE_WIDTH
+    printer = _Printer(explanation, console)
+
+    def details(show: Callable[[], None]) -> str:
+        with console.capture() as captured:
+            show()
+        title, _, text = captured.get().strip("\n").partition("\n")
+        text = "\n".join(line.rstrip() for line in text.splitlines())
+        return (
+            f"<details><summary>{escape_text(title)}</summary>"
+            f'<pre style="overflow-x: auto; white-space: pre">{escape_text(text)}</pre></details>'
+        )
+
+    steps = explanation.steps
+    shown = [details(printer.memory)]
+    shown += [details(partial(printer.step, step)) for step in steps[:MOST_PIECES]]
+    if len(steps) > MOST_PIECES:
+        shown.append(f"<p><small>Shown are {MOST_PIECES} of {len(steps)} steps.</small></p>")
+    without = "The model has no attention (attention.score none)."
+    return f"<div>{part_html(explanation.part, without=without)}{''.join(shown)}</div>"
+
+
+def _console(file: IO[str], *, force_terminal: bool | None = None) -> Console:
+    return Console(
+        file=file,
+        # Sentences are full of brackets, which must not be taken for markup.
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_terminal=force_terminal,
+        force_jupyter=False,
+    )
+
+
+class _Printer:
+    """Prints the parts of an explanation one below the other."""
+
+    def __init__(self, explanation: Explanation, console: Console) -> None:
+        self.found, self.source, self.console = explanation, explanation.source, console
+        self.padding = len(self.source.pieces) - self.source.length
+
+    def run(self, number: int | None, *, words: bool) -> None:
+        found, config = self.found, self.found.config
+        origin = "given" if found.forced else "found by the search"
+        looked = [str(s.number) for s in found.steps if s.attention and s.attention.looked]
+        if looked:
+            origin = f"what follows if the weights of step {', '.join(looked)} are as given"
+        self._facts(
+            ("source", found.part.source),
+            ("translation", f"{found.part.text}   ({origin}, log p = {found.part.log_prob:.3f})"),
+            ("model", f"style {config.style}, score {config.attention.score}"),
+        )
+        self.memory()
+        self.step(found.steps[(number or 1) - 1])
+        if number is None:
+            self._words() if words else self._steps()
+
+    def memory(self) -> None:
+        """Print what is computed once per sentence."""
+        source, formula = self.source, self.found.formula
+        self._title("Once per sentence: pieces, encoder states, keys and values")
+        listed = "  ".join(f"{p.piece} {p.id}" for p in source.pieces[: source.length])
+        self._facts((f"{source.length} pieces", f"{listed}   (▁ begins a word)"))
+        size = source.states_SH.shape[1]
+        states = f"encoder states, forward and backward ({size // 2} each)"
+        rows = [
+            ("H", source.states_SH, states),
+            ("K", source.keys_SD, f"keys, what a query is compared with: {self._origin('key')}"),
+            ("", source.remembered_SA, f"what the score keeps of K: {formula.remembered}"),
+            ("V", source.values_SM, f"values, what the context sums: {self._origin('value')}"),
+            ("mask", source.mask_S, f"true at the {source.length} pieces, false at padding"),
+            ("Q", self.found.steps[0].query_Q, f"query, one per step: {self.found.query}"),
+        ]
+        rows += [(letter, self.found.parameters[n], n) for letter, n in formula.letters.items()]
+        shapes = [(n, " x ".join(map(str, v.shape)), text) for n, v, text in rows if v is not None]
+        self._table(["name", "shape", "what it is"], shapes)
+        # The first, the last, and one of padding, which is zero.
+        self._facts(
+            *(
+                (f"h_{n + 1}", f"{_vector(source.states_SH[n])}  {_name(source.pieces[n].piece)}")
+                for n in (0, source.length - 1, source.length)
+            )
+        )
+        weights = self.found.part.weights is not None
+        both = "weights and probabilities" if weights else "probabilities"
+        difference = self.found.padding_difference
+        exact = f"{difference:.1e}" if difference else "the bit"
+        self._say(
+            f"A longer neighbor in the batch adds {self.padding} positions of padding; run alone, "
+            f"the sentence gets the same {both} to {exact}."
+        )
+
+    def _origin(self, side: str) -> str:
+        """Return whether keys or values are projections of H, or H itself."""
+        parameters = self.found.parameters
+        names = [name for name in (f"{side}.weight", f"{side}.bias") if name in parameters]
+        return f"H by {' and '.join(names)}" if names else "H itself"
+
+    def step(self, step: Step) -> None:
+        self._title(
+            f"Step {step.number} of {len(self.found.steps)}: "
+            f"reads {_name(step.reads.piece)}, writes {_name(step.writes.piece)}"
+        )
+        formula = self.found.formula
+        facts = [
+            ("query", f"{_vector(step.query_Q)}  {self.found.query}"),
+            ("score", f"{formula.text}   ({formula.source})"),
+        ]
+        if step.attention is None:
+            summary = "the summary: the last forward and the first backward state of H"
+            facts += [
+                ("weights", "none: nothing says which piece is read"),
+                ("instead", f"{_vector(self.source.summary_H)}  {summary}, the same at every step"),
+            ]
+        else:
+            self._facts(*facts, *self._softmax(step.attention))
+            self._positions(step.attention)
+            text = "c_i = weights x V"
+            if step.attention.scores_S.dim() > 1:
+                joined = "side by side, by output.weight and output.bias"
+                text = f"c_i = each head's weights x its part of V, {joined}"
+            facts = [("context", f"{_vector(step.attention.context_M)}  {text}")]
+        self._facts(
+            *facts,
+            ("residual", self.found.residual),
+            ("output", f"{_vector(step.output_M)}  a_i, what the decoder reads"),
+            ("then", self.found.output_use),
+        )
+        rows = [
+            [_name(c.piece), f"{c.probability:.4f}", "written" * (c.id == step.writes.id)]
+            for c in step.candidates
+        ]
+        if step.writes.id not in [candidate.id for candidate in step.candidates]:
+            chosen = f"{math.exp(step.log_prob):.2g}"
+            rows.append([_name(step.writes.piece), chosen, f"written, rank {step.rank}"])
+        self._table(["next piece", ">probability", ""], rows)
+
+    def _softmax(self, attention: AttentionStep) -> list[tuple[str, str]]:
+        if attention.looked:
+            return [("weights", "given (--look): they are not the softmax of the scores")]
+        formula, total = self.found.formula, len(self.source.pieces)
+        scale = f"x {formula.scale:.6g}: " if formula.scale is not None else "none: "
+        scores = attention.scores_S
+        heads = f" in each of {len(scores)} heads" if scores.dim() > 1 else ""
+        axis = (
+            f"over the {total} source positions (the last axis of the scores){heads}, never over "
+            f"the batch or the steps; the {self.padding} of padding count as -inf"
+        )
+        return [("scale", scale + formula.scale_reason), ("softmax", axis)]
+
+    def _positions(self, attention: AttentionStep) -> None:
+        """Print scores and weights by source position.
+
+        Of a long sentence the heaviest positions are shown, and the first one of padding.
+        """
+        total, real, mean_S = len(self.source.pieces), self.source.length, attention.mean_weights_S
+        shown = list(range(total))
+        if total > _MOST_ROWS:
+            order = mean_S[:real].argsort(descending=True, stable=True).tolist()
+            shown = sorted([*order[: _MOST_ROWS - 1], real])
+        self._position_tables(attention, shown)
+        scores_NS = attention.scores_S.view(-1, total)
+        if left := sorted(set(range(total)) - set(shown)):
+            few = (
+                f"the {_MOST_ROWS - 1} heaviest of {real}" if real >= _MOST_ROWS else f"all {real}"
+            )
+            self._say(
+                f"Shown are {few} pieces and one position of padding; the "
+                f"{len(left)} positions left out weigh {float(mean_S[left].sum()):.4f} together."
+            )
+        if len(scores_NS) > _MOST_HEADS:
+            self._say(
+                f"Shown are the first {_MOST_HEADS} heads of {len(scores_NS)}; the mean is of all."
+            )
+        unmasked_S = scores_NS.softmax(-1).mean(0)
+        self._say(
+            f"Without the mask the {self.padding} positions of padding would take "
+            f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
+        )
+
+    def _position_tables(self, attention: AttentionStep, shown: list[int]) -> None:
+        """Print one table for a single head; for several, one of scores and one of weights."""
+        real, mean_S = self.source.length, attention.mean_weights_S
+        names = [[str(place + 1), _name(self.source.pieces[place].piece)] for place in shown]
+        scores: dict[str, Tensor] = {}
+        if attention.scores_S.dim() == 1:
+            scores = {">score": attention.scores_S, ">after mask": attention.masked_scores_S}
+            weights = {">weight": attention.weights_S}
+        else:
+            scores_NS = attention.scores_S[:_MOST_HEADS]
+            rows = [
+                [*name, *(f"{score:.4f}{' → -inf' * (n >= real)}" for score in scores_NS[:, n])]
+                for n, name in zip(shown, names, strict=True)
+            ]
+            heads = range(1, len(scores_NS) + 1)
+            self._table([">place", "piece", *(f">score {head}" for head in heads)], rows)
+            weights = {f">weight {head}": attention.weights_S[head - 1] for head in heads}
+            weights[">mean"] = mean_S
+        columns = scores | weights
+        bars = ["█" * round(20 * weight) for weight in mean_S[shown].tolist()]
+        rows = [
+            [*name, *(f"{column_S[n]:.4f}" for column_S in columns.values()), bar]
+            for n, name, bar in zip(shown, names, bars, strict=True)
+        ]
+        sums = [f"{weights_S.double().sum():.6f}" for weights_S in weights.values()]
+        headings = [">place", "piece", *columns, ""]
+        self._table(headings, rows, ["", "sum", *[""] * len(scores), *sums, ""])
+
+    def _steps(self) -> None:
+        """Print a row for each step."""
+        self._title("All steps")
+        names = [piece.piece for piece in self.source.pieces[: self.source.length]]
+        headings, rows = [">step", "reads", "writes", ">p"], []
+        drawn = len(names) <= _MOST_BARS
+        if self.found.part.weights is not None:
+            headings += [">sum", *["weights by place"] * drawn, "heaviest source pieces"]
+        for step in self.found.steps:
+            row = [str(step.number), _name(step.reads.piece), _name(step.writes.piece)]
+            row.append(f"{math.exp(step.log_prob):.3f}")
+            if step.attention is not None:
+                weights_S = step.attention.mean_weights_S
+                row.append(f"{weights_S.double().sum():.4f}")
+                row += [_bars(weights_S[: len(names)])] * drawn + [_heaviest(names, weights_S)]
+            rows.append(row)
+        self._table(headings, rows)
+        self._say(f"--step N shows one of the {len(self.found.steps)} in full.")
+
+    def _words(self) -> None:
+        """Print a row for each target word."""
+        self._title("All words: sums over the pieces of a source word, means over those of a row's")
+        if self.found.part.weights is None:
+            self._say("Without attention there are no weights between words.")
+            return
+        source, target = self.found.words
+        weights = torch.from_numpy(word_weights(self.found.part))
+        rows = [
+            [word, f"{row.sum():.4f}", _bars(row), _heaviest(source, row)]
+            for word, row in zip(target, weights, strict=True)
+        ]
+        self._table(["word", ">sum", "weights by word", "heaviest source words"], rows)
+        self._say("What a sum lacks to 1 lies on the end of the sentence, which is no word.")
+
+    def _facts(self, *facts: tuple[str, str]) -> None:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column(style="bold", no_wrap=True, min_width=11)
+        table.add_column()
+        for name, text in facts:
+            table.add_row(name, text)
+        self.console.print(table)
+
+    def _table(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        sums: Sequence[str] | None = None,
+    ) -> None:
+        """Print a table; `>` before a heading marks a column of numbers."""
+        lines = box.SIMPLE_HEAD if self.console.is_terminal else None
+        table = Table(box=lines, pad_edge=False, header_style="bold")
+        for heading in headings:
+            # Where a table is too wide, texts are wrapped and numbers are not.
+            right = heading.startswith(">")
+            name = heading.removeprefix(">")
+            table.add_column(name, justify="right" if right else "left", no_wrap=right)
+        for row in rows:
+            table.add_row(*row)
+        if sums is not None:
+            table.add_section()
+            table.add_row(*sums)
+        self.console.print(table)
+
+    def _title(self, text: str) -> None:
+        self.console.print()
+        self.console.print(Text(text, style="bold cyan"))
+
+    def _say(self, text: str) -> None:
+        self.console.print(text)
+
+
+def _name(piece: str) -> str:
+    """Return a piece in readable form."""
+    names = {EOS_PIECE: "(end)", BOS_PIECE: "(start)", PAD_PIECE: "(padding)"}
+    return names.get(piece, piece)
+
+
+def _heaviest(names: Sequence[str], weights_S: Tensor) -> str:
+    """Return the heaviest pieces or words with their weights, heaviest first."""
+    order = weights_S[: len(names)].argsort(descending=True, stable=True).tolist()
+    heavy = [place for place in order if weights_S[place] >= LIGHT][:_MOST_NAMED]
+    return "  ".join(f"{_name(names[place])} {weights_S[place]:.2f}" for place in heavy)
+
+
+def _bars(weights_S: Tensor) -> str:
+    """Return a bar of one character for each weight."""
+    return "".join(_BARS[round(float(weight) * (len(_BARS) - 1))] for weight in weights_S)
+
+
+def _vector(values: Tensor) -> str:
+    """Return the size of a vector and its first numbers."""
+    # Adding 0 turns a negative zero into 0.
+    first = ", ".join(f"{value:.3f}" for value in values[:4] + 0.0)
+    return f"[{len(values)}]  ({first}{', ...' if len(values) > 4 else ''})"
+
+
+def write_page(explanation: Explanation, path: Path, *, words: bool = False) -> None:
+    """Write the page; with `words` it first shows words instead of pieces.
+
+    Raises DataError for a model without attention and for a path that cannot be written.
+    """
+    page = render_page(explanation, words=words)
+    check_writable(path)
+    write_atomic(path, page)
+
+
+def render_page(explanation: Explanation, *, words: bool = False) -> str:
+    """Return the page, which holds the same data that `as_json` gives."""
+    if explanation.part.weights is None:
+        raise DataError("no attention weights to show: the model has attention.score none")
+    return render("explanation.html", explanation=explanation.as_json(), words=words)

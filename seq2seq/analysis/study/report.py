@@ -1,0 +1,302 @@
+"""The files of a study's results: a page with tables, CSV, JSON and figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seq2seq.analysis.pages import render
+from seq2seq.analysis.plots import new_figure
+from seq2seq.analysis.study.comparison import RESAMPLES, Gathered, Spread, Summary
+from seq2seq.analysis.study.plan import Measure, changes_recipe, label
+from seq2seq.files import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLES: dict[Measure, str] = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "alignment_error": "AER %",
+    "minutes": "minutes",
+    "parameters": "parameters",
+}
+
+
+def write_results(gathered: Gathered) -> Path:
+    """Write results.json, results.csv, the figures and results.md; return the path of the last."""
+    directory = gathered.plan.study.directory
+    write_atomic(directory / "results.json", as_json(gathered))
+    write_atomic(directory / "results.csv", as_csv(gathered))
+    figures = {
+        "scores.png": _plot_scores(gathered),
+        "by-length.png": _plot_by_length(gathered),
+        "learning-curves.png": _plot_curves(gathered),
+    }
+    for name, figure in figures.items():
+        figure.savefig(directory / name, dpi=130)
+    page = directory / "results.md"
+    write_atomic(page, as_markdown(gathered, list(figures)))
+    return page
+
+
+def as_markdown(gathered: Gathered, figures: Sequence[str]) -> str:
+    """Return the page of results, with figures by their file names."""
+    plan = gathered.plan
+    changes = [f"`{key}: {json.dumps(value)}`" for key, value in plan.study.overrides.items()]
+    changes += [f"`{change}`" for change in plan.changes if changes_recipe(change)]
+    keys = {key for cell in plan.cells for key in cell.settings}
+    return render(
+        "study.md",
+        gathered=gathered,
+        plan=plan,
+        study=plan.study,
+        command=shlex.join(["seq2seq", "study", plan.path, *plan.changes]),
+        changes=changes,
+        result=next(iter(gathered.summaries[0].results.values())),
+        own_search=any(key.partition(".")[0] == "inference" for key in keys),
+        baseline=_baseline(gathered),
+        resamples=RESAMPLES,
+        main_table=main_table(gathered),
+        length_table=length_table(gathered),
+        figures=figures,
+    )
+
+
+def _baseline(gathered: Gathered) -> str:
+    """Return what the cells are compared with, in words."""
+    study = gathered.plan.study
+    if study.baseline is None:
+        return f"`{gathered.summaries[0].baseline}`, the best of the table"
+    levels = ", ".join(
+        f"`{study.titles[a]}: {label(level)}`" for a, level in study.baseline.items()
+    )
+    same = "" if len(study.baseline) == len(study.grid) else " and otherwise its own levels"
+    return f"the cell with {levels}{same}"
+
+
+def main_table(gathered: Gathered) -> str:
+    """Return a row for each cell: measures, and the difference from the baseline."""
+    titles, measures = gathered.plan.study.titles, gathered.measures
+    rows = []
+    for summary in gathered.summaries:
+        row = [*summary.cell.levels.values(), str(len(summary.results))]
+        row += [_shown(summary.spread(m), 0 if m == "parameters" else 1) for m in measures]
+        if (found := summary.difference) is not None:
+            limits = f"[{_signed(found.low)}, {_signed(found.high)}]"
+            row += [f"{_signed(found.value)} {limits}", f"{found.p_value:.3f}"]
+        else:
+            row += ["baseline" if summary.cell.name == summary.baseline else "", ""]
+        rows.append(row)
+    head = [*titles.values(), "n", *(TITLES[m] for m in measures), "difference", "p"]
+    return _table(head, rows, names=len(titles))
+
+
+def length_table(gathered: Gathered) -> str:
+    """Return BLEU by classes of source lengths, a row for each cell."""
+    titles = gathered.plan.study.titles
+    head = [*titles.values(), *(f"{c.label} ({len(c.sentences)})" for c in gathered.classes)]
+    rows = [
+        [*s.cell.levels.values(), *(_shown(spread, 1) for spread in s.by_length.values())]
+        for s in gathered.summaries
+    ]
+    return _table(head, rows, names=len(titles))
+
+
+def _shown(spread: Spread | None, digits: int) -> str:
+    if spread is None:
+        return ""
+    mean = f"{spread.mean:,.{digits}f}"
+    if spread.deviation is None or not (digits or spread.deviation):
+        return mean
+    return f"{mean} ± {spread.deviation:,.{digits}f}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # without a negative zero
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
+    """Return a Markdown table; the columns after the names are numbers."""
+    lines = [head, ["---"] * names + ["---:"] * (len(head) - names), *rows]
+    shown = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in shown)
+
+
+def as_csv(gathered: Gathered) -> str:
+    """Return a line for each cell, with means and deviations in columns of their own."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    rows = [_csv_row(gathered, summary) for summary in gathered.summaries]
+    writer.writerow([column for column, _ in rows[0]])
+    writer.writerows([value for _, value in row] for row in rows)
+    return text.getvalue()
+
+
+def _csv_row(gathered: Gathered, summary: Summary) -> list[tuple[str, Any]]:
+    """Return columns and values, as a list: an axis may have the name of another column."""
+    levels = zip(gathered.plan.study.titles.values(), summary.cell.levels.values(), strict=True)
+    row = [("cell", summary.cell.name), *levels, ("n", len(summary.results))]
+    for measure in gathered.measures:
+        row += _csv_spread(measure, summary.spread(measure))
+    row.append(("baseline", summary.baseline))
+    columns = ("difference", "difference_low", "difference_high", "p")
+    found = vars(summary.difference).values() if summary.difference else [None] * len(columns)
+    row += zip(columns, found, strict=True)
+    for length, spread in summary.by_length.items():
+        row += _csv_spread(f"bleu {length}", spread)
+    return row
+
+
+def _csv_spread(column: str, spread: Spread | None) -> list[tuple[str, Any]]:
+    found = _spread_json(spread) or {}
+    return [(column, found.get("mean")), (f"{column}_sd", found.get("deviation"))]
+
+
+def as_json(gathered: Gathered) -> str:
+    """Return all numbers of every run; the translations are in the results of the runs."""
+    plan = gathered.plan
+    found = {
+        "study": plan.study.model_dump(mode="json"),
+        "changes": plan.changes,
+        "test": plan.test.model_dump(mode="json", exclude_none=True),
+        "sentences": gathered.sentences,
+        "lengths": {c.label: len(c.sentences) for c in gathered.classes},
+        "resamples": RESAMPLES,
+        "finished": gathered.finished,
+        "runs": len(plan.runs),
+        "cells": [_cell_json(gathered, summary) for summary in gathered.summaries],
+    }
+    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+
+
+def _cell_json(gathered: Gathered, summary: Summary) -> dict[str, Any]:
+    cell, by_length = summary.cell, summary.by_length
+    return {
+        "name": cell.name,
+        "levels": cell.levels,
+        "settings": cell.settings,
+        "measures": {m: _spread_json(summary.spread(m)) for m in gathered.measures},
+        "bleu_by_length": {label: _spread_json(spread) for label, spread in by_length.items()},
+        "baseline": summary.baseline,
+        "difference": vars(summary.difference) if summary.difference else None,
+        "runs": [
+            {
+                "seed": seed,
+                "run_dir": str(gathered.plan.study.run_dir(cell.name, seed)),
+                **result.model_dump(mode="json", exclude={"config", "hypotheses"}),
+                "bleu_by_length": {label: s.values[n] for label, s in by_length.items()},
+            }
+            for n, (seed, result) in enumerate(summary.results.items())
+        ],
+    }
+
+
+def _spread_json(spread: Spread | None) -> dict[str, float | None] | None:
+    return {"mean": spread.mean, "deviation": spread.deviation} if spread else None
+
+
+_MOST_LINES = 6  # in one panel; more cells have a panel for each level of the first axis
+_MARKERS = "osD^vP*Xdh"
+
+Points = Sequence[tuple[float, Spread]]
+
+
+def _plot_scores(gathered: Gathered) -> Figure:
+    """Draw a row for each cell: a ring for each seed, mean and standard deviation."""
+    study = gathered.plan.study
+    measures = [m for m in gathered.measures if m not in ("minutes", "parameters")]
+    measures = measures or gathered.measures
+    levels = [list(summary.cell.levels.values()) for summary in gathered.summaries]
+    firsts, lasts = (list(dict.fromkeys(each[n] for each in levels)) for n in (0, -1))
+    # A gap between the levels of the first axis.
+    places = [n + 0.6 * firsts.index(each[0]) for n, each in enumerate(levels)]
+    figure = new_figure(2.5 + 3.2 * len(measures), 1.816 + 0.26 * places[-1])
+    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        for y, summary, each in zip(places, gathered.summaries, levels, strict=True):
+            if (spread := summary.spread(measure)) is None:
+                continue
+            color, error = f"C{lasts.index(each[-1])}", spread.deviation or 0
+            seeds = [y] * len(spread.values)
+            axes.plot(spread.values, seeds, "o", mfc="none", mec=color, ms=4, alpha=0.6)
+            axes.errorbar(spread.mean, y, xerr=error, fmt="o", color=color, ms=6, lw=1.5)
+        axes.set_xlabel(TITLES[measure])
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_axisbelow(True)
+    labels = [" / ".join(study.describe(s.cell.levels)) for s in gathered.summaries]
+    panels[0].set_yticks(places, labels)
+    panels[0].invert_yaxis()
+    figure.suptitle(f"{study.name}: mean ± standard deviation, one ring per seed")
+    return figure
+
+
+def _plot_by_length(gathered: Gathered) -> Figure:
+    """Draw BLEU by source length."""
+    figure, [panels] = _plot_lines(gathered, 4.2, {"BLEU": _points_by_length})
+    for axes in panels:
+        labels = [f"{c.label}\n({len(c.sentences)})" for c in gathered.classes]
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set_xlabel("source words (sentences)")
+    return figure
+
+
+def _points_by_length(summary: Summary) -> Points:
+    return list(enumerate(summary.by_length.values()))
+
+
+def _plot_curves(gathered: Gathered) -> Figure:
+    """Draw BLEU and loss of the validations during training."""
+    metrics: dict[str, Callable[[Summary], Points]] = {
+        "validation BLEU": lambda summary: summary.curve("bleu"),
+        "validation loss": lambda summary: summary.curve("loss"),
+    }
+    figure, rows = _plot_lines(gathered, 6.6, metrics)
+    for axes in rows[-1]:
+        axes.set_xlabel("updates")
+    return figure
+
+
+def _plot_lines(
+    gathered: Gathered, height: float, metrics: Mapping[str, Callable[[Summary], Points]]
+) -> tuple[Figure, Any]:
+    """Draw means with bands of one standard deviation; return the figure and its rows of axes.
+
+    There is a row for each metric. A few cells share a panel; of many, each level of the first
+    axis has its own. A line has the same color in all panels.
+    """
+    study, groups = gathered.plan.study, dict[str, dict[str, Summary]]()
+    together = len(gathered.summaries) <= _MOST_LINES or len(study.grid) == 1
+    for summary in gathered.summaries:
+        words = study.describe(summary.cell.levels)
+        title = "" if together else words.pop(0)
+        groups.setdefault(title, {})[" / ".join(words)] = summary
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    figure = new_figure(2.6 + 3.2 * len(groups), height)
+    rows = figure.subplots(len(metrics), len(groups), squeeze=False, sharex=True, sharey="row")
+    lines: dict[str, Any] = {}
+    for row, (metric, points_of) in zip(rows, metrics.items(), strict=True):
+        for axes, group in zip(row, groups.values(), strict=True):
+            for name, summary in group.items():
+                points = points_of(summary)
+                x, means = [x for x, _ in points], np.array([s.mean for _, s in points])
+                half = np.array([spread.deviation or 0.0 for _, spread in points])
+                number = names.index(name)
+                color, marker = f"C{number}", _MARKERS[number % len(_MARKERS)]
+                [line] = axes.plot(x, means, marker=marker, ms=4, color=color)
+                band = (means - half, means + half)
+                axes.fill_between(x, *band, color=color, alpha=0.15, linewidth=0)
+                lines.setdefault(name, line)
+            axes.grid(alpha=0.3)
+        row[0].set_ylabel(metric)
+    for axes, title in zip(rows[0], groups, strict=True):
+        axes.set_title(title, fontsize=10)
+    figure.legend(lines.values(), lines.keys(), loc="outside right upper", fontsize=8)
+    return figure, rows

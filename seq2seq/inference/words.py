@@ -1,0 +1,170 @@
+"""Words of a translation: the pieces of each, the attention between them, and word links.
+
+A link (i, j) joins source word i and target word j, both from 0.
+
+Legend: T target pieces, S source pieces, both with the end of sentence; t, s words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq.data.cleaning import normalize
+from seq2seq.data.subwords import SPACE_PIECE
+from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE, UNK_PIECE
+from seq2seq.errors import DataError
+from seq2seq.inference.text import Part, Translation
+
+Link = tuple[int, int]  # source word, target word, from 0
+Links = frozenset[Link]
+Floats = npt.NDArray[np.float64]
+Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
+
+_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, each punctuation mark as a word of its own.
+
+    A word is a match of `\\w+(?:'\\w+)*|[^\\w\\s]`, the definition that the gold links of
+    data/sample count by (data/README.md).
+    """
+    return _WORD.findall(text)
+
+
+# spaces: words are separated by white space; marks: punctuation marks are words too.
+WORDS: dict[str, Split] = {"spaces": str.split, "marks": words}
+
+
+def words_of_pieces(pieces: Sequence[str], split: Split = str.split) -> list[list[int]]:
+    """Return the numbers of the words that each piece has characters of.
+
+    Words are separated by white space in the text, or found by `split`. A piece without visible
+    characters, such as a lone space, belongs to the word after it; the end of sentence belongs to
+    none.
+    """
+    raw = [_bytes_of(piece) for piece in pieces]
+    if pieces and pieces[-1] == EOS_PIECE:
+        raw[-1] = b""
+    word_of_byte = _words_of_bytes(b"".join(raw), split)
+    found, end = [], 0
+    for piece in raw:
+        start, end = end, end + len(piece)
+        found.append(sorted({word for word in word_of_byte[start:end] if word >= 0}))
+    after: list[int] = []
+    for index in reversed(range(len(raw))):
+        if not found[index] and raw[index]:
+            found[index] = after
+        after = found[index][:1]
+    return found
+
+
+def _bytes_of(piece: str) -> bytes:
+    byte = _BYTE.fullmatch(piece)
+    if byte:
+        return bytes.fromhex(byte[1])
+    if piece == UNK_PIECE:  # characters that the tokenizer does not know, but they are in the text
+        return "\ufffd".encode()
+    return b"" if piece in (BOS_PIECE, PAD_PIECE) else piece.replace(SPACE_PIECE, " ").encode()
+
+
+def _words_of_bytes(raw: bytes, split: Split) -> list[int]:
+    """Return the word of each byte of a text before normalization, -1 between words."""
+    # A byte that is not UTF-8 becomes one visible character.
+    chars = raw.decode("utf-8", "surrogateescape")
+    shown = [_shown(char) for char in chars]
+    text = "".join(shown)
+    word_of_char, end = [-1] * len(text), 0
+    for number, word in enumerate(split(text)):
+        start = text.index(word, end)
+        end = start + len(word)
+        word_of_char[start:end] = [number] * len(word)
+    remaining = iter(word_of_char)
+    numbers: list[int] = []
+    for char, visible in zip(chars, shown, strict=True):
+        size = len(char.encode("utf-8", "surrogateescape"))
+        numbers += [next(remaining) if visible else -1] * size
+    return numbers
+
+
+@lru_cache(4096)
+def _shown(char: str) -> str:
+    """Return what normalization makes of a character: itself, a space or nothing."""
+    if "\udc80" <= char <= "\udcff":
+        return char
+    return {"aa": "", "a a": " "}.get(normalize(f"a{char}a"), char)
+
+
+def word_weights(part: Part, split: Split = str.split) -> Floats:
+    """Return weights [t, s] between words: sums over source pieces, means over target pieces.
+
+    A piece with characters of several words counts for each, on the source side in equal shares.
+    Raises DataError for a model without attention.
+    """
+    if part.weights is None:
+        raise DataError("no attention weights: the model has attention.score none")
+    weights_TS = part.weights.astype(np.float64)
+    source_sS = _membership(part.source_pieces, split)
+    source_sS /= np.maximum(source_sS.sum(0), 1)
+    target_tT = _membership(part.target_pieces, split)
+    counts_t1 = target_tT.sum(1, keepdims=True)
+    merged_ts: Floats = target_tT @ weights_TS @ source_sS.T / np.maximum(counts_t1, 1)
+    return merged_ts
+
+
+def words_as_json(part: Part) -> dict[str, Any] | None:
+    """Return the words of a part with the weights [t, s] between them, as JSON has them.
+
+    None for a model without attention.
+    """
+    if part.weights is None:
+        return None
+    weights = word_weights(part).tolist()
+    return {"source": part.source.split(), "target": part.text.split(), "weights": weights}
+
+
+def _membership(pieces: Sequence[str], split: Split) -> Floats:
+    """Return a matrix [words, pieces]: 1 where the piece has characters of the word, else 0."""
+    held = words_of_pieces(pieces, split)
+    numbers = np.arange(max((word for of in held for word in of), default=-1) + 1)
+    columns = [np.isin(numbers, of) for of in held]
+    return np.stack(columns, 1).astype(np.float64) if columns else np.zeros((0, 0))
+
+
+def links_of(part: Part, *, split: Split = str.split, threshold: float | None = None) -> Links:
+    """Return the links of one translation.
+
+    Each target word is linked with its heaviest source word or, given a threshold, with all source
+    words of at least this weight (word_weights).
+    """
+    weights_ts = word_weights(part, split)
+    if threshold is not None:
+        return frozenset((int(s), int(t)) for t, s in np.argwhere(weights_ts >= threshold))
+    if not weights_ts.size:
+        return frozenset()
+    return frozenset((int(s), t) for t, s in enumerate(weights_ts.argmax(1)))
+
+
+def pharaoh(translation: Translation) -> str:
+    """Return the links of a translated line in Pharaoh format.
+
+    Words are separated by white space in the normalized source line and in the translation.
+    """
+    found: set[Link] = set()
+    target_start = 0
+    for part in translation.parts:
+        found |= {(s + part.first_word, t + target_start) for s, t in links_of(part)}
+        target_start += len(part.text.split())
+    return format_links(found)
+
+
+def format_links(links: Iterable[Link]) -> str:
+    """Return links in Pharaoh format, from 0."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))

@@ -1,0 +1,166 @@
+"""From a run to its graphs or to compact weights, and what int8 costs."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from seq2seq.data.cleaning import read_validation
+from seq2seq.data.corpus import Pair
+from seq2seq.device import multiplies_int8
+from seq2seq.errors import ConfigError, DataError, UserError
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import score
+from seq2seq.files import make_folder, remove_directory, write_atomic
+from seq2seq.inference.translator import Translator
+from seq2seq.onnx.backend import OnnxBackend
+from seq2seq.onnx.graphs import PRECISIONS, Graphs, Precision
+from seq2seq.onnx.run import ensure_graphs, export_graphs, record_int8_loss
+from seq2seq.packaged import find_run, is_packaged
+from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, save_compact
+from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of
+
+log = logging.getLogger(__name__)
+
+
+def export(
+    run: str | Path,
+    output: str | Path | None = None,
+    precisions: Sequence[Precision] = PRECISIONS,
+) -> Graphs:
+    """Write the graphs of a run's best checkpoint, or of the checkpoint that the path names.
+
+    They go into the run, or with the tokenizers and the recipe into the directory `output`. What
+    int8 costs is measured on the recipe's validation set. Raises CheckpointError for a run that
+    cannot be used, UserError for a checkpoint without `output` (a run has the graphs of its best
+    one), DataError for a directory that cannot be written or is another run.
+    """
+    path = find_run(run)
+    checkpoint, source = find_checkpoint(path), run_of(path)
+    if output is None and (path != source.path or is_packaged(path)):
+        kind = "a checkpoint" if path != source.path else "a model that came with the program"
+        raise UserError(f"{run}: {kind}; name a directory for its graphs with --output")
+    unknown = sorted({*precisions} - {*PRECISIONS})
+    if unknown:
+        raise ConfigError(f"unknown precision '{unknown[0]}'; use {' or '.join(PRECISIONS)}")
+    if output is None:
+        graphs = export_graphs(checkpoint, source, source.graphs, precisions)
+    else:
+        target = _directory(source, output)
+        graphs = export_graphs(checkpoint, source, target.graphs, precisions)
+        remove_directory(target.checkpoints)  # of an earlier compact export
+        _copy(source, target)
+    if len(precisions) < len(PRECISIONS) or "int8_bleu_loss" in graphs.meta:
+        return graphs
+    valid = _validation_set(source)
+    return _measure_int8(graphs, source, valid) if valid else graphs
+
+
+def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
+    """Write the weights of a run's best checkpoint in int8, with what else translating needs.
+
+    The directory `output` is a run from which graphs are made at the first use, and which can be
+    fine-tuned. What int8 costs is measured on the recipe's validation set and kept in the state of
+    its checkpoint: `compact_bleu_loss` by these weights alone, `int8_bleu_loss` by graphs of them
+    that also compute in int8. Raises as `export` does.
+    """
+    path = find_run(run)
+    checkpoint, source = find_checkpoint(path), run_of(path)
+    target = _directory(source, output)
+    kept = {"step", "validation"}
+    state = {key: value for key, value in checkpoint.state.items() if key in kept}
+    arrays = checkpoint.arrays()
+    with tempfile.TemporaryDirectory() as folder:
+        # Weights that do not fit the recipe are noticed here, before anything is replaced.
+        full = export_graphs(checkpoint, source, Path(folder) / "full", ["fp32"])
+        remove_directory(target.graphs)
+        remove_directory(target.checkpoints)
+        _copy(source, target)
+        target.checkpoints.mkdir()
+        made = save_compact(target.checkpoints / checkpoint.path.name, arrays, state)
+        valid = _validation_set(source)
+        if not valid:
+            return made
+        small = export_graphs(made, target, Path(folder) / "compact")
+        bleu = _bleu(small, "fp32", target, valid)
+        cost = _bleu(full, "fp32", target, valid) - bleu
+        state["compact_bleu_loss"] = round(cost, 3)
+        if multiplies_int8():
+            state["int8_bleu_loss"] = round(bleu - _bleu(small, "int8", target, valid), 3)
+    log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
+    return save_compact(made.path, arrays, state)
+
+
+def _directory(source: RunDirectory, output: str | Path) -> RunDirectory:
+    """Return the directory to export a run into.
+
+    Raises DataError for one that is neither empty nor an earlier export.
+    """
+    target = RunDirectory(Path(output))
+    path = target.path
+    if path.resolve().is_relative_to(source.path.resolve()):
+        raise DataError(f"{path}: within the run itself; name a directory of its own")
+    patterns = "step-*", target.average_path.name
+    found = [c for name in patterns for c in list_checkpoints(target.checkpoints, pattern=name)]
+    compact = {checkpoint.path for checkpoint in found if "progress" not in checkpoint.state}
+    if target.sources_path.exists() or {*target.checkpoints.glob("*")} - compact:
+        raise DataError(f"{path}: a run with checkpoints of its own; name another directory")
+    earlier = target.config_path.exists() and (target.graphs.exists() or bool(compact))
+    if path.is_dir() and any(path.iterdir()) and not earlier:
+        raise DataError(f"{path}: not empty, and not an earlier export; name another directory")
+    source.tokenizers()  # before anything is written
+    make_folder(path)
+    return target
+
+
+def _copy(source: RunDirectory, target: RunDirectory) -> None:
+    """Write tokenizers and recipe into the directory of an export."""
+    for name in (*TOKENIZERS, source.config_path.name):
+        write_atomic(target.path / name, (source.path / name).read_bytes())
+
+
+def _validation_set(run: RunDirectory) -> list[Pair]:
+    """Return the validation pairs of a run's recipe; none, with a warning, if they are missing."""
+    try:
+        return read_validation(run.config().data)
+    except UserError as error:
+        log.warning(
+            "int8 was not measured, so --precision auto will not use it: %s (paths of the recipe "
+            "start from the current directory)", error,
+        )  # fmt: skip
+        return []
+
+
+def export_trained(run: RunDirectory, valid: list[Pair]) -> None:
+    """Write the graphs that translating uses; without them it would make them at its first call."""
+    try:
+        checkpoint = run.best(run.config().training.metric)
+        graphs = ensure_graphs(checkpoint, run)
+        if "int8_bleu_loss" not in graphs.meta:
+            _measure_int8(graphs, run, valid)
+    except (OSError, UserError) as error:
+        log.warning("%s: not exported (%s); training is complete", run.graphs, error)
+
+
+def _measure_int8(graphs: Graphs, run: RunDirectory, valid: list[Pair]) -> Graphs:
+    """Record what int8 costs on the validation set, if this processor can tell."""
+    if not multiplies_int8():
+        log.info("int8 was not measured: this processor has no instructions for it (VNNI)")
+        return graphs
+    full, int8 = (_bleu(graphs, precision, run, valid) for precision in PRECISIONS)
+    log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
+    return record_int8_loss(graphs, full - int8)
+
+
+def _bleu(graphs: Graphs, precision: Precision, run: RunDirectory, valid: list[Pair]) -> float:
+    """Return the BLEU of graphs on the validation set, with the beam of validation."""
+    config, (source, target) = run.config(), run.tokenizers()
+    pairs = valid[: config.training.validation_sentences]
+    backend = OnnxBackend(graphs, precision, target.vocab_size)
+    translator = Translator([backend], source, target, config)
+    options = translator.options(beam_size=config.training.validation_beam)
+    translations = translator.translate([pair.source for pair in pairs], options)
+    texts = [best.text for [best] in translations]
+    return score(texts, references_of(pairs), metrics=("bleu",))["bleu"].score

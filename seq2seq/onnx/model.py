@@ -1,0 +1,621 @@
+"""A translation model as three ONNX graphs: encoder, target embedding, one step of the decoder.
+
+encoder: `source` [B, S], padded with PAD on the right, to `state` [B, Z], the initial decoder state
+of all layers side by side (and Luong's attentional state, where it is fed), and to the memory,
+all that is fixed for a sentence.
+embedding: `pieces` [N] to `inputs` [N, X], the products of their embeddings that a step needs. They
+can be kept, as they depend on nothing else.
+step: `inputs` [B, K, X], `state` [B, K, Z] and the memory to `log_probs` [B, K, V], `next_state`
+[B, K, Z] and, with attention, `weights` [B, K, S].
+
+The memory is `values` and, with attention, `keys` and `mask`, which is added to the scores: minus
+infinity at padding; for additive scores also `energy`, their vector v, and for the lexical shortcut
+`words`. The graphs are the functions of `seq2seq.model` up to rounding, after algebra on the
+weights:
+
+- W sum_s(a_s v_s) = sum_s(a_s W v_s), and the weights a_s of a sentence sum to one. So the product
+  by which a decoder reads the output of its attention is joined with the projections before it, and
+  computed once per source position, with its bias.
+- q'W'Kh = q'(W'K)h: of dot products only the keys' side is left.
+- The biases of r and z, and of n's input, are one.
+
+Legend: B sentences, K hypotheses per sentence, S source length, E embedding size, D state of a
+decoder layer, Z whole state, h state of one direction of the encoder, H both directions, G = 3D
+gates in the order r, z, n, A attention size, N heads, d key and m value size of one head,
+M attention output size, X what is read of an attention output or an embedding, Q query size,
+O features size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from seq2seq.onnx.builder import Graph
+from seq2seq.onnx.graphs import Precision
+from seq2seq.onnx.weights import Model
+from seq2seq.runs.tensors import Array
+
+Shape = list[int | str]
+Stepped = tuple[str, list[str], str | None]  # features, next states, weights
+_Norm = tuple[Array, Array] | None  # weight and bias
+
+
+def encoder_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
+    """Return the graph that computes the initial state and the memory of sources."""
+    g, attention = Graph("encoder", precision), _fused_attention(model)
+    encoded = _encode(g, model)
+    g.output(_initial_state(g, model, encoded), "state", ["B", sum(_state_sizes(model))])
+    values = attention.make_memory(g, encoded)
+    for value, (name, shape) in zip(values, attention.memory.items(), strict=True):
+        g.output(value, name, shape)
+    if model.config.lexical:
+        words_BSO = g.lookup(model.source_embedding(), "source", _lexical(model))
+        g.output(words_BSO, "words", ["B", "S", model.config.features_size])
+    return g.model()
+
+
+def embedding_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
+    """Return the graph that computes what a step needs of the embeddings of target pieces."""
+    g = Graph("embedding", precision)
+    pieces = g.input("pieces", ["N"], np.int64)
+    weight_XE, bias_X = _entering(model)
+    inputs = g.lookup(model.target_embedding(), pieces, weight_XE, bias_X)
+    g.output(inputs, "inputs", ["N", len(weight_XE)])
+    return g.model()
+
+
+def step_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
+    """Return the graph that advances all hypotheses by one target piece."""
+    g, config = Graph("step", precision), model.config
+    sizes = _state_sizes(model)
+    entering, _ = _entering(model)
+    inputs = g.input("inputs", ["B", "K", len(entering)])
+    state = g.split(g.input("state", ["B", "K", sum(sizes)]), sizes)
+    attention = _fused_attention(model)
+    for name, shape in attention.memory.items():
+        g.input(name, shape)
+    step = {
+        "bahdanau": _bahdanau,
+        "conditional": _conditional,
+        "luong": _luong,
+        "pre_attention": _pre_attention,
+    }[config.style]
+    features, state, weights = step(g, model, attention, inputs, state)
+    if config.lexical and weights is not None:
+        words = g.input("words", ["B", "S", config.features_size])
+        features = g("Add", features, g("Tanh", g("MatMul", weights, words)))
+    is_maxout = _has_deep_output(model) and config.readout == "maxout"
+    bias_V = model("output_bias", model.target_vocab)
+    logits = g.product(
+        features, model.output_weight(), bias_V, bound=None if is_maxout or config.lexical else 1.0
+    )
+    g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
+    g.output(g.concat(state), "next_state", ["B", "K", sum(sizes)])
+    if weights is not None:
+        g.output(weights, "weights", ["B", "K", "S"])
+    return g.model()
+
+
+class _Cell:
+    """One GRU layer. The biases of r and z, and of n's input, enter with the inputs."""
+
+    def __init__(self, model: Model, name: str, input_size: int, size: int) -> None:
+        self.size = size
+        self.sizes = [2 * size, size]  # of r and z, and of n
+        self.input_GI = model(f"{name}.weight_input", 3 * size, input_size)
+        self.hidden_GD = model(f"{name}.weight_hidden", 3 * size, size)
+        self.input_bias_G, self.hidden_bias_D = np.zeros(3 * size), None
+        self.norm_input: _Norm = None
+        self.norm_hidden: _Norm = None
+        if model.config.layer_norm:
+            self.norm_input, self.norm_hidden = (
+                (model(f"{name}.{norm}.weight", 3 * size), model(f"{name}.{norm}.bias", 3 * size))
+                for norm in ("norm_input", "norm_hidden")
+            )
+        else:
+            bias_hidden_G = model(f"{name}.bias_hidden", 3 * size)
+            bias_rz, self.hidden_bias_D = np.split(bias_hidden_G, [2 * size])
+            bias_input_G = model(f"{name}.bias_input", 3 * size)
+            self.input_bias_G = bias_input_G + np.pad(bias_rz, (0, size))
+
+    def gates(self, g: Graph, inputs: str, *more: int) -> list[str]:
+        """Split projected inputs into those of r and z, of n, and parts of `more` sizes."""
+        if self.norm_input is None:
+            return g.split(inputs, [*self.sizes, *more])
+        gates, *rest = g.split(inputs, [3 * self.size, *more])
+        return [*g.split(_layer_norm(g, self.norm_input, gates), self.sizes), *rest]
+
+    def hidden(self, g: Graph, state: str) -> list[str]:
+        """Return the products of the state, for r and z and for n."""
+        if self.norm_hidden is None:
+            hidden_rz, hidden_n = np.split(self.hidden_GD, [2 * self.size])
+            return [g.product(state, hidden_rz), g.product(state, hidden_n, self.hidden_bias_D)]
+        hidden = _layer_norm(g, self.norm_hidden, g.product(state, self.hidden_GD))
+        return g.split(hidden, self.sizes)
+
+    def step(self, g: Graph, inputs: list[str], state: str) -> str:
+        """Return the next state."""
+        return _next_state(g, inputs, self.hidden(g, state), state, self.size)
+
+
+def _next_state(g: Graph, inputs: list[str], hidden: list[str], state: str, size: int) -> str:
+    """Return the next state from the gates' inputs, the state's products, and the state."""
+    (inputs_rz, inputs_n), (hidden_rz, hidden_n) = inputs, hidden
+    reset, update = g.split(g("Sigmoid", g("Add", inputs_rz, hidden_rz)), [size, size])
+    new = g("Tanh", g("Add", inputs_n, g("Mul", reset, hidden_n)))
+    return g("Add", new, g("Mul", update, g("Sub", state, new)))
+
+
+def _layer_norm(g: Graph, norm: _Norm, value: str) -> str:
+    return value if norm is None else g("LayerNormalization", value, *norm, epsilon=1e-5)
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """The names of the encoder's states, and of the padding mask (1: real)."""
+
+    states_BSH: str
+    real_BS: str
+    size: int  # of one direction
+
+    def mask_B1S(self, g: Graph) -> str:
+        """Return what is added to scores: 0, or minus infinity at padding."""
+        return g("Unsqueeze", g("Log", self.real_BS), np.array([1]))
+
+    def backward_Bh(self, g: Graph) -> str:
+        """Return the backward state of the first position."""
+        first_BH = g("Gather", self.states_BSH, np.int64(0), axis=1)
+        return g.split(first_BH, [self.size, self.size])[1]
+
+    def summary_BH(self, g: Graph) -> str:
+        """Return the last states of both directions."""
+        last_B1 = g("Cast", g("Sub", self._lengths_B1(g), np.float32(1)), to=TensorProto.INT64)
+        last_BH = g("GatherND", self.states_BSH, last_B1, batch_dims=1)
+        return g.concat([g.split(last_BH, [self.size, self.size])[0], self.backward_Bh(g)])
+
+    def mean_BH(self, g: Graph) -> str:
+        """Return the mean of the states at real positions."""
+        sum_B1H = g("MatMul", g("Unsqueeze", self.real_BS, np.array([1])), self.states_BSH)
+        return g("Div", g("Squeeze", sum_B1H, np.array([1])), self._lengths_B1(g))
+
+    def _lengths_B1(self, g: Graph) -> str:
+        return g("ReduceSum", self.real_BS, np.array([1]), keepdims=1)
+
+
+def _encode(g: Graph, model: Model) -> _Encoded:
+    """Run the layers, each as a Scan of both directions side by side.
+
+    The backward direction's half of all that is scanned is reversed. Its states are zero at
+    padding, so that a sentence begins as it would without; forward states there are never read.
+    """
+    config, size = model.config, model.config.encoder_size
+    source_BS = g.input("source", ["B", "S"], np.int64)
+    real_BS = g("Cast", g("Cast", source_BS, to=TensorProto.BOOL), to=TensorProto.FLOAT)
+    real_SB11 = g("Unsqueeze", g("Transpose", real_BS, perm=[1, 0]), np.array([2, 3]))
+    always_SB11 = g("Expand", np.ones((1, 1, 1, 1)), g("Shape", real_SB11))
+    real_SB21 = g("Concat", always_SB11, _reversed(g, real_SB11), axis=2)
+    layer_SBH = g("Transpose", source_BS, perm=[1, 0])
+    enter: Callable[[str, Array, Array], str] = partial(g.lookup, model.source_embedding())
+    for number in range(config.encoder_layers):
+        input_size = 2 * size if number else config.embedding_size
+        cells = [
+            _Cell(model, f"encoder.{direction}.{number}", input_size, size)
+            for direction in ("forwards", "backwards")
+        ]
+        gates = [
+            _layer_norm(g, cell.norm_input, enter(inputs, cell.input_GI, cell.input_bias_G))
+            for cell, inputs in zip(cells, [layer_SBH, _reversed(g, layer_SBH)], strict=True)
+        ]
+        gates_SB2G = g("Reshape", g.concat(gates), np.array([0, 0, 2, 3 * size]))
+        start_B2h = _per_sentence(g, np.zeros((2, size)))
+        _, states_SB2h = g.many(
+            "Scan",
+            *[start_B2h, *g.split(gates_SB2G, cells[0].sizes), real_SB21],
+            outputs=2,
+            body=_scan_body(g, cells),
+            num_scan_inputs=3,
+        )
+        states_SBH = g("Reshape", states_SB2h, np.array([0, 0, 2 * size]))
+        forth_SBh, back_SBh = g.split(states_SBH, [size, size])
+        layer_SBH, enter = g.concat([forth_SBh, _reversed(g, back_SBh)]), g.product
+    return _Encoded(g("Transpose", layer_SBH, perm=[1, 0, 2]), real_BS, size)
+
+
+def _reversed(g: Graph, value: str) -> str:
+    """Return a value with its first axis reversed."""
+    last, before_first = np.array([-1]), np.array([np.iinfo(np.int64).min])
+    return g("Slice", value, last, before_first, np.array([0]), np.array([-1]))
+
+
+def _per_sentence(g: Graph, array: Array) -> str:
+    """Return the same array for each sentence, [B, *shape]."""
+    batch = g("Shape", "source", start=0, end=1)
+    return g("Expand", array[None], g("Concat", batch, np.array(array.shape), axis=0))
+
+
+def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
+    """Return one step of both directions: state, inputs of r and z and of n, mask."""
+    body, size = Graph(g.fresh("body"), g.precision, around=g), cells[0].size
+    state_B2h, *inputs, real_B21 = (
+        body.input(body.fresh("input"), ["B", 2, width]) for width in (size, 2 * size, size, 1)
+    )
+    states = body.many("Split", state_B2h, np.array([1, 1]), outputs=2, axis=1)
+    products = [cell.hidden(body, state) for cell, state in zip(cells, states, strict=True)]
+    hidden = [body("Concat", *pair, axis=1) for pair in zip(*products, strict=True)]
+    next_B2h = body("Mul", _next_state(body, inputs, hidden, state_B2h, size), real_B21)
+    body.output(body("Identity", next_B2h), body.fresh("output"), ["B", 2, size])
+    body.output(next_B2h, body.fresh("output"), ["B", 2, size])
+    return body.body()
+
+
+def _lexical(model: Model) -> Array:
+    return model("lexical.weight", model.config.features_size, model.config.embedding_size)
+
+
+def _cells(model: Model) -> list[_Cell]:
+    """Return the layers of the decoder."""
+    config, size = model.config, model.config.decoder_size
+    first = [config.embedding_size]
+    if config.style in ("conditional", "pre_attention"):
+        first.append(config.attention_output_size)
+    inputs = first + [size] * (config.decoder_layers - 1)
+    return [_Cell(model, f"decoder.layers.{n}", inputs[n], size) for n in range(len(inputs))]
+
+
+def _state_sizes(model: Model) -> list[int]:
+    """Return the sizes of what the decoder's state holds side by side."""
+    config = model.config
+    layers = config.decoder_layers + (config.style == "pre_attention")
+    return [config.decoder_size] * layers + _fed_sizes(model)
+
+
+def _fed_sizes(model: Model) -> list[int]:
+    """Return the size of the attentional state, if it is fed."""
+    config = model.config
+    return [config.features_size] if config.style == "luong" and config.input_feeding else []
+
+
+def _initial_state(g: Graph, model: Model, encoded: _Encoded) -> str:
+    """Return the state before the first target piece [B, Z]; see Decoder.start."""
+    config, sizes = model.config, _state_sizes(model)
+    if config.initial_state == "zeros":
+        return _per_sentence(g, np.zeros(sum(sizes)))
+    reads = {"backward": encoded.backward_Bh, "mean": encoded.mean_BH, "last": encoded.summary_BH}
+    read = reads[config.initial_state](g)
+    read_size = config.encoder_size * (1 if config.initial_state == "backward" else 2)
+    fed = sum(_fed_sizes(model))
+    hidden_size = sum(sizes) - fed
+    weight = model("decoder.initial.weight", hidden_size, read_size)
+    hidden = g("Tanh", g.product(read, weight, model("decoder.initial.bias", hidden_size)))
+    return g.concat([hidden, _per_sentence(g, np.zeros(fed))] if fed else [hidden])
+
+
+class _FusedAttention:
+    """An attention with the product by which a decoder reads its output: W (context + query) + b.
+
+    This one reads the same of the source at every step (score none).
+    """
+
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+        self.read_XM, self.bias_X = read_XM, bias_X
+        # A state of the decoder is within 1, its sum with a product of the piece before is not.
+        self.query_bound = None if model.config.attention.previous_piece else 1.0
+        self.residual_XQ = None
+        if model.config.residual:
+            sizes = model.config.attention_output_size, model.config.decoder_size
+            same = sizes[0] == sizes[1]
+            query = None if same else model("decoder.attention.residual.query.weight", *sizes)
+            self.residual_XQ = _joined(read_XM, query)
+        self.memory: dict[str, Shape] = {"values": ["B", 1, len(read_XM)]}
+
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+        """Return the values of the memory."""
+        values_BX = g.product(encoded.summary_BH(g), self.read_XM, self.bias_X)
+        return [g("Unsqueeze", values_BX, np.array([1]))]
+
+    def attend(self, g: Graph, query_BKQ: str) -> tuple[str, str | None]:
+        """Return what is read of the contexts [B, K, X], and weights [B, K, S] if there are any."""
+        return "values", None
+
+    def __call__(
+        self, g: Graph, query_BKQ: str, other_XQ: Array | None = None
+    ) -> tuple[str, str | None]:
+        """Return what is read of the outputs, plus another product of the query, and weights."""
+        reads, weights = self.attend(g, query_BKQ)
+        products = [weight for weight in (self.residual_XQ, other_XQ) if weight is not None]
+        if products:
+            weight_XQ = np.sum(products, 0)
+            product = g.product(query_BKQ, weight_XQ, bound=self.query_bound)
+            reads = g("Add", reads, product)
+        return reads, weights
+
+
+class _DotProducts(_FusedAttention):
+    """One head; dot products, scaled or general, with all their matrices on the side of the keys.
+
+    The values are what is read of the encoder's states.
+    """
+
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(model, read_XM, bias_X)
+        config, memory_size = model.config.attention, 2 * model.config.encoder_size
+        key_DH, value_MH = (
+            None if size is None else model(f"decoder.attention.{name}.weight", size, memory_size)
+            for name, size in (("key", config.key_size), ("value", config.value_size))
+        )
+        self.read_XM = _joined(read_XM, value_MH)
+        self.memory = {
+            "keys": self.set_score(model, key_DH),
+            "values": ["B", "S", len(read_XM)],
+            "mask": ["B", 1, "S"],
+        }
+
+    def set_score(self, model: Model, key_DH: Array | None) -> Shape:
+        """Join the weights of the score with the projection of the keys; return the keys' shape."""
+        config, size = model.config.attention, model.config.decoder_size
+        key_size = config.key_size or 2 * model.config.encoder_size
+        self.scale = 1 / math.sqrt(key_size) if config.score == "scaled_dot" else 1.0
+        self.key_QH = key_DH
+        if config.score == "general":
+            weight_QD = model("decoder.attention.score.key.weight", size, key_size)
+            self.key_QH = _joined(weight_QD, key_DH)
+        elif config.project_query and size != key_size:
+            weight_DQ = model("decoder.attention.score.query.weight", key_size, size)
+            self.key_QH = _joined(weight_DQ.T, key_DH)
+        return ["B", size, "S"]
+
+    def keys(self, g: Graph, states_BSH: str) -> str:
+        """Return the keys, as the step reads them."""
+        keys_BSQ = states_BSH if self.key_QH is None else g.product(states_BSH, self.key_QH)
+        return g("Transpose", g("Mul", keys_BSQ, np.float32(self.scale)), perm=[0, 2, 1])
+
+    def scores(self, g: Graph, query_BKQ: str) -> str:
+        """Return scores [B, K, S] before the mask."""
+        return g("MatMul", query_BKQ, "keys")
+
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+        values_BSX = g.product(encoded.states_BSH, self.read_XM, self.bias_X)
+        return [self.keys(g, encoded.states_BSH), values_BSX, encoded.mask_B1S(g)]
+
+    def attend(self, g: Graph, query_BKQ: str) -> tuple[str, str | None]:
+        weights_BKS = g("Softmax", g("Add", self.scores(g, query_BKQ), "mask"), axis=-1)
+        return g("MatMul", weights_BKS, "values"), weights_BKS
+
+
+class _AdditiveScores(_DotProducts):
+    """One head; v'tanh(W q + U k + b), additive or concat."""
+
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(model, read_XM, bias_X)
+        self.memory["energy"] = ["B", 1, len(self.energy_A1), 1]
+
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+        # The vector v is memory, not a constant of the step, where it would be laid out in advance;
+        # that makes products with a single column slow.
+        energy_B1A1 = _per_sentence(g, self.energy_A1[None])
+        return [*super().make_memory(g, encoded), energy_B1A1]
+
+    def set_score(self, model: Model, key_DH: Array | None) -> Shape:
+        config, query_size = model.config.attention, model.config.decoder_size
+        size, key_size = config.size, config.key_size or 2 * model.config.encoder_size
+        if config.score == "additive":
+            self.query_AQ = model("decoder.attention.score.query.weight", size, query_size)
+            key_AD = model("decoder.attention.score.key.weight", size, key_size)
+            self.key_bias_A = model("decoder.attention.score.key.bias", size)
+        else:
+            weight = model("decoder.attention.score.weight", size, query_size + key_size)
+            self.query_AQ, key_AD = np.split(weight, [query_size], axis=1)
+            self.key_bias_A = np.zeros(size)
+        self.key_AH = _joined(key_AD, key_DH)
+        self.energy_A1 = model("decoder.attention.score.energy", size)[:, None]
+        return ["B", 1, "S", size]
+
+    def keys(self, g: Graph, states_BSH: str) -> str:
+        keys_BSA = g.product(states_BSH, self.key_AH, self.key_bias_A)
+        return g("Unsqueeze", keys_BSA, np.array([1]))
+
+    def scores(self, g: Graph, query_BKQ: str) -> str:
+        query_BKA = g.product(query_BKQ, self.query_AQ, bound=self.query_bound)
+        query_BK1A = g("Unsqueeze", query_BKA, np.array([2]))
+        hidden_BKSA = g("Tanh", g("Add", query_BK1A, "keys"))
+        scores_BKS1 = g("MatMul", hidden_BKSA, "energy")
+        return g("Squeeze", scores_BKS1, np.array([3]))
+
+
+class _Heads(_FusedAttention):
+    """Several heads, whose contexts go side by side through one product."""
+
+    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(model, read_XM, bias_X)
+        config, memory_size = model.config.attention, 2 * model.config.encoder_size
+        key_size, value_size = config.key_size or memory_size, config.value_size or memory_size
+        name, self.heads = "decoder.attention", config.heads
+        self.scale = 1 / math.sqrt(key_size // config.heads)
+        self.query_DQ = model(f"{name}.query.weight", key_size, model.config.decoder_size)
+        self.query_bias_D = model(f"{name}.query.bias", key_size)
+        self.key_DH = model(f"{name}.key.weight", key_size, memory_size)
+        self.value_MH = model(f"{name}.value.weight", value_size, memory_size)
+        self.value_bias_M = model(f"{name}.value.bias", value_size)
+        self.read_XM = _joined(read_XM, model(f"{name}.output.weight", value_size, value_size))
+        self.bias_X = bias_X + read_XM @ model(f"{name}.output.bias", value_size)
+        self.memory = {
+            "keys": ["B", self.heads, key_size // self.heads, "S"],
+            "values": ["B", self.heads, "S", value_size // self.heads],
+            "mask": ["B", 1, 1, "S"],
+        }
+
+    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+        keys_BSD = g.product(encoded.states_BSH, self.key_DH * self.scale)
+        values_BSM = g.product(encoded.states_BSH, self.value_MH, self.value_bias_M)
+        return [
+            self._split(g, keys_BSD, [0, 2, 3, 1]),
+            self._split(g, values_BSM, [0, 2, 1, 3]),
+            g("Unsqueeze", encoded.mask_B1S(g), np.array([1])),
+        ]
+
+    def attend(self, g: Graph, query_BKQ: str) -> tuple[str, str | None]:
+        query_BKD = g.product(query_BKQ, self.query_DQ, self.query_bias_D, bound=self.query_bound)
+        scores_BNKS = g("MatMul", self._split(g, query_BKD, [0, 2, 1, 3]), "keys")
+        weights_BNKS = g("Softmax", g("Add", scores_BNKS, "mask"), axis=-1)
+        context_BKNm = g("Transpose", g("MatMul", weights_BNKS, "values"), perm=[0, 2, 1, 3])
+        context_BKM = g("Reshape", context_BKNm, np.array([0, 0, -1]))
+        weights_BKS = g("ReduceMean", weights_BNKS, axes=[1], keepdims=0)
+        return g.product(context_BKM, self.read_XM, self.bias_X, bound=None), weights_BKS
+
+    def _split(self, g: Graph, vectors_BXD: str, order: list[int]) -> str:
+        """Return those of the heads [B, X, N, d], with the axes in this order."""
+        vectors = g("Reshape", vectors_BXD, np.array([0, 0, self.heads, -1]))
+        return g("Transpose", vectors, perm=order)
+
+
+def _joined(weight: Array, before: Array | None) -> Array:
+    """Return the matrix of two products in a row."""
+    return weight if before is None else weight @ before
+
+
+def _fused_attention(model: Model) -> _FusedAttention:
+    """Return the attention of a decoder with the product that reads it."""
+    config = model.config
+    if config.style == "luong":
+        read_XM, _ = _combine(model)
+        bias_X = np.zeros(len(read_XM))
+    elif config.style == "bahdanau":
+        bias_X = _cells(model)[0].input_bias_G
+        read_XM = model("decoder.context.weight", len(bias_X), config.attention_output_size)
+    else:
+        second = _cells(model)[1]
+        read_XM, bias_X = second.input_GI, second.input_bias_G
+    if _has_deep_output(model):
+        *_, read_WM, bias_W = _readout(model)
+        read_XM = np.concatenate([read_XM, read_WM])
+        bias_X = np.concatenate([bias_X, bias_W])
+    kinds = {
+        "none": _FusedAttention,
+        "multi_head": _Heads,
+        "additive": _AdditiveScores,
+        "concat": _AdditiveScores,
+    }
+    return kinds.get(config.attention.score, _DotProducts)(model, read_XM, bias_X)
+
+
+def _has_deep_output(model: Model) -> bool:
+    """Return whether features see state, embedding and context (DeepOutputDecoder)."""
+    return model.config.style in ("bahdanau", "conditional")
+
+
+def _readout(model: Model) -> tuple[Array, Array, Array, Array]:
+    """Return the matrices of state, embedding and context, and the bias, of a deep output.
+
+    Maxout takes pairs of outputs; here, the second ones follow all first ones.
+    """
+    config, is_maxout = model.config, model.config.readout == "maxout"
+    width = config.features_size * (2 if is_maxout else 1)
+    sizes = [config.decoder_size, config.embedding_size, config.attention_output_size]
+    order = np.r_[0:width:2, 1:width:2] if is_maxout else np.arange(width)
+    weight = model("decoder.readout.weight", width, sum(sizes))[order]
+    bias_W = model("decoder.readout.bias", width)[order]
+    state_WD, embedded_WE, context_WM = np.split(weight, np.cumsum(sizes)[:-1], axis=1)
+    return state_WD, embedded_WE, context_WM, bias_W
+
+
+def _combine(model: Model) -> list[Array]:
+    """Return the matrices of context and state of Luong's attentional state."""
+    config, size = model.config, model.config.attention_output_size
+    weight = model("decoder.combine.weight", config.features_size, size + config.decoder_size)
+    return np.split(weight, [size], axis=1)
+
+
+def _entering(model: Model) -> tuple[Array, Array | None]:
+    """Return the matrix [X, E] and the bias by which embeddings enter a step."""
+    cell, config = _cells(model)[0], model.config
+    if not _has_deep_output(model):
+        return cell.input_GI, cell.input_bias_G
+    parts = [cell.input_GI, _readout(model)[1]]
+    if config.attention.previous_piece:
+        parts.append(model("decoder.query.weight", config.decoder_size, config.embedding_size))
+    if config.style == "bahdanau":  # the bias is in what is read of the attention
+        return np.concatenate(parts), None
+    return np.concatenate(parts), np.pad(cell.input_bias_G, (0, len(parts[1])))
+
+
+def _bahdanau(
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+) -> Stepped:
+    cells, (state_WD, *_) = _cells(model), _readout(model)
+    query = hidden[-1]
+    if model.config.attention.previous_piece:
+        inputs, seen = g.split(inputs, [3 * cells[0].size + len(state_WD), cells[0].size])
+        query = g("Add", query, seen)
+    reads, weights = attention(g, query)
+    *gates, deep = cells[0].gates(g, g("Add", inputs, reads), len(state_WD))
+    hidden = _step_layers(g, cells, gates, hidden)
+    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+
+
+def _conditional(
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+) -> Stepped:
+    (first, *upper), (state_WD, *_) = _cells(model), _readout(model)
+    *gates, deep_embedded = first.gates(g, inputs, len(state_WD))
+    query = first.step(g, gates, hidden[0])
+    reads, weights = attention(g, query)
+    *gates, deep_context = upper[0].gates(g, reads, len(state_WD))
+    hidden = _step_layers(g, upper, gates, [query, *hidden[1:]])
+    deep = g("Add", deep_embedded, deep_context)
+    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+
+
+def _deep_output(g: Graph, model: Model, deep: str, state: str) -> str:
+    """Return the features, given the products of embedding and context."""
+    state_WD = _readout(model)[0]
+    deep = g("Add", deep, g.product(state, state_WD))
+    if model.config.readout == "tanh":
+        return g("Tanh", deep)
+    return g("Max", *g.split(deep, [len(state_WD) // 2] * 2))
+
+
+def _luong(
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, state: list[str]
+) -> Stepped:
+    config, cells, (_, state_OD) = model.config, _cells(model), _combine(model)
+    if config.input_feeding:
+        sizes = 3 * config.decoder_size, config.features_size
+        inputs = g("Add", inputs, g.product(state[-1], model("decoder.feed.weight", *sizes)))
+    hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
+    reads, weights = attention(g, hidden[-1], state_OD)
+    features = g("Tanh", reads)
+    return features, [*hidden, features] if config.input_feeding else hidden, weights
+
+
+def _pre_attention(
+    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+) -> Stepped:
+    first, *upper = _cells(model)
+    query = first.step(g, first.gates(g, inputs), hidden[0])
+    reads, weights = attention(g, query)
+    states = [query, *_step_layers(g, upper, upper[0].gates(g, reads), hidden[1:])]
+    sizes = model.config.features_size, model.config.decoder_size
+    if sizes[0] == sizes[1]:
+        return states[-1], states, weights
+    weight_OD, bias_O = (
+        model("decoder.readout.weight", *sizes),
+        model("decoder.readout.bias", sizes[0]),
+    )
+    return g("Tanh", g.product(states[-1], weight_OD, bias_O)), states, weights
+
+
+def _step_layers(g: Graph, cells: list[_Cell], gates: list[str], hidden: list[str]) -> list[str]:
+    """Return the next states of layers, from the gates of the first one's inputs."""
+    states: list[str] = []
+    for cell, state in zip(cells, hidden, strict=True):
+        if states:
+            gates = cell.gates(g, g.product(states[-1], cell.input_GI, cell.input_bias_G))
+        states.append(cell.step(g, gates, state))
+    return states

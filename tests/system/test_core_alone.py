@@ -1,0 +1,45 @@
+"""The core trains, translates and scores without the wings, analysis and serving."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import ToyCorpus
+
+PACKAGE = Path(__file__).parents[2] / "seq2seq"
+
+
+def test_core_works_without_the_wings(toy: ToyCorpus, tmp_path: Path) -> None:
+    wings = shutil.ignore_patterns("analysis", "serving", "models", "__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "seq2seq", ignore=wings)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    def seq2seq(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "seq2seq", *arguments],
+            input=text, capture_output=True, encoding="utf-8", cwd=tmp_path, env=environment,
+        )  # fmt: skip
+
+    (tmp_path / "recipe.yaml").write_text(toy.recipe(tmp_path / "run"), encoding="utf-8")
+    trained = seq2seq("train", "recipe.yaml", "training.max_steps=6")
+    assert trained.returncode == 0, trained.stderr
+    translated = seq2seq("translate", "run", "--alignments", "links", text="perro rojo\ngato\n")
+    assert translated.returncode == 0, translated.stderr
+    assert len(translated.stdout.splitlines()) == 2
+    scored = seq2seq("evaluate", "run", str(toy.folder / "test.tsv"))
+    assert scored.returncode == 0, scored.stderr
+    assert scored.stdout.startswith("BLEU = ")
+
+    helped = seq2seq("--help").stdout
+    assert "translate" in helped
+    assert "serve" not in helped
+    report = seq2seq("evaluate", "run", str(toy.folder / "test.tsv"), "--report", "report")
+    assert report.returncode == 2
+    assert report.stderr == (
+        "seq2seq: this needs seq2seq.analysis, which this copy of the program lacks; install all "
+        "of it\n"
+    )
