@@ -1,11 +1,16 @@
-"""Files and directories that are either complete or absent: written aside, synced, renamed."""
+"""Files and directories that are either complete or absent, and locks between processes.
+
+What is written is written aside, synced, and renamed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,10 +20,12 @@ from seq2seq.errors import DataError
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file so that neither a reader nor a crash at any moment sees half of it."""
+    """Write a file so that neither a reader nor a crash at any moment sees half of it.
+
+    Several processes may write the same file: the last one to finish wins.
+    """
     data = content.encode() if isinstance(content, str) else content
-    partial = path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         with naming(path), partial.open("xb") as file:  # "x": never through someone's link
             file.write(data)
@@ -30,6 +37,22 @@ def write_atomic(path: Path, content: bytes | str) -> None:
             partial.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a folder, or of a file, which is created if it does not exist.
+
+    The system releases it when the process ends, however that ends. Raises BlockingIOError where
+    another process, or another caller in this one, holds it and `wait` is false.
+    """
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

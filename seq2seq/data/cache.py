@@ -7,7 +7,6 @@ this one wraps what the library writes.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import inspect
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import ConfigError
-from seq2seq.files import publish_directory, sha256, write_atomic
+from seq2seq.files import locked, publish_directory, sha256, write_atomic
 
 log = logging.getLogger(__name__)
 
@@ -119,14 +118,15 @@ class Cache:
     @contextlib.contextmanager
     def _lock(self, name: str, *, wait: bool = True) -> Iterator[None]:
         """Hold the lock of a name; the system releases it when the process ends."""
-        with (self.folder / f".{name}.lock").open("w") as file:
+        path = self.folder / f".{name}.lock"
+        with contextlib.ExitStack() as stack:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                stack.enter_context(locked(path, wait=False))
             except BlockingIOError:
                 if not wait:
                     raise
                 log.info("waiting for another process that is making %s", self.folder / name)
-                fcntl.flock(file, fcntl.LOCK_EX)
+                stack.enter_context(locked(path))
             yield
 
 

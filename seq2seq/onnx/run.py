@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import onnx
 
 from seq2seq.data.tokenizer import BOS, EOS, PAD, UNK
 from seq2seq.errors import CheckpointError
-from seq2seq.files import naming, publish_directory, sha256, write_atomic
+from seq2seq.files import locked, naming, publish_directory, sha256, write_atomic
 from seq2seq.onnx.graphs import (
     FORMAT,
     KINDS,
@@ -47,7 +45,8 @@ def export_graphs(
     Raises CheckpointError for weights that do not fit the run's config, OSError where the folder
     cannot be written.
     """
-    with _lock(folder.parent):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent):
         return _export(checkpoint, run, folder, precisions)
 
 
@@ -56,7 +55,7 @@ def ensure_graphs(checkpoint: Checkpoint, run: RunDirectory) -> Graphs:
 
     Another process may have just done that. Raises what export_graphs does.
     """
-    with _lock(run.path):
+    with locked(run.path):
         with contextlib.suppress(CheckpointError):  # damaged: made again
             found = read_graphs(run.graphs)
             if found and found.is_of(origin_of(run, checkpoint, run.config().model)):
@@ -145,15 +144,3 @@ def _described(value: onnx.ValueInfoProto) -> tuple[str, list[Any]]:
     tensor = value.type.tensor_type
     shape = [axis.dim_param or axis.dim_value for axis in tensor.shape.dim]
     return value.name, [onnx.TensorProto.DataType.Name(tensor.elem_type).lower(), shape]
-
-
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Wait for other processes that export into this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -7,7 +7,6 @@ tensorboard/
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import re
 import tempfile
@@ -19,7 +18,7 @@ from seq2seq import config as recipes
 from seq2seq.data.sources import PLACES, dump_checksums
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
-from seq2seq.files import remove_directory, sync_directory, write_atomic
+from seq2seq.files import locked, remove_directory, sync_directory, write_atomic
 from seq2seq.runs.checkpoint import (
     MODEL,
     Checkpoint,
@@ -227,19 +226,17 @@ class RunDirectory:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the run for this process; the system releases the lock when the process ends."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / ".lock").open("a")
-        except OSError as error:
-            raise self._not_writable(error) from None
-        with file:
+        with contextlib.ExitStack() as stack:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                self.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.path / ".lock", wait=False))
+            except BlockingIOError:
                 raise CheckpointError(
                     f"{self.path}: another process is training this run; stop it first, or choose "
                     "another run_dir"
                 ) from None
+            except OSError as error:
+                raise self._not_writable(error) from None
             yield
 
 
