@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from oracle.cases import SCORES, STYLES, tiny_config
+from oracle.cases import SCORES, STYLES, Choice, covering, for_each, tiny_config
+from properties import fuzzing
 
 from seq2seq.config import ModelConfig
 from seq2seq.inference.torch_backend import TorchBackend
@@ -25,17 +27,31 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def configs() -> dict[str, ModelConfig]:
-    """Return every score with every style, with and without a residual."""
-    found = {}
+def _choices() -> Iterator[Choice]:
     for score, style, residual in itertools.product(SCORES, STYLES, (False, True)):
-        if (score, style, residual) == ("none", "pre_attention", False):
-            continue
-        for number, variant in enumerate(VARIANTS[score]):
-            name = f"{score}-{style}{'-residual' * residual}-{number}"
-            base = {"attention.score": score, "style": style, "attention.residual": residual}
-            found[name] = tiny_config(**base, **variant)
-    return found
+        if (score, style, residual) != ("none", "pre_attention", False):
+            for number in range(len(VARIANTS[score])):
+                yield {"variant": (score, number), "style": style, "residual": residual}
+
+
+def _config(choice: Choice) -> ModelConfig:
+    score, number = choice["variant"]
+    residual = {"attention.score": score, "attention.residual": choice["residual"]}
+    return tiny_config(style=choice["style"], **residual, **VARIANTS[score][number])
+
+
+def _name(choice: Choice) -> str:
+    score, number = choice["variant"]
+    return f"{score}-{choice['style']}{'-residual' * choice['residual']}-{number}"
+
+
+# Every variant of every score with every style, with and without a residual.
+CONFIGS = {_name(choice): _config(choice) for choice in _choices()}
+# Those to test: as many as have each pair of variant, style and residual; all with `make fuzz`.
+TESTED = [*_choices()] if fuzzing() else covering([*_choices()], dict.items)
+MODELS = {_name(choice): _config(choice) for choice in TESTED}
+
+every_model = for_each(MODELS)
 
 
 def with_model(translator: Translator, config: ModelConfig) -> Translator:

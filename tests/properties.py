@@ -18,6 +18,11 @@ settings.register_profile(
 )
 
 
+def fuzzing() -> bool:
+    """Return whether many cases are asked for, which is known once tests are collected."""
+    return settings.default.max_examples == settings.get_profile("fuzz").max_examples
+
+
 def examples(count: int) -> settings:
     """Return the settings of a test of so many cases; in fuzzing of as many times more as there."""
     return settings(max_examples=count * settings.default.max_examples // 100)

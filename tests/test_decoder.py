@@ -10,7 +10,6 @@ from oracle.cases import (
     STYLES,
     TARGET_VOCAB,
     every_case,
-    one_of_each,
     tiny_batch,
     tiny_config,
     tiny_model,
@@ -135,7 +134,7 @@ def test_hypotheses_of_a_sentence_match_separate_runs(config: ModelConfig) -> No
         close(None if weights is None else weights[mine], expected_weights)
 
 
-@one_of_each
+@every_case
 @torch.no_grad()
 def test_reordered_hypotheses_keep_their_history(config: ModelConfig) -> None:
     """As in a beam, some hypotheses are repeated and others dropped, with their states."""
@@ -154,7 +153,7 @@ def test_reordered_hypotheses_keep_their_history(config: ModelConfig) -> None:
             close(weights[mine], expected_weights[:, 1])
 
 
-@one_of_each
+@every_case
 @torch.no_grad()
 def test_selected_sentences_match_whole_batch(config: ModelConfig) -> None:
     model, chosen = tiny_model(config), torch.tensor([2, 0])
@@ -173,7 +172,7 @@ def test_selected_sentences_match_whole_batch(config: ModelConfig) -> None:
     all_close(few_after, after.select(chosen))
 
 
-@one_of_each
+@every_case
 @torch.no_grad()
 def test_step_does_not_modify_its_arguments(config: ModelConfig) -> None:
     model = tiny_model(config)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ToyCorpus, toy_pairs
-from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, one_of_each, tiny_config, tiny_model
+from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, every_case, tiny_config, tiny_model
 
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import Batch, make_batch
@@ -55,7 +55,7 @@ def gradients(model: TranslationModel, device: str, dtype: torch.dtype) -> dict[
 
 
 @on_each_device
-@one_of_each
+@every_case
 def test_loss_and_gradients(config: ModelConfig, device: str) -> None:
     expected = gradients(tiny_model(config).double(), "cpu", torch.float32)
     found = gradients(tiny_model(config).float(), device, torch.float32)
@@ -65,7 +65,7 @@ def test_loss_and_gradients(config: ModelConfig, device: str) -> None:
 
 
 @on_each_device
-@one_of_each
+@every_case
 def test_loss_in_bf16(config: ModelConfig, device: str) -> None:
     expected = gradients(tiny_model(config).double(), "cpu", torch.float32)["loss"]
     found = gradients(tiny_model(config).float(), device, torch.bfloat16)["loss"]

@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from oracle.cases import one_of_each, tiny_batch, tiny_config, tiny_model
+from oracle.cases import every_case, tiny_batch, tiny_config, tiny_model
 from oracle.model import OracleModel
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -87,7 +87,7 @@ def test_states_and_gradients_match_torch(encoder_layers: int) -> None:
         torch.testing.assert_close(gradient, other_gradient, rtol=0, atol=1e-12)
 
 
-@one_of_each
+@every_case
 @torch.no_grad()
 def test_memory_does_not_depend_on_batch(config: ModelConfig) -> None:
     model, batch, order = tiny_model(config), tiny_batch(LENGTHS, padding=3), [2, 0, 1]
@@ -99,7 +99,7 @@ def test_memory_does_not_depend_on_batch(config: ModelConfig) -> None:
         same_at_real_positions(memory, permuted, row, order.index(row))
 
 
-@one_of_each
+@every_case
 @torch.no_grad()
 def test_memory_select(config: ModelConfig) -> None:
     model, batch, chosen = tiny_model(config), tiny_batch(LENGTHS), [2, 2, 0]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from explaining import configs, with_model
+from explaining import MODELS, every_model, with_model
 
 from seq2seq.analysis.explain import PADDING, explain
 from seq2seq.analysis.explanation import Explanation
@@ -23,9 +23,6 @@ from seq2seq.inference.words import word_weights
 Array = npt.NDArray[np.float64]
 SENTENCE = "gato come pan [rojo]"
 TARGET = "cat eats red bread"
-
-CONFIGS = configs()
-every_model = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 
 
 @pytest.fixture(scope="module")
@@ -223,14 +220,14 @@ def test_json_numbers_are_exact(translator: Translator) -> None:
 @pytest.mark.parametrize(("score", "scale"), [("scaled_dot", 0.5), ("multi_head", 2**-0.5)])
 def test_scale_depends_on_the_key_size(translator: Translator, score: str, scale: float) -> None:
     """It is that of a key of size 4, or of one of its two heads, for any sentence length."""
-    for config in (c for c in CONFIGS.values() if c.attention.score == score):
+    for config in (c for c in MODELS.values() if c.attention.score == score):
         for sentence in (SENTENCE, "pan"):
             found = explain(with_model(translator, config), sentence, target="cat")
             assert found.formula.scale == pytest.approx(scale)
 
 
 def test_other_scores_are_not_scaled(translator: Translator) -> None:
-    for config in CONFIGS.values():
+    for config in MODELS.values():
         if config.attention.score not in ("scaled_dot", "multi_head"):
             formula = explain(with_model(translator, config), "pan", target="cat").formula
             assert formula.scale is None

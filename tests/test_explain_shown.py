@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import toy_pairs
-from explaining import configs, with_model
+from explaining import CONFIGS, every_model, with_model
 
 from seq2seq.analysis.explain import explain
 from seq2seq.analysis.explanation import Explanation
@@ -20,7 +20,6 @@ from seq2seq.data.tokenizer import train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
 
-CONFIGS = configs()
 NASTY = "</script><script>alert('á')</script> {{data}} [bold]pan[/] <!-- & \u2028 gato"
 
 
@@ -93,7 +92,7 @@ def test_pipe_gets_plain_text_and_terminal_gets_styles(
     assert "1.000000" in shown
 
 
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+@every_model
 def test_every_model_can_be_shown(translator: Translator, config: ModelConfig) -> None:
     explanation = explain(with_model(translator, config), "gato come pan", target="cat eats")
     text = printed(explanation)

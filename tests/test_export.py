@@ -14,7 +14,6 @@ from oracle.cases import (
     TARGET_VOCAB,
     arrays_of,
     every_case,
-    one_of_each,
     tiny_batch,
     tiny_model,
 )
@@ -118,7 +117,7 @@ def test_graphs_match_model(config: ModelConfig, count: int) -> None:
         assert np.array_equal(found["weights"] == 0, expected["weights"] == 0)
 
 
-@one_of_each
+@every_case
 def test_graphs_of_large_batches_match_model(config: ModelConfig) -> None:
     model = tiny_model(config)
     lengths = tuple(np.random.default_rng(2).integers(1, 61, 64).tolist())
@@ -136,7 +135,7 @@ def test_graphs_are_valid(config: ModelConfig, precision: Precision) -> None:
     model.check_all_read()
 
 
-@one_of_each
+@every_case
 def test_step_reads_memory_of_encoder(config: ModelConfig) -> None:
     exported = Exported(tiny_model(config), "fp32")
     memory = {output.name: output.shape for output in exported.encoder.get_outputs()}
@@ -166,7 +165,7 @@ def test_int8_is_close(config: ModelConfig) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-@one_of_each
+@every_case
 def test_sentence_does_not_depend_on_its_batch(config: ModelConfig, precision: Precision) -> None:
     exported = Exported(tiny_model(config), precision)
     batch, targets = tiny_batch(LENGTHS, padding=3), drawn(len(LENGTHS), 3)

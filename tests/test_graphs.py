@@ -21,7 +21,7 @@ from foreign import alter_graph, seal_graphs
 from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
-from oracle.cases import ALL, ONE_EACH, arrays_of, tiny_config, tiny_model
+from oracle.cases import CASES, arrays_of, tiny_config, tiny_model
 from properties import examples
 
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
@@ -32,7 +32,7 @@ from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
 
 MAKERS = encoder_graph, embedding_graph, step_graph  # in the order of KINDS
 Change = Callable[[onnx.ModelProto], Any]
-TINY = arrays_of(tiny_model(next(iter(ONE_EACH.values()))))
+TINY = arrays_of(tiny_model(next(iter(CASES.values()))))
 ENCODER = encoder_graph(TINY, precision="fp32").SerializeToString()
 
 
@@ -391,7 +391,7 @@ def test_any_damage_with_its_checksum_is_an_error_or_harmless(
 
 def test_operators_are_those_of_all_models() -> None:
     found: set[str] = set()
-    for config in ALL.values():
+    for config in CASES.values():
         model = arrays_of(tiny_model(config))
         for precision in PRECISIONS:
             for make in MAKERS:

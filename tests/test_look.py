@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from explaining import configs, with_model
+from explaining import MODELS, with_model
+from oracle.cases import for_each, tiny_config
 from torch import Tensor
 
 from seq2seq.analysis.explain import explain
@@ -23,8 +24,7 @@ from seq2seq.model.attention import Attention, Memory
 
 SENTENCE = "gato come pan"
 TARGET = "cat eats bread"
-ATTENDING = {name: c for name, c in configs().items() if c.attention.score != "none"}
-every_model = pytest.mark.parametrize("config", ATTENDING.values(), ids=ATTENDING.keys())
+every_model = for_each({n: c for n, c in MODELS.items() if c.attention.score != "none"})
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_faults(translator: Translator, trained: Path) -> None:
     ):
         with pytest.raises(DataError, match=message):
             explain(translator, SENTENCE, look=look)
-    without = next(c for c in configs().values() if c.attention.score == "none")
+    without = tiny_config(**{"attention.score": "none"})
     with pytest.raises(ConfigError, match="the model has no attention"):
         explain(with_model(translator, without), SENTENCE, look={1: 1})
 

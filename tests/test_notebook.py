@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from conftest import toy_pairs
-from explaining import configs, with_model
+from explaining import CONFIGS, with_model
 
 from notebook import PAGE, executed
 from seq2seq.analysis.explain import explain
@@ -162,7 +162,7 @@ def test_weights_that_were_not_kept(translator: Translator) -> None:
 
 
 def test_model_without_attention(by_torch: Translator) -> None:
-    without = with_model(by_torch, configs()["none-bahdanau-0"])
+    without = with_model(by_torch, CONFIGS["none-bahdanau-0"])
     [[found]] = without.translate(["gato come"], without.options(keep_weights=True))
     assert "A model with attention.score none has no weights." in found._repr_html_()
     html = explain(without, "gato come", target="cat eats")._repr_html_()
@@ -203,7 +203,7 @@ def test_explanation_has_each_step(
     by_torch: Translator, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a notebook
-    found = explain(with_model(by_torch, configs()[name]), "gato [bold] <b> come pan")
+    found = explain(with_model(by_torch, CONFIGS[name]), "gato [bold] <b> come pan")
     root = ElementTree.fromstring(found._repr_html_())
     details = [(summary.text or "", pre.text or "") for summary, pre in root.findall("details")]
     assert details[0][0].startswith("Once per sentence")

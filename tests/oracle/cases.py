@@ -1,20 +1,23 @@
-"""Tiny models in every legal combination, and a tiny batch.
+"""Tiny models whose options are combined in pairs, and a tiny batch.
 
-Score, style, residual and input feeding are combined in every legal way; of the other switches,
-each pair of values occurs in some case.
+In some case each option has each of its values together with each value of every other option,
+as far as that is legal: a pairwise covering array. `make fuzz` tries each legal combination of
+score, style, residual and input feeding with each value of every other option.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import itertools
 import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
+from properties import fuzzing
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -28,11 +31,16 @@ TARGET_LENGTH = 3
 
 SCORES: tuple[Score, ...] = get_args(Score)
 STYLES: tuple[Style, ...] = get_args(Style)
-INITIAL_STATES = ("backward", "mean", "last", "zeros")
 
-# Memory size is 6. Each size is once equal to another that it may be compared or added to,
-# and once not, so that projections come and go.
-SWITCHES: dict[str, tuple[Any, ...]] = {
+# The first four are combined in full by `make fuzz`.
+OPTIONS: dict[str, tuple[Any, ...]] = {
+    "attention.score": SCORES,
+    "style": STYLES,
+    "attention.residual": (False, True),
+    "input_feeding": (False, True),
+    "initial_state": ("backward", "mean", "last", "zeros"),
+    # Memory size is 6. Each size is once equal to another that it may be compared or added to,
+    # and once not, so that projections come and go.
     "decoder_size": (6, 5),
     "encoder_layers": (1, 2),
     "decoder_layers": (1, 2),
@@ -48,7 +56,9 @@ SWITCHES: dict[str, tuple[Any, ...]] = {
     "attention.project_query": (False, True),
     "attention.previous_piece": (False, True),
 }
+FULL = tuple(OPTIONS)[:4]
 Choice = dict[str, Any]
+Setting = tuple[str, Any]
 
 
 def tiny_config(**choice: Any) -> ModelConfig:
@@ -59,96 +69,98 @@ def tiny_config(**choice: Any) -> ModelConfig:
     return ModelConfig(**{**sizes, **rest}, attention=AttentionConfig(**{"size": 3, **attention}))
 
 
-def bases() -> list[Choice]:
-    """Return all legal combinations of score, style, residual and feeding."""
-    found = []
-    for score, style, residual in itertools.product(SCORES, STYLES, (False, True)):
-        if style == "pre_attention" and score == "none" and not residual:
-            continue
-        base = {"attention.score": score, "style": style, "attention.residual": residual}
-        feedings = (False, True) if style == "luong" else (None,)
-        found += [base | ({} if f is None else {"input_feeding": f}) for f in feedings]
-    return found
-
-
-def _applies(switch: str, base: Choice) -> bool:
-    score = base["attention.score"]
+def _applies(option: str, choice: Choice) -> bool:
+    """Return whether an option matters to models of this score and style."""
+    score, style = choice["attention.score"], choice["style"]
     applies: dict[str, bool] = {
-        "readout": base["style"] in ("bahdanau", "conditional"),
-        "attention.previous_piece": base["style"] == "bahdanau" and score != "none",
+        "input_feeding": style == "luong",
+        "readout": style in ("bahdanau", "conditional"),
+        "attention.previous_piece": style == "bahdanau" and score != "none",
         "lexical": score != "none",
         "attention.key_size": score != "none",
         "attention.value_size": score != "none",
         "attention.heads": score == "multi_head",
         "attention.project_query": score in ("dot", "scaled_dot"),
     }
-    return applies.get(switch, True)
+    return applies.get(option, True)
 
 
-def legal_choice(base: Choice, initial_state: str, generator: random.Random) -> Choice:
-    """Return the base with a random legal choice of all switches that apply to it."""
-    while True:
-        drawn = {k: generator.choice(v) for k, v in SWITCHES.items() if _applies(k, base)}
-        choice = {**base, "initial_state": initial_state, **drawn}
-        try:
-            tiny_config(**choice)
-        except ValidationError:
-            continue
-        return choice
+def random_choice(generator: random.Random, given: Choice, *, tries: int = 200) -> Choice | None:
+    """Return a legal choice of all options that apply, with those given; None if none is found."""
+    for _ in range(tries):
+        drawn = {option: generator.choice(values) for option, values in OPTIONS.items()} | given
+        choice = {option: value for option, value in drawn.items() if _applies(option, drawn)}
+        if given.keys() <= choice.keys():
+            with contextlib.suppress(ValidationError):
+                tiny_config(**choice)
+                return choice
+    return None
 
 
-def pairs(choice: Choice) -> set[tuple[Any, ...]]:
-    """Return the pairs of switch values of a choice; the base counts as one switch."""
-    free = (*SWITCHES, "initial_state")
-    base = tuple((k, v) for k, v in choice.items() if k not in free)
-    settings = [(k, choice[k]) for k in free if k in choice]
-    return set(itertools.combinations([("base", base), *settings], 2))
+def pairs(settings: Iterable[Setting]) -> Iterator[tuple[Setting, Setting]]:
+    """Return all pairs of settings of different options."""
+    return itertools.combinations(settings, 2)
 
 
-@functools.cache
-def choices() -> tuple[list[Choice], ...]:
-    """Return choices of the other switches for each base, which together cover all pairs."""
-    generator = random.Random(1)
-    seen: set[tuple[Any, ...]] = set()
-    found: list[list[Choice]] = []
-    left: list[tuple[list[Choice], Choice]] = []
-    for base in bases():
-        rows: list[Choice] = []
-        for initial_state in INITIAL_STATES:
-            drawn = [legal_choice(base, initial_state, generator) for _ in range(8)]
-            drawn.sort(key=lambda choice: len(pairs(choice) - seen))
-            left += [(rows, choice) for choice in drawn]
-            rows.append(drawn[-1])
-            seen |= pairs(drawn[-1])
-        found.append(rows)
-    for rows, choice in left:
-        if pairs(choice) - seen:
-            rows.append(choice)
-            seen |= pairs(choice)
-    return tuple(found)
+def _full(choice: Choice) -> list[Setting]:
+    """Return the settings of a choice; those that are combined in full count as one."""
+    first = tuple(choice.get(option) for option in FULL)
+    return [("full", first), *((o, v) for o, v in choice.items() if o not in FULL)]
+
+
+def covering(pool: list[Choice], settings: Callable[[Choice], Iterable[Setting]]) -> list[Choice]:
+    """Return choices that together have all pairs of settings in the pool.
+
+    The next one is always that with the most new pairs; pairs are bits, which is fast.
+    """
+    numbers: dict[tuple[Setting, Setting], int] = {}
+    bits = [
+        sum(1 << numbers.setdefault(pair, len(numbers)) for pair in pairs(settings(choice)))
+        for choice in pool
+    ]
+    left, found = (1 << len(numbers)) - 1, []
+    while left:
+        best = max(range(len(pool)), key=lambda n: (bits[n] & left).bit_count())
+        left &= ~bits[best]
+        found.append(pool[best])
+    return found
+
+
+def _pool(count: int) -> list[Choice]:
+    """Return random choices, `count` for each combination of the first options."""
+    generator, found = random.Random(1), []
+    for values in itertools.product(*(OPTIONS[option] for option in FULL)):
+        combination = dict(zip(FULL, values, strict=True))
+        given = {option: v for option, v in combination.items() if _applies(option, combination)}
+        found += [random_choice(generator, given, tries=50) for _ in range(count)]
+    return [choice for choice in found if choice is not None]
 
 
 def name(choice: Choice) -> str:
-    """Return a readable name of a case: the base, then the switches not at their first value."""
+    """Return a readable name of a case: the first options, then those not at their first value."""
     residual = "residual" if choice["attention.residual"] else ""
     fed = {None: "", True: "fed", False: "unfed"}[choice.get("input_feeding")]
-    parts = [choice["attention.score"], choice["style"], residual, fed, choice["initial_state"]]
-    for switch, values in SWITCHES.items():
-        value = choice.get(switch, values[0])
-        if value != values[0]:
-            label = switch.removeprefix("attention.")
+    parts = [choice["attention.score"], choice["style"], residual, fed]
+    for option, value in choice.items():
+        if option not in FULL and value != OPTIONS[option][0]:
+            label = option.removeprefix("attention.")
             parts.append(label if value is True else f"{label}={value}")
     return "-".join(filter(None, parts))
 
 
-ALL_CHOICES = [choice for rows in choices() for choice in rows]
-ALL = {name(choice): tiny_config(**choice) for choice in ALL_CHOICES}
-# One case for each score, style, residual and feeding, with ever another initial state.
-ONE_EACH_CHOICES = [rows[number % len(rows)] for number, rows in enumerate(choices())]
-ONE_EACH = {name(choice): tiny_config(**choice) for choice in ONE_EACH_CHOICES}
+CHOICES = covering(_pool(8), _full if fuzzing() else dict.items)
+CASES = {name(choice): tiny_config(**choice) for choice in CHOICES}
 
-every_case = pytest.mark.parametrize("config", ALL.values(), ids=ALL.keys())
-one_of_each = pytest.mark.parametrize("config", ONE_EACH.values(), ids=ONE_EACH.keys())
+
+def for_each(cases: Mapping[str, ModelConfig]) -> pytest.MarkDecorator:
+    """Return what calls a test with each `config`."""
+    marks = [pytest.mark.fuzz] * fuzzing()
+    return pytest.mark.parametrize(
+        "config", [pytest.param(config, id=name, marks=marks) for name, config in cases.items()]
+    )
+
+
+every_case = for_each(CASES)
 
 
 def tiny_model(
