@@ -13,6 +13,7 @@ export MPLBACKEND := Agg
 .PHONY: help setup demo test test-fast fuzz bench lint types format docs clean
 
 help:
+	@echo "make setup      install into .venv"
 	@echo "make demo       translate with the trained models, then train configs/quickstart.yaml,"
 	@echo "                score it, translate, draw (runs/quickstart)"
 	@echo "make test       lint, types and all tests"

@@ -1,0 +1,104 @@
+"""README.md and docs/: commands parse, recipes are valid, links resolve, Python code runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seq2seq.cli import COMMANDS, main, parse
+from seq2seq.config import load_config
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = PAGES[0].read_text(encoding="utf-8")
+# The least number of commands on each page, so that a page whose layout changes is noticed.
+NUMBERS = {"README": 35, "attention": 15, "distillation": 9, "experiments": 20, "export": 4,
+           "finetuning": 9, "measuring": 5, "models": 8, "recipe": 5, "scaling": 9, "serving": 1,
+           "speed": 2, "study": 8}  # fmt: skip
+
+
+def commands(page: Path) -> list[str]:
+    """Return the commands in the blocks of a page, and in the tables of README.md."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = re.findall(
+        r"^ *(?:\$ +)?(?:(?:cut|echo) .*\| |torchrun .*-m )?(?:\.venv/bin/)?(seq2seq [a-z]+ .*)$",
+        text, re.MULTILINE,
+    )  # fmt: skip
+    tables = re.findall(r"^\|.*", text, re.MULTILINE) if page == PAGES[0] else []
+    return blocks + re.findall(r"`(seq2seq [^`]+)`", "\n".join(tables))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_parse(page: Path) -> None:
+    found = commands(page)
+    assert len(found) >= NUMBERS.get(page.stem, 0)
+    for line in found:
+        line = re.split(r" [<|>] | +#", line)[0].replace("$seed", "1").replace("$run", "1")
+        words = shlex.split(line)
+        parsed = parse(words[1:])
+        assert parsed.action
+        if words[1] == "train" and (ROOT / parsed.config).is_file():
+            load_config(ROOT / parsed.config, parsed.overrides)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_resolve(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(
+        r"\]\(([^)\s]+)\)", re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    ):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        if anchor:
+            assert anchor in anchors(linked), target
+
+
+def anchors(page: Path) -> list[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_readme_names_every_command() -> None:
+    names = {command.split(".")[-1] for command in COMMANDS} - {"command"} | {"serve"}
+    shown = {line.split()[1] for line in commands(PAGES[0])}
+    assert names - shown == set()
+
+
+def test_formats_in_readme_are_valid(tmp_path: Path) -> None:
+    [block] = re.findall(r"```yaml\n(data:\n.*?)```", README, re.DOTALL)
+    recipe = tmp_path / "formats.yaml"
+    recipe.write_text(f"run_dir: run\n{block}  valid: {{path: valid.tsv}}\n", encoding="utf-8")
+    assert len(load_config(recipe).data.train) == len(yaml.safe_load(block)["data"]["train"])
+
+
+def test_own_data_in_readme_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [recipe] = re.findall(r"```yaml\n(run_dir:.*?)```", README, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(recipe, encoding="utf-8")
+    lines = (ROOT / "data/sample/train.tsv").read_text(encoding="utf-8").splitlines()
+    pairs = ["\t".join(line.split("\t")[:2]) + "\n" for line in lines[:600]]
+    (tmp_path / "valid.tsv").write_text("".join(pairs[:200]), encoding="utf-8")
+    (tmp_path / "train.tsv").write_text("".join(pairs[200:]), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    short = ["training.max_steps=2", "training.threads=1", "data.cache=null", "data.processes=1"]
+    small = ["model.encoder_size=16", "model.embedding_size=16", "model.decoder_size=16"]
+    assert main(["train", "mine.yaml", *short, *small]) == 0
+    (tmp_path / "new.txt").write_text("No lo veo.\n", encoding="utf-8")
+    assert main(["translate", "runs/mine", "-i", "new.txt", "-o", "out.txt"]) == 0
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_python_in_readme_runs() -> None:
+    [block] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(block, {})
+    assert printed.getvalue().startswith("Where's the dog? ")
