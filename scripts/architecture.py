@@ -78,7 +78,7 @@ def table() -> str:
         f"| `{room}` | {size.lines:,} | {len(size.files)} |\n"
         for room, size in room_sizes().items()
     )
-    return f"{sizes}\n| room | lines | files |\n| --- | --- | --- |\n{rooms}"
+    return f"{sizes}\n| subpackage | lines | files |\n| --- | --- | --- |\n{rooms}"
 
 
 def room_sizes() -> dict[str, Size]:
