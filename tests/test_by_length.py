@@ -11,7 +11,8 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.analysis.by_length import BucketBleu, bleu_by_length, quantile_buckets
+from seq2seq.analysis.compare import resampled_bleu
+from seq2seq.analysis.plots import bleu_by_length, quantile_buckets
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import SEED, corpus_bleu, sentence_statistics
 
@@ -30,12 +31,6 @@ def corpus(count: int, seed: int) -> Corpus:
         second = [" ".join(words[::-1])] if generator.random() < 0.5 else []
         references.append([" ".join(words), *second])
     return sources, hypotheses, references
-
-
-def scores(corpus: Corpus, count: int = 6, *, resamples: int) -> list[BucketBleu]:
-    sources, hypotheses, references = corpus
-    buckets = quantile_buckets(sources, count)
-    return bleu_by_length(buckets, sentence_statistics(hypotheses, references), resamples=resamples)
 
 
 def sacre(hypotheses: list[str], references: list[list[str]]) -> float:
@@ -57,35 +52,30 @@ def test_bucket_bleu_equals_sacrebleu() -> None:
         inside = [n for n, x in enumerate(lengths) if shortest <= x <= longest]
         assert inside == list(bucket.sentences)
         expected = sacre([hypotheses[n] for n in inside], [references[n] for n in inside])
-        assert scored.bleu == pytest.approx(expected, abs=1e-9)
-        assert np.isnan(scored.low)
+        assert scored == pytest.approx(expected, abs=1e-9)
 
 
-def test_interval_equals_resampled_sacrebleu() -> None:
+def test_resampled_bleu_equals_resampled_sacrebleu() -> None:
     """With the same draws, each resampled corpus is scored by sacreBLEU."""
-    sources, hypotheses, references = corpus(25, 2)
-    [bucket] = scores((sources, hypotheses, references), 1, resamples=30)
-    generator = np.random.default_rng([SEED, 0])
-    drawn_scores = []
-    for _ in range(30):
-        counts = generator.multinomial(25, np.full(25, 1 / 25))
-        drawn = [n for n, count in enumerate(counts) for _ in range(count)]
-        drawn_scores.append(sacre([hypotheses[n] for n in drawn], [references[n] for n in drawn]))
-    assert (bucket.low, bucket.high) == pytest.approx(
-        tuple(np.percentile(drawn_scores, (2.5, 97.5)))
-    )
-    assert bucket.low < bucket.bleu < bucket.high
+    _, hypotheses, references = corpus(25, 2)
+    found = resampled_bleu(sentence_statistics(hypotheses, references), 30)
+    generator = np.random.default_rng(SEED)
+    for value in found:
+        drawn = generator.integers(25, size=25)
+        chosen = [hypotheses[n] for n in drawn], [references[n] for n in drawn]
+        assert value == pytest.approx(sacre(*chosen))
+    assert found.min() < sacre(hypotheses, references) < found.max()
 
 
-def test_bands_are_reproducible_and_narrow_with_more_sentences() -> None:
-    sources, hypotheses, references = corpus(30, 3)
-    once = scores(corpus(30, 3), resamples=50)
-    assert scores(corpus(30, 3), resamples=50) == once
-    few = scores(corpus(30, 3), 1, resamples=200)[0]
-    wide = scores((sources * 16, hypotheses * 16, references * 16), 1, resamples=200)[0]
-    assert wide.bleu == pytest.approx(few.bleu)
+def test_resamples_are_reproducible_and_closer_with_more_sentences() -> None:
+    _, hypotheses, references = corpus(30, 3)
+    few = resampled_bleu(sentence_statistics(hypotheses, references), 200)
+    again = resampled_bleu(sentence_statistics(hypotheses, references), 200)
+    np.testing.assert_array_equal(few, again)
+    many = resampled_bleu(sentence_statistics(hypotheses * 16, references * 16), 200)
     # Sixteen times the sentences: a quarter of the width.
-    assert (few.high - few.low) / (wide.high - wide.low) == pytest.approx(4, rel=0.35)
+    width = [np.ptp(np.quantile(values, (0.025, 0.975))) for values in (few, many)]
+    assert width[0] / width[1] == pytest.approx(4, rel=0.35)
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,8 +13,15 @@ from conftest import ToyCorpus, toy_pairs
 from seq2seq import cli
 from seq2seq.analysis import model_checks
 from seq2seq.analysis.doctor import checksums, diagnose, healthy, leak, vocabulary
-from seq2seq.analysis.model_checks import MODEL_CHECKS, examine
-from seq2seq.analysis.probe import Probe, make_probe, mean_loss, step_through, widen
+from seq2seq.analysis.model_checks import (
+    MODEL_CHECKS,
+    Probe,
+    examine,
+    make_probe,
+    mean_loss,
+    step_through,
+    widen,
+)
 from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import PAD

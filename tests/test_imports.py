@@ -31,7 +31,7 @@ INFERENCE_ONLY = (
     "seq2seq.device",
     "seq2seq.errors",
     "seq2seq.analysis.alignment",
-    "seq2seq.analysis.by_length",
+    "seq2seq.analysis.plots",
     "seq2seq.analysis.compare",
     "seq2seq.evaluation.evaluate",
     "seq2seq.evaluation.metrics",

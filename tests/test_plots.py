@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from seq2seq.analysis import heatmaps, plots
-from seq2seq.analysis.by_length import bleu_by_length, quantile_buckets
 from seq2seq.analysis.heatmaps import plot_attention, plot_sentences
-from seq2seq.analysis.plots import plot_length, plot_training, run_names
+from seq2seq.analysis.plots import (
+    bleu_by_length,
+    plot_length,
+    plot_training,
+    quantile_buckets,
+    run_names,
+)
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import sentence_statistics
@@ -168,7 +173,7 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     curves = labelled(drawn[0])
     statistics = sentence_statistics(worse, sentences)
     expected = bleu_by_length(quantile_buckets(sentences, 3), statistics)
-    assert curves["worse"][1] == [bucket.bleu for bucket in expected]
+    assert curves["worse"][1] == expected
     assert curves["right"][1][-1] == pytest.approx(100)
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
     assert len(ticks) == 3

@@ -10,6 +10,7 @@ import torch
 from conftest import toy_pairs
 
 from seq2seq import cli
+from seq2seq.analysis import to_json
 from seq2seq.analysis.pages import environment, marked
 from seq2seq.analysis.report import Report, make_report, report_page, write_report
 from seq2seq.data.corpus import Pair
@@ -70,7 +71,7 @@ def report(measure: Callable[[list[Pair]], Report]) -> Report:
 
 def test_figures_cover_the_test_set(report: Report) -> None:
     assert report.sentences == 27
-    assert sum(len(scores.bucket.sentences) for scores in report.by_source_length) == 27
+    assert sum(scores.sentences for scores in report.by_source_length) == 27
     assert set(report.metrics) == {"bleu", "chrf", "ter"}
     assert all(metric.interval is not None for metric in report.metrics.values())
     assert report.attention is not None
@@ -85,7 +86,7 @@ def test_figures_cover_the_test_set(report: Report) -> None:
     assert scores == sorted(scores)
     assert {sentence.number for sentence in report.worst[:2]} == {26, 27}
     assert report.best[0].chrf == pytest.approx(100)
-    sizes = [len(s.pair.source) for s in report.best if s.chrf == report.best[0].chrf]
+    sizes = [len(s.source) for s in report.best if s.chrf == report.best[0].chrf]
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -121,7 +122,7 @@ def test_report_without_gold_and_attention(
     found = make_report(translator, pairs, plain)
     assert found.attention is None
     assert 'class="heat"' not in report_page(found, run="r", test="t")
-    assert found.as_dict()["attention"] is None
+    assert to_json(found)["attention"] is None
 
 
 def test_unusable_gold_is_logged(
@@ -138,7 +139,9 @@ def test_page_and_json_are_written(report: Report, tmp_path: Path) -> None:
     found = json.loads((folder / "report.json").read_text())
     assert (found["run"], found["test"], found["sentences"]) == ("r", "t", 27)
     assert found["metrics"]["bleu"]["score"] == report.metrics["bleu"].score
-    assert found["worst"][0]["references"]
+    assert found["worst"][0].keys() == {
+        "number", "source", "references", "translation", "chrf", "score",
+    }  # fmt: skip
     assert found["alignment"]["sure"] == 26
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
@@ -155,7 +158,7 @@ def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert cli.main([*command, "--json", "--report", str(tmp_path / "report")]) == 0
     found = json.loads(capsys.readouterr().out)
     written = json.loads((tmp_path / "report/report.json").read_text())
-    assert found["bleu"] == written["metrics"]["bleu"]
+    assert found["bleu"].items() <= written["metrics"]["bleu"].items()
     assert "interval" in found["bleu"]
 
 

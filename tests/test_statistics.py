@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from seq2seq.analysis.report import scores_by_length
-from seq2seq.analysis.statistics import (
+from seq2seq.analysis.report import (
     WordError,
     attention_figures,
     repetition,
+    scores_by_length,
     unknown_share,
     word_errors,
 )
@@ -77,8 +77,8 @@ def test_scores_by_length_equal_sacrebleu() -> None:
     references = [["a b c d e f 1", "a b c d"] for _ in sizes]
     statistics = sentence_statistics(hypotheses, references)
     scores = scores_by_length(sources, hypotheses, references, statistics)
-    assert [(s.bucket.label, s.bucket.sentences) for s in scores] == [
-        ("1-5", (0, 1, 4, 7)), ("6-10", (2, 3)), ("over 40", (5, 6)),
+    assert [(s.label, s.shortest, s.longest, s.sentences) for s in scores] == [
+        ("1-5", 1, 5, 4), ("6-10", 6, 10, 2), ("over 40", 41, None, 2),
     ]  # fmt: skip
     streams = [[refs[n] for refs in references[:4]] for n in (0, 1)]
     first = [hypotheses[n] for n in (0, 1, 4, 7)]

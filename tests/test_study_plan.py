@@ -8,7 +8,7 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq.analysis.study.plan import Plan, Study, make_plan
-from seq2seq.analysis.study.running import launcher_line, unfinished
+from seq2seq.analysis.study.runs import launcher_line, unfinished
 from seq2seq.errors import ConfigError, UserError
 
 ROOT = Path(__file__).parents[1]

@@ -12,11 +12,18 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq import cli
-from seq2seq.analysis.by_length import fixed_buckets
-from seq2seq.analysis.study.comparison import Gathered, Spread, gather
+from seq2seq.analysis.plots import fixed_buckets
 from seq2seq.analysis.study.plan import Plan, Run, make_plan
-from seq2seq.analysis.study.report import as_markdown, length_table, main_table, write_results
-from seq2seq.analysis.study.results import Point, Result, digest, load_result, status_of
+from seq2seq.analysis.study.results import (
+    Spread,
+    StudyResults,
+    as_markdown,
+    gather,
+    length_table,
+    main_table,
+    write_results,
+)
+from seq2seq.analysis.study.runs import Point, RunResult, checksum_of, load_result, status_of
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.metrics import score
@@ -63,9 +70,9 @@ def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
             for step in (10, 20)
         ]
         run.path.mkdir(parents=True)
-        Result(
+        RunResult(
             config=run.config,
-            test_sha256=digest(pairs),
+            test_sha256=checksum_of(pairs),
             ended="finished",
             steps=20,
             minutes=1.0 + run.seed,
@@ -82,7 +89,7 @@ def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
 
 
 @pytest.fixture
-def gathered(plan: Plan, pairs: list[Pair]) -> Gathered:
+def results(plan: Plan, pairs: list[Pair]) -> StudyResults:
     finish(plan.runs, pairs)
     return gather(plan, pairs)
 
@@ -108,7 +115,7 @@ def test_result_round_trip(plan: Plan, pairs: list[Pair]) -> None:
 
 
 def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
-    run, sha256 = plan.runs[0], digest(pairs)
+    run, sha256 = plan.runs[0], checksum_of(pairs)
 
     def state(*changes: str, measures: tuple[str, ...] = MEASURES, test: str = sha256) -> str:
         changed = make_plan(plan.path, changes).runs[0]
@@ -142,23 +149,23 @@ def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
     assert state(f"out={tmp_path}/moved") == "finished"
 
 
-def test_scores_are_means_over_seeds(gathered: Gathered, pairs: list[Pair]) -> None:
-    assert gathered.finished == 15
-    summary = gathered.summaries[0]
+def test_scores_are_means_over_seeds(results: StudyResults, pairs: list[Pair]) -> None:
+    assert results.finished == 15
+    summary = results.summaries[0]
     values = [score(r.hypotheses, [p.target for p in pairs])["bleu"].score
               for r in summary.results.values()]  # fmt: skip
     spread = summary.spread("bleu")
     assert spread is not None
     assert spread.values == pytest.approx(values)
     assert summary.spread("alignment_error") == Spread((10.0, 20.0, 30.0))
-    assert gathered.summaries[1].spread("alignment_error") is None
+    assert results.summaries[1].spread("alignment_error") is None
     assert [s for s, _ in summary.curve("bleu")] == [10, 20]
     assert summary.curve("bleu")[1][1].values == (20, 10, pytest.approx(20 / 3))
     assert summary.curve("chrf") == []
     means = {s.cell.name: Spread(tuple(r.bleu for r in s.results.values())).mean
-             for s in gathered.summaries}  # fmt: skip
+             for s in results.summaries}  # fmt: skip
     best = max(means, key=lambda name: means[name])
-    for each in gathered.summaries:
+    for each in results.summaries:
         assert each.baseline == best
         if each.cell.name == best:
             assert each.difference is None
@@ -167,21 +174,23 @@ def test_scores_are_means_over_seeds(gathered: Gathered, pairs: list[Pair]) -> N
             assert each.difference.value == pytest.approx(means[each.cell.name] - means[best])
 
 
-def test_bleu_by_length_is_corpus_bleu_of_each_class(gathered: Gathered, pairs: list[Pair]) -> None:
-    assert [(c.label, c.shortest, c.longest) for c in gathered.classes] == [
+def test_bleu_by_length_is_corpus_bleu_of_each_class(
+    results: StudyResults, pairs: list[Pair]
+) -> None:
+    assert [(c.label, c.shortest, c.longest) for c in results.classes] == [
         ("1-2", 1, 2), ("3-4", 3, 4), ("over 4", 5, None),
     ]  # fmt: skip
-    assert sorted(n for c in gathered.classes for n in c.sentences) == list(range(len(pairs)))
-    result = gathered.summaries[0].results[2]
+    assert sorted(n for c in results.classes for n in c.sentences) == list(range(len(pairs)))
+    result = results.summaries[0].results[2]
     places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
     expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
-    found = gathered.summaries[0].by_length["3-4"].values[1]
+    found = results.summaries[0].by_length["3-4"].values[1]
     assert found == pytest.approx(expected["bleu"].score)
     assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
 
 
-def test_main_table(gathered: Gathered) -> None:
-    found = rows(main_table(gathered))
+def test_main_table(results: StudyResults) -> None:
+    found = rows(main_table(results))
     assert found[0] == ["style", "score", "n", "BLEU", "chrF", "AER %", "minutes", "parameters",
                         "difference", "p"]  # fmt: skip
     assert found[2][:3] == ["bahdanau", "general", "3"]
@@ -189,10 +198,10 @@ def test_main_table(gathered: Gathered) -> None:
     assert found[3][5] == ""
     assert found[-1][0] == "a\\|b"
     [baseline] = [row for row in found if "baseline" in row]
-    best = next(s.cell for s in gathered.summaries if s.cell.name == s.baseline)
+    best = next(s.cell for s in results.summaries if s.cell.name == s.baseline)
     assert [cell.replace("\\|", "|") for cell in baseline[:2]] == list(best.levels.values())
-    assert rows(length_table(gathered))[0][2:] == [
-        f"{c.label} ({len(c.sentences)})" for c in gathered.classes
+    assert rows(length_table(results))[0][2:] == [
+        f"{c.label} ({len(c.sentences)})" for c in results.classes
     ]
 
 
@@ -235,9 +244,11 @@ def test_baseline_without_results(plan: Plan, pairs: list[Pair]) -> None:
         gather(make_plan(plan.path, ["out=none"]), pairs)
 
 
-def test_result_files(gathered: Gathered, plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_files(
+    results: StudyResults, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["study", plan.path, "--gather"]) == 0
-    assert main_table(gathered) in capsys.readouterr().out
+    assert main_table(results) in capsys.readouterr().out
     page = (plan.study.directory / "results.md").read_text()
     for name in ("scores.png", "by-length.png", "learning-curves.png"):
         assert f"]({name})" in page
@@ -287,25 +298,25 @@ def test_list_does_not_import_torch(plan: Plan) -> None:
     assert subprocess.check_output(command, text=True).splitlines()[-1] == "False"
 
 
-def test_results_are_included_in_a_page(gathered: Gathered, tmp_path: Path) -> None:
-    write_results(gathered)
+def test_results_are_included_in_a_page(results: StudyResults, tmp_path: Path) -> None:
+    write_results(results)
     page = tmp_path / "page.md"
     markers = "<!-- study {} -->\nold\n<!-- end of study -->\n"
     page.write_text("# A\n" + markers.format("other") + markers.format("made-up") + "end\n")
     script = Path(__file__).parents[1] / "scripts/include_study.py"
     for _ in range(2):  # the second run replaces what the first one wrote
-        subprocess.run([sys.executable, script, gathered.plan.study.directory, page], check=True)
+        subprocess.run([sys.executable, script, results.plan.study.directory, page], check=True)
         text = page.read_text()
         assert text.startswith(
             "# A\n" + markers.format("other") + "<!-- study made-up -->\n- `seq2"
         )
         assert text.endswith("<!-- end of study -->\nend\n")
-        assert text.count(main_table(gathered)) == text.count("#### BLEU by length") == 1
+        assert text.count(main_table(results)) == text.count("#### BLEU by length") == 1
         assert "](images/made-up-scores.png)" in text
     assert (tmp_path / "images/made-up-by-length.png").is_file()
     page.write_text("nothing")
     found = subprocess.run(
-        [sys.executable, script, gathered.plan.study.directory, page],
+        [sys.executable, script, results.plan.study.directory, page],
         capture_output=True,
         text=True,
     )

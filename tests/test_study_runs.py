@@ -19,8 +19,7 @@ from conftest import ToyCorpus, toy_pairs
 
 from seq2seq import cli
 from seq2seq.analysis.study.plan import Plan, Run, make_plan
-from seq2seq.analysis.study.results import Result, load_result
-from seq2seq.analysis.study.running import complete, launcher_line
+from seq2seq.analysis.study.runs import RunResult, complete, launcher_line, load_result
 from seq2seq.data.corpus import read_corpus
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.evaluate import evaluate
@@ -57,7 +56,7 @@ def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
     return lambda *changes: make_plan(str(tmp_path / "study.yaml"), changes)
 
 
-def make(run: Run, plan: Plan, *, overwrite: bool = False) -> Result:
+def make(run: Run, plan: Plan, *, overwrite: bool = False) -> RunResult:
     complete(run, plan.study.measure, list(read_corpus(plan.test)), overwrite=overwrite)
     result = load_result(run.path)
     assert result is not None

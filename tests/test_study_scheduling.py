@@ -11,7 +11,7 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq.analysis.study.plan import Run
-from seq2seq.analysis.study.running import OUTPUT, Scheduler, duration
+from seq2seq.analysis.study.runs import OUTPUT, Scheduler, duration
 
 Make = Callable[[int], list[Run]]
 

@@ -7,15 +7,10 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.analysis.study.comparison import (
-    RESAMPLES,
-    Scores,
-    Spread,
-    compare,
-    score_cell,
-)
+from seq2seq.analysis.compare import SeedScores, compare_seeds, score_seeds
+from seq2seq.analysis.study.results import Spread
 from seq2seq.data.corpus import Pair
-from seq2seq.evaluation.metrics import paired_test, sentence_statistics
+from seq2seq.evaluation.metrics import RESAMPLES, paired_test, sentence_statistics
 
 TARGETS = [f"the {noun} of my {thing} {verb} it today ." for noun, thing, verb in itertools.product(
     ("dog", "cat", "sun"), ("aunt", "son", "house", "car"), ("sees", "wants", "has")
@@ -32,8 +27,8 @@ def worsened(seed: int, share: float) -> list[str]:
     ]
 
 
-def scores(*systems: Sequence[str], pairs: Sequence[Pair] = PAIRS) -> Scores:
-    return score_cell(
+def scores(*systems: Sequence[str], pairs: Sequence[Pair] = PAIRS) -> SeedScores:
+    return score_seeds(
         [
             sentence_statistics(system, [(p.target, *p.references) for p in pairs])
             for system in systems
@@ -75,7 +70,7 @@ def test_sentence_resampling_matches_enumeration() -> None:
     ]
     exact = np.mean([abs(outcome - observed) >= abs(observed) for outcome in outcomes])
     assert 0 < exact < 1
-    found = compare(scores(one, pairs=pairs), scores(other, pairs=pairs))
+    found = compare_seeds(scores(one, pairs=pairs), scores(other, pairs=pairs))
     assert found.value == pytest.approx(observed)
     assert found.p_value == pytest.approx(exact, abs=0.05)
     assert (found.low, found.high) == (
@@ -86,8 +81,8 @@ def test_sentence_resampling_matches_enumeration() -> None:
 def test_seed_resampling_matches_enumeration() -> None:
     cell, baseline = (20.0, 26.0, 29.0), (18.0, 24.0)
 
-    def constant(values: tuple[float, ...]) -> Scores:  # every test set gives the same BLEU
-        return Scores(np.array(values), np.tile(values, (RESAMPLES, 1)))
+    def constant(values: tuple[float, ...]) -> SeedScores:  # every test set gives the same BLEU
+        return SeedScores(np.array(values), np.tile(values, (RESAMPLES, 1)))
 
     observed = 25 - 21
     outcomes = [
@@ -96,7 +91,7 @@ def test_seed_resampling_matches_enumeration() -> None:
         for other in itertools.product(baseline, repeat=2)
     ]
     exact = np.mean([abs(outcome - observed) >= abs(observed) - 1e-9 for outcome in outcomes])
-    found = compare(constant(cell), constant(baseline))
+    found = compare_seeds(constant(cell), constant(baseline))
     assert found.value == pytest.approx(observed)
     assert found.p_value == pytest.approx(exact, abs=0.04)
     assert found.low == pytest.approx(np.quantile(outcomes, 0.025), abs=1)
@@ -105,11 +100,11 @@ def test_seed_resampling_matches_enumeration() -> None:
 
 def test_sign_and_limits_of_difference() -> None:
     good, bad = scores(worsened(1, 0.1), worsened(2, 0.1)), scores(worsened(3, 0.7))
-    better, worse = compare(good, bad), compare(bad, good)
+    better, worse = compare_seeds(good, bad), compare_seeds(bad, good)
     assert better.value == -worse.value > 20
     assert better.low > 0 > worse.high
     assert better.p_value == worse.p_value == pytest.approx(1 / (RESAMPLES + 1))
-    same = compare(good, good)
+    same = compare_seeds(good, good)
     assert (same.value, same.p_value) == (0, 1)
 
 
@@ -117,14 +112,14 @@ def test_lucky_seed_is_not_significant() -> None:
     # One lucky seed makes a clear difference on this test set, but not when seeds are resampled.
     lucky = scores(worsened(1, 0.05), worsened(2, 0.6))
     usual = scores(worsened(3, 0.4), worsened(4, 0.45))
-    assert compare(lucky, usual).value > 10
-    assert compare(lucky, usual).p_value > 0.2
+    assert compare_seeds(lucky, usual).value > 10
+    assert compare_seeds(lucky, usual).p_value > 0.2
     alone = scores(worsened(1, 0.05))
-    assert compare(alone, usual).p_value < 0.01
+    assert compare_seeds(alone, usual).p_value < 0.01
 
 
 def test_equal_systems_are_rarely_significant() -> None:
     pairs = [(scores(worsened(n, 0.4)), scores(worsened(n + 50, 0.4))) for n in range(40)]
-    p_values = [compare(one, other).p_value for one, other in pairs]
+    p_values = [compare_seeds(one, other).p_value for one, other in pairs]
     assert sum(p < 0.05 for p in p_values) <= 6  # 2 expected; more than 6 have a chance of 0.003
     assert np.mean(p_values) == pytest.approx(0.5, abs=0.2)

@@ -1,1 +1,37 @@
-"""The wing that explains, compares and draws models; the core trains and translates without it."""
+"""The wing that explains, compares and draws models; the core never imports it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+NOT_JSON = {"json": False}  # metadata of a field that to_json leaves out
+
+
+def to_json(value: Any) -> Any:
+    """Return a value in types that JSON has; a dataclass becomes an object of its fields.
+
+    Names of fields lose the suffix of their shape. A tensor is {"shape", "data"}; each of its
+    numbers has the fewest digits that are exact, and null stands for minus infinity.
+    """
+    if is_dataclass(value):
+        shown = [field.name for field in fields(value) if field.metadata.get("json", True)]
+        return {re.sub(r"_[A-Z]+$", "", name): to_json(getattr(value, name)) for name in shown}
+    if isinstance(value, dict):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if hasattr(value, "numpy"):
+        return {"shape": list(value.shape), "data": _data(value.numpy())}
+    return value
+
+
+def _data(values: Any) -> Any:
+    if values.ndim > 1:
+        return [_data(row) for row in values]
+    if values.dtype == bool:
+        return values.tolist()
+    # The shortest text of a 32-bit number is half as long as that of the same number in 64 bits.
+    return [float(str(number)) if number > -math.inf else None for number in values]

@@ -17,7 +17,7 @@ from seq2seq.data.corpus import Pair, read_lines
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import Link, Links, Split, links_of
+from seq2seq.inference.words import WORDS, Link, Links, Split, links_of
 
 log = logging.getLogger(__name__)
 
@@ -236,3 +236,14 @@ def alignment_error(links: Sequence[Links], gold: Sequence[Gold]) -> AlignmentEr
         links=size,
         sure=sure,
     )
+
+
+def forced_alignment_error(translator: Translator, pairs: Sequence[Pair]) -> AlignmentError | None:
+    """Return the error of forced decoding against the corpus's own gold links, if it has them.
+
+    Punctuation marks are words. Raises DataError for unusable gold links and for a model without
+    attention.
+    """
+    split = WORDS["marks"]
+    gold = gold_of(pairs, split=split)
+    return None if gold is None else alignment_error(align(translator, pairs, split=split), gold)

@@ -1,16 +1,34 @@
-"""The comparison of several systems on one test set: significance, and where they differ."""
+"""Whether systems differ by more than chance, on one test set or over training seeds, and where.
+
+Legend: K seeds, N test sentences, R resamples, C numbers that BLEU is computed from
+(metrics.sentence_statistics).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import LABELS, Metric, Test, paired_test, sentence_chrf
+from seq2seq.evaluation.metrics import (
+    LABELS,
+    RESAMPLES,
+    SEED,
+    Ints,
+    Metric,
+    Test,
+    corpus_bleu,
+    paired_test,
+    sentence_chrf,
+)
 
-RESAMPLES: dict[Test, int] = {"bootstrap": 1000, "randomization": 10_000}
+Floats = npt.NDArray[np.float64]
+
+RANDOMIZATIONS = 10_000
 TESTS = {
     "bootstrap": "paired bootstrap resampling (Koehn 2004)",
     "randomization": "approximate randomization (Riezler & Maxwell 2005)",
@@ -21,12 +39,13 @@ _EQUAL = 1e-6  # difference in sentence chrF
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A sentence with each system's translation and its chrF."""
+class DifferingSentence:
+    """A sentence of the test set with each system's translation and its chrF."""
 
     number: int  # in the test set, from 1
-    pair: Pair
-    texts: dict[str, str]
+    source: str
+    references: list[str]
+    translations: dict[str, str]
     chrf: dict[str, float]
 
     @property
@@ -37,7 +56,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """Systems compared with the first of them."""
+    """Systems compared with the first of them. The fields are the keys of its JSON."""
 
     systems: list[str]
     test: Test
@@ -45,7 +64,7 @@ class SystemComparison:
     sentences: int
     metrics: dict[str, dict[str, Metric]]  # by system, then by metric
     against_the_first: dict[str, dict[str, int]]  # by system but the first
-    differences: list[Difference]
+    differences: list[DifferingSentence]
 
     @property
     def balance_lines(self) -> list[str]:
@@ -68,29 +87,6 @@ class SystemComparison:
         first = self.metrics[self.systems[0]]
         return [f"{LABELS[name]}: {found.signature}" for name, found in first.items()]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison as JSON can hold it."""
-        return {
-            **vars(self),
-            "metrics": {
-                system: {
-                    name: found.as_dict() | {"p_value": found.p_value}
-                    for name, found in by_metric.items()
-                }
-                for system, by_metric in self.metrics.items()
-            },
-            "differences": [
-                {
-                    "number": each.number,
-                    "source": each.pair.source,
-                    "references": [each.pair.target, *each.pair.references],
-                    "translations": each.texts,
-                    "chrf": each.chrf,
-                }
-                for each in self.differences
-            ],
-        }
-
 
 def compare(
     systems: Mapping[str, Sequence[str]],
@@ -105,34 +101,35 @@ def compare(
     Raises DataError for fewer than two systems and for an empty test set.
     """
     references = references_of(pairs)
-    count = resamples or RESAMPLES[test]
+    count = resamples or (RESAMPLES if test == "bootstrap" else RANDOMIZATIONS)
     metrics = paired_test(systems, references, test=test, resamples=count)
     chrf = {name: sentence_chrf(texts, references) for name, texts in systems.items()}
-    first, *others = systems
-    differences = [
-        Difference(
+    sentences = [
+        DifferingSentence(
             number + 1,
-            pair,
+            pair.source,
+            list(references[number]),
             {name: texts[number] for name, texts in systems.items()},
             {name: scores[number] for name, scores in chrf.items()},
         )
         for number, pair in enumerate(pairs)
     ]
-    differing = sorted((d for d in differences if d.spread > _EQUAL), key=lambda d: -d.spread)
-    balances = {name: _balance(differences, first, name) for name in others}
+    first, *others = systems
+    balances = {name: _balance(sentences, first, name) for name in others}
+    differing = sorted((s for s in sentences if s.spread > _EQUAL), key=lambda s: -s.spread)
     return SystemComparison(
         list(systems), test, count, len(pairs), metrics, balances, differing[:MOST]
     )
 
 
-def _balance(differences: Sequence[Difference], first: str, other: str) -> dict[str, int]:
+def _balance(sentences: Sequence[DifferingSentence], first: str, other: str) -> dict[str, int]:
     """Return in how many sentences the other system's chrF is better, equal or worse."""
-    gains = [each.chrf[other] - each.chrf[first] for each in differences]
+    gains = [each.chrf[other] - each.chrf[first] for each in sentences]
     return {
         "better": sum(gain > _EQUAL for gain in gains),
         "equal": sum(abs(gain) <= _EQUAL for gain in gains),
         "worse": sum(gain < -_EQUAL for gain in gains),
-        "same_text": sum(each.texts[other] == each.texts[first] for each in differences),
+        "same_text": sum(s.translations[other] == s.translations[first] for s in sentences),
     }
 
 
@@ -145,9 +142,9 @@ def comparison_text(comparison: SystemComparison) -> str:
         lines.append(f"{system:{width}}  {scores}".rstrip())
     lines += [*comparison.balance_lines, comparison.test_line, *comparison.signature_lines]
     for each in comparison.differences[:_SHOWN]:
-        lines += ["", f"{each.number}: {each.pair.source}", f"{'':8}{each.pair.target}"]
+        lines += ["", f"{each.number}: {each.source}", f"{'':8}{each.references[0]}"]
         lines += [f"  {each.chrf[system]:5.1f} {text}   ({system})"
-                  for system, text in each.texts.items()]  # fmt: skip
+                  for system, text in each.translations.items()]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -156,3 +153,70 @@ def comparison_page(comparison: SystemComparison, *, test: str) -> str:
     from seq2seq.analysis.pages import render  # Jinja2, which the text does without
 
     return render("comparison.html", comparison=comparison, test=test)
+
+
+# --- Recipes, each trained with several seeds
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """The BLEU of a recipe by seed, on the test set and on resampled test sets."""
+
+    observed_K: Floats
+    resampled_RK: Floats
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean BLEU of a recipe minus that of another one, its baseline.
+
+    `low` and `high` are the limits of the central 95 percent of the resampled differences.
+    """
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+def resampled_bleu(statistics_NC: Ints, resamples: int = RESAMPLES) -> Floats:
+    """Return the corpus BLEU of each of R test sets: N sentences, drawn with replacement.
+
+    Of test sets of the same size the same sentences are drawn (Koehn 2004).
+    """
+    generator, size = np.random.default_rng(SEED), len(statistics_NC)
+    draws = (generator.integers(size, size=size) for _ in range(resamples))
+    counts_RN = np.stack([np.bincount(drawn, minlength=size) for drawn in draws])
+    return np.array([corpus_bleu(sums_C) for sums_C in counts_RN @ statistics_NC])
+
+
+def score_seeds(statistics: Sequence[Ints]) -> SeedScores:
+    """Return the scores of a recipe from the statistics [N, C] of each seed."""
+    observed = [corpus_bleu(statistics_NC.sum(0)) for statistics_NC in statistics]
+    return SeedScores(np.array(observed), np.stack(list(map(resampled_bleu, statistics)), 1))
+
+
+def compare_seeds(recipe: SeedScores, baseline: SeedScores) -> Difference:
+    """Compare two recipes by a paired bootstrap over test sentences and seeds.
+
+    The score of a recipe is the mean BLEU over its seeds. Each resample has the same sentences for
+    both recipes and, for each one, as many of its seeds as it has, drawn with replacement, so that
+    it varies by both sources of chance. The two-sided p-value is the share of resamples, with one
+    added above and below (Davison & Hinkley 1997, sec. 4.2), whose difference is at least as far
+    from the observed one as that is from zero. With one seed this is the usual paired bootstrap.
+    With few seeds it underestimates their spread: the variance of a mean of K values that are
+    drawn from K is (K - 1) / K of the true one. If all resamples are equal, as with one test
+    sentence, p is 1.
+    """
+    generator = np.random.default_rng(SEED)
+    means = []
+    for scores in (recipe, baseline):
+        shape = scores.resampled_RK.shape
+        seeds_RK = generator.integers(shape[1], size=shape)
+        means.append(np.take_along_axis(scores.resampled_RK, seeds_RK, 1).mean(1))
+    differences_R = means[0] - means[1]
+    observed = float(recipe.observed_K.mean() - baseline.observed_K.mean())
+    alike = np.ptp(differences_R) == 0
+    extreme = int((alike | (np.abs(differences_R - observed) >= abs(observed))).sum())
+    low, high = np.quantile(differences_R, (0.025, 0.975))
+    return Difference(observed, float(low), float(high), (extreme + 1) / (len(differences_R) + 1))

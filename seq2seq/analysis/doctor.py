@@ -7,9 +7,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from seq2seq.analysis.model_checks import Finding, examine
-from seq2seq.analysis.probe import make_probe
-from seq2seq.analysis.statistics import unknown_share
+from seq2seq.analysis.model_checks import Finding, examine, make_probe
+from seq2seq.analysis.report import unknown_share
 from seq2seq.config import Config
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair, read_corpus

@@ -7,13 +7,12 @@ score function keeps of a key, M value size, H encoder state size, N heads (with
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
+from seq2seq.analysis import to_json
 from seq2seq.analysis.formulas import Formula
 from seq2seq.config import ModelConfig
 from seq2seq.inference.text import Part
@@ -141,28 +140,3 @@ class Explanation:
         from seq2seq.analysis.show import notebook_html  # which knows this class
 
         return notebook_html(self)
-
-
-def to_json(value: Any) -> Any:
-    """Return a value in types that JSON has; fields of records lose the suffix of their shape.
-
-    A tensor is {"shape", "data"}, and each number has the fewest digits that are exact.
-    """
-    if isinstance(value, Tensor):
-        return {"shape": list(value.shape), "data": _data(value.numpy())}
-    if is_dataclass(value):
-        return {re.sub(r"_[A-Z]+$", "", k): to_json(field) for k, field in vars(value).items()}
-    if isinstance(value, dict):
-        return {key: to_json(field) for key, field in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(each) for each in value]
-    return value
-
-
-def _data(values: np.ndarray[Any, Any]) -> Any:
-    if values.ndim > 1:
-        return [_data(row) for row in values]
-    if values.dtype == np.bool_:
-        return values.tolist()
-    # The shortest text of a 32-bit number is half as long as that of the same number in 64 bits.
-    return [float(str(number)) if number > -np.inf else None for number in values]

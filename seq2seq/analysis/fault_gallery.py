@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from seq2seq.analysis.faults import FAULTS
-from seq2seq.analysis.model_checks import Finding, examine, loss_and_gradient
+from seq2seq.analysis.model_checks import (
+    Finding,
+    Probe,
+    examine,
+    loss_and_gradient,
+    step_through,
+    widen,
+)
 from seq2seq.analysis.notebook import piece_label
 from seq2seq.analysis.pages import render
 from seq2seq.analysis.plots import new_figure, plain
-from seq2seq.analysis.probe import Probe, step_through, widen
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import BOS
 from seq2seq.evaluation.evaluate import references_of

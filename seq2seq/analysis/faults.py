@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from seq2seq.analysis.probe import Probe, mean_loss
+from seq2seq.analysis.model_checks import Probe, mean_loss
 from seq2seq.data.batching import Batch
 from seq2seq.errors import DataError
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
@@ -79,13 +79,10 @@ def loss_counting_padding(model: TranslationModel, batch: Batch) -> Tensor:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: what is wrong, what it looks like, and how to put it into a copy of a probe."""
+    """A fault, and how to put it into a copy of a probe; templates/faults.html describes it."""
 
     name: str
     title: str
-    story: str
-    look: str
-    seen: str  # where a fault of this kind was reported
     inject: Callable[[Probe], Probe]
 
 
@@ -109,69 +106,15 @@ def _as(kind: type[Attention] | type[Decoder] | type[Encoder]) -> Callable[[Prob
 
 
 _FAULTS = (
-    Fault(
-        "softmax-axis",
-        "Softmax over the wrong axis",
-        "The softmax runs over the queries instead of the source positions. Decoding has one query "
-        "per step, and the softmax of one number is 1.",
-        "Every weight is 1: the context is the sum of all states, the same at each step.",
-        "github.com/PetrochukM/PyTorch-NLP/issues/2 (2018)",
-        _as(SoftmaxOverQueries),
-    ),
-    Fault(
-        "no-mask",
-        "No padding mask",
-        "Scores of padded positions are not set to minus infinity before the softmax.",
-        "Padding after the end of the sentence gets weight, which the words lose.",
-        "github.com/tensorflow/tensorflow/issues/512 (2015), "
-        "github.com/OpenNMT/OpenNMT-py/issues/318 (2017)",
-        _as(NoMask),
-    ),
-    Fault(
-        "length-scale",
-        "Scaled by the length",
-        "Scores are divided by the root of the source length, taken from the wrong axis, instead "
-        "of the root of the key's size, and the length is that of the padded batch.",
-        "The peaks are where they were, but pale: the weights are spread over the sentence.",
-        "github.com/lucidrains/vit-pytorch/issues/65 (2021; another wrong size)",
-        _as(ScaledByLength),
-    ),
-    Fault(
-        "state-reset",
-        "Decoder state reset at each step",
-        "The decoding loop drops the new state, so each step starts from the initial one. "
-        "Training, which runs over the whole target, is correct.",
-        "All rows are equal, or depend on the last piece only, and the same words are repeated.",
-        "github.com/pytorch/examples/issues/88 (2017; in training too)",
-        _as(StateReset),
-    ),
-    Fault(
-        "ignores-source",
-        "Attention that ignores the source",
-        "The keys are constant (never filled, or detached from the encoder), so that all source "
-        "positions have the same score.",
-        "All cells are equal: 1 divided by the number of source pieces.",
-        "github.com/ZiyueHuang/MXSeq2Seq/issues/3 (2020; scores without the encoder)",
-        _as(IgnoresSource),
-    ),
-    Fault(
-        "reads-padding",
-        "Output that depends on the batch",
-        "The encoder reads padding as if it were words; its backward direction starts with the "
-        "padding, and the decoder starts from its last state.",
-        "Almost the healthy picture; the fault shows when the neighbors in the batch change.",
-        "github.com/pytorch/translate/issues/308 (2019)",
-        _as(ReadsPadding),
-    ),
+    Fault("softmax-axis", "Softmax over the wrong axis", _as(SoftmaxOverQueries)),
+    Fault("no-mask", "No padding mask", _as(NoMask)),
+    Fault("length-scale", "Scaled by the length", _as(ScaledByLength)),
+    Fault("state-reset", "Decoder state reset at each step", _as(StateReset)),
+    Fault("ignores-source", "Attention that ignores the source", _as(IgnoresSource)),
+    Fault("reads-padding", "Output that depends on the batch", _as(ReadsPadding)),
     Fault(
         "loss-mean",
         "A mean loss that counts padding",
-        "The loss of padded positions is set to 0, but the mean is taken over all positions, so "
-        "that the words of a batch with more padding count less. This is a fault of training; the "
-        "BLEU is that of the healthy weights.",
-        "No heat map: the more padding, the better the loss looks and the smaller is the gradient.",
-        "github.com/tensorflow/addons/issues/2637 (2021), "
-        "github.com/d2l-ai/d2l-en/issues/2076 (2022)",
         lambda probe: replace(probe, loss=loss_counting_padding),
     ),
 )

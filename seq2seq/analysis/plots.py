@@ -1,4 +1,7 @@
-"""Pictures: learning curves of runs, and BLEU by source length of systems."""
+"""Learning curves of runs, and BLEU by source length of systems: the numbers and their pictures.
+
+Legend: N sentences, C numbers that BLEU is computed from (metrics.sentence_statistics).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,17 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from seq2seq.analysis.by_length import bleu_by_length, quantile_buckets
+from seq2seq.analysis.compare import resampled_bleu
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import RESAMPLES, sentence_statistics
+from seq2seq.evaluation.metrics import Ints, corpus_bleu, sentence_statistics
 from seq2seq.files import check_writable
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import KINDS, Record, read_metrics
@@ -70,6 +74,9 @@ def run_names(runs: list[str]) -> list[str]:
     """Return the directory names of runs, or their paths if those are not unique."""
     names = [Path(run).resolve().name for run in runs]
     return names if len(set(names)) == len(names) else runs
+
+
+# --- Learning curves
 
 
 Unit = Literal["steps", "minutes", "tokens"]
@@ -203,6 +210,71 @@ def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
             axes.legend(frameon=False, fontsize="small")
 
 
+# --- BLEU by source length
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """Sentences of a test set whose source has from `shortest` to `longest` words."""
+
+    shortest: int
+    longest: int | None  # None: no upper limit
+    sentences: tuple[int, ...]  # their indices in the test set, from 0
+
+    @property
+    def label(self) -> str:
+        """The lengths as text."""
+        if self.longest is None:
+            return f"over {self.shortest - 1}"
+        if self.longest == self.shortest:
+            return str(self.shortest)
+        return f"{self.shortest}-{self.longest}"
+
+
+def fixed_buckets(sources: Sequence[str], bounds: Sequence[int]) -> list[LengthBucket]:
+    """Return buckets that end at each bound, and one of all longer sentences; none is empty.
+
+    Words are separated by white space. An empty source is in the first bucket.
+    """
+    lengths = _lengths(sources)
+    ends = [-1, *bounds, np.inf]
+    return [
+        LengthBucket(max(1, int(low) + 1), None if np.isinf(high) else int(high), inside)
+        for low, high in pairwise(ends)
+        if (inside := _inside(lengths, low, high))
+    ]
+
+
+def quantile_buckets(sources: Sequence[str], count: int) -> list[LengthBucket]:
+    """Return at most `count` buckets with about equally many sentences.
+
+    Sentences of the same length are always in the same bucket. Raises DataError for no sentences.
+    """
+    if not sources:
+        raise DataError("0 sentences: an empty test set has no score")
+    lengths = _lengths(sources)
+    shares = np.arange(1, count + 1) / count
+    bounds = np.unique(np.quantile(lengths, shares, method="inverted_cdf"))
+    buckets = [_inside(lengths, low, high) for low, high in pairwise([-1, *bounds])]
+    return [
+        LengthBucket(int(lengths[list(inside)].min()), int(lengths[list(inside)].max()), inside)
+        for inside in buckets
+    ]
+
+
+def _lengths(sources: Sequence[str]) -> Ints:
+    return np.array([len(source.split()) for source in sources], dtype=np.int64)
+
+
+def _inside(lengths: Ints, low: float, high: float) -> tuple[int, ...]:
+    return tuple(np.flatnonzero((low < lengths) & (lengths <= high)).tolist())
+
+
+def bleu_by_length(buckets: Sequence[LengthBucket], statistics_NC: Ints) -> list[float]:
+    """Return the corpus BLEU of each bucket, from the statistics of all sentences."""
+    return [corpus_bleu(statistics_NC[list(bucket.sentences)].sum(0)) for bucket in buckets]
+
+
 def plot_length(
     systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, *, buckets: int = 6
 ) -> None:
@@ -215,18 +287,18 @@ def plot_length(
     if len(systems) > MOST_CURVES:
         raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_CURVES}")
     references = references_of(pairs)
-    inside = quantile_buckets([pair.source for pair in pairs], buckets)
-    x = range(len(inside))
+    groups = quantile_buckets([pair.source for pair in pairs], buckets)
+    x = range(len(groups))
     figure = new_figure(7.5, 4.6)
     axes = figure.subplots()
     for number, (name, hypotheses) in enumerate(systems.items()):
         statistics_NC = sentence_statistics(hypotheses, references)
-        found = bleu_by_length(inside, statistics_NC, resamples=RESAMPLES)
-        color = f"C{number}"
-        axes.plot(x, [b.bleu for b in found], "o-", color=color, label=plain(name))
-        low, high = [b.low for b in found], [b.high for b in found]
-        axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
-    axes.set_xticks(x, [f"{bucket.label}\n{len(bucket.sentences)}" for bucket in inside])
+        drawn = [resampled_bleu(statistics_NC[list(bucket.sentences)]) for bucket in groups]
+        limits = np.percentile(drawn, (2.5, 97.5), axis=1)
+        bleu, color = bleu_by_length(groups, statistics_NC), f"C{number}"
+        axes.plot(x, bleu, "o-", color=color, label=plain(name))
+        axes.fill_between(x, *limits, color=color, alpha=0.18, linewidth=0)
+    axes.set_xticks(x, [f"{bucket.label}\n{len(bucket.sentences)}" for bucket in groups])
     axes.set_xlabel("source words (below: sentences)")
     axes.set_ylabel("BLEU, with 95 % bootstrap bands")
     axes.set_ylim(0, 100)

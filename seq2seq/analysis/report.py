@@ -1,31 +1,29 @@
-"""The report of a run on a test set: everything that is measured, as a page and as JSON."""
+"""The report of a run on a test set: everything that is measured, as a page and as JSON.
+
+Legend: T target pieces, S source pieces, both with the end of sentence; N source pieces of all
+sentences, without the ends; C numbers that BLEU is computed from (metrics.sentence_statistics).
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.analysis.alignment import (
-    AlignmentError,
-    align,
-    alignment_error,
-    gold_of,
-)
-from seq2seq.analysis.by_length import LengthBucket, bleu_by_length, fixed_buckets
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq.analysis import NOT_JSON, to_json
+from seq2seq.analysis.alignment import AlignmentError, forced_alignment_error
 from seq2seq.analysis.pages import render
-from seq2seq.analysis.statistics import (
-    WordError,
-    attention_figures,
-    repetition,
-    unknown_share,
-    word_errors,
-)
+from seq2seq.analysis.plots import bleu_by_length, fixed_buckets
 from seq2seq.data.corpus import Pair
-from seq2seq.data.tokenizer import normalize_line
+from seq2seq.data.tokenizer import EOS_PIECE, UNK_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import Evaluation, references_of
 from seq2seq.evaluation.metrics import (
@@ -39,61 +37,55 @@ from seq2seq.evaluation.metrics import (
     sentence_statistics,
 )
 from seq2seq.files import make_folder, write_atomic
-from seq2seq.inference.text import Translation
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import WORDS
+from seq2seq.inference.words import words
 
 log = logging.getLogger(__name__)
 
 EXTREMES = 10
 BOUNDS = (5, 10, 15, 20, 30, 40)  # longest source, in words, of each length bucket
-DEFINITIONS = {
-    "bleu": "n-gram precision up to 4 words, times a penalty for brevity (Papineni et al. 2002)",
-    "chrf": "F2 of character n-grams up to 6 (Popovic 2015)",
-    "ter": "edits over reference words (Snover et al. 2006); lower is better",
-}
+NEGLECTED = 0.1
+REPEATED_NGRAM = 2
+_UNKNOWN = re.compile(rf"{UNK_PIECE}|<0x[0-9A-F]{{2}}>")
+_LINES = 3
 
 
 @dataclass(frozen=True)
 class LengthScores:
-    """Corpus scores of the sentences in a length bucket, in percent."""
+    """Corpus scores in percent of the sentences whose source has so many words."""
 
-    bucket: LengthBucket
+    label: str
+    shortest: int
+    longest: int | None  # None: no upper limit
+    sentences: int
     bleu: float
     chrf: float
     length_ratio: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON can hold them."""
-        return {
-            "shortest": self.bucket.shortest,
-            "longest": self.bucket.longest,
-            "sentences": len(self.bucket.sentences),
-            "bleu": self.bleu,
-            "chrf": self.chrf,
-            "length_ratio": self.length_ratio,
-        }
+
+@dataclass(frozen=True)
+class WordError:
+    """A word that is often missing or added."""
+
+    word: str
+    count: int  # how often it is wrong
+    of: int  # how often it occurs at all
+    sentences: int  # in how many it is wrong
+    lines: tuple[int, ...]  # the first of these, from 1
 
 
 @dataclass(frozen=True)
-class Sentence:
+class ScoredSentence:
     """A sentence of the test set with its translation."""
 
     number: int  # in the test set, from 1
-    pair: Pair
-    translation: Translation
+    source: str
+    references: list[str]
+    translation: str
     chrf: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything but the attention weights as JSON can hold it."""
-        return {
-            "number": self.number,
-            "source": self.pair.source,
-            "references": [self.pair.target, *self.pair.references],
-            "translation": self.translation.text,
-            "chrf": self.chrf,
-            "score": self.translation.score,
-        }
+    score: float  # of the search
+    parts: list[Part] = field(metadata=NOT_JSON)
 
 
 @dataclass(frozen=True)
@@ -111,21 +103,8 @@ class Report:
     alignment: AlignmentError | None
     missing_words: list[WordError]
     added_words: list[WordError]
-    best: list[Sentence]
-    worst: list[Sentence]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything but the attention weights as JSON can hold it."""
-        return {
-            **vars(self),
-            "metrics": {name: metric.as_dict() for name, metric in self.metrics.items()},
-            "by_source_length": [scores.as_dict() for scores in self.by_source_length],
-            "alignment": None if self.alignment is None else asdict(self.alignment),
-            "missing_words": [asdict(error) for error in self.missing_words],
-            "added_words": [asdict(error) for error in self.added_words],
-            "best": [sentence.as_dict() for sentence in self.best],
-            "worst": [sentence.as_dict() for sentence in self.worst],
-        }
+    best: list[ScoredSentence]
+    worst: list[ScoredSentence]
 
 
 def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evaluation) -> Report:
@@ -137,11 +116,14 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
     hypotheses, references = evaluation.hypotheses, references_of(pairs)
     parts = [part for translation in evaluation.translations for part in translation.parts]
     chrf = sentence_chrf(hypotheses, references)
-    scored = zip(pairs, evaluation.translations, chrf, strict=True)
-    sentences = [Sentence(number, *fields) for number, fields in enumerate(scored, start=1)]
+    scored = zip(pairs, references, evaluation.translations, chrf, strict=True)
+    sentences = [
+        ScoredSentence(number, pair.source, list(refs), found.text, value, found.score, found.parts)
+        for number, (pair, refs, found, value) in enumerate(scored, start=1)
+    ]
     # Of equal scores the longer sentence is more informative.
-    best = sorted(sentences, key=lambda s: (-s.chrf, -len(s.pair.source)))
-    worst = sorted(sentences, key=lambda s: (s.chrf, -len(s.pair.source)))
+    best = sorted(sentences, key=lambda s: (-s.chrf, -len(s.source)))
+    worst = sorted(sentences, key=lambda s: (s.chrf, -len(s.source)))
     missing, added = word_errors(hypotheses, references)
     target_ids = translator.target.encode_batch([pair.target for pair in pairs])
     statistics_NC = sentence_statistics(hypotheses, references)
@@ -180,25 +162,128 @@ def scores_by_length(
     """Return corpus scores by source length; the statistics are metrics.sentence_statistics."""
     buckets = fixed_buckets(sources, BOUNDS)
     found = []
-    for bucket, scores in zip(buckets, bleu_by_length(buckets, statistics_NC), strict=True):
+    for bucket, bleu in zip(buckets, bleu_by_length(buckets, statistics_NC), strict=True):
         inside = list(bucket.sentences)
         texts, refs = [hypotheses[n] for n in inside], [references[n] for n in inside]
         chrf = score(texts, refs, metrics=("chrf",))["chrf"].score
         ratio = lengths(statistics_NC[inside])["ratio"]
-        found.append(LengthScores(bucket, scores.bleu, chrf, ratio))
+        limits = bucket.label, bucket.shortest, bucket.longest
+        found.append(LengthScores(*limits, len(inside), bleu, chrf, ratio))
     return found
 
 
 def _alignment(
     translator: Translator, pairs: Sequence[Pair], *, attends: bool
 ) -> AlignmentError | None:
-    split = WORDS["marks"]
     try:
-        gold = gold_of(pairs, split=split) if attends else None
+        return forced_alignment_error(translator, pairs) if attends else None
     except DataError as error:
         log.warning("no alignment error in the report: %s", error)
         return None
-    return None if gold is None else alignment_error(align(translator, pairs, split=split), gold)
+
+
+def repetition(texts: Iterable[str], size: int = REPEATED_NGRAM) -> float:
+    """Return the share of word n-grams that occurred before in the same text.
+
+    It is 1 - unique n-grams / n-grams, counted within each text and summed over all (Welleck et
+    al. 2020).
+    """
+    total = unique = 0
+    for text in texts:
+        tokens = text.split()
+        ngrams = list(zip(*(tokens[start:] for start in range(size)), strict=False))
+        total, unique = total + len(ngrams), unique + len(set(ngrams))
+    return 1 - unique / total if total else 0.0
+
+
+def unknown_share(pieces: Iterable[Sequence[str]]) -> float:
+    """Return the share of pieces that are <unk> or a byte: text that the vocabulary lacks.
+
+    Ends of sentence are not counted.
+    """
+    counts = Counter(
+        bool(_UNKNOWN.fullmatch(piece)) for line in pieces for piece in line if piece != EOS_PIECE
+    )
+    return counts[True] / max(1, counts.total())
+
+
+def attention_figures(parts: Iterable[Part]) -> dict[str, float] | None:
+    """Return figures of all attention weights, or None for a model without attention.
+
+    entropy: -sum_s w log2 w of a row of weights in bits, mean over target pieces, the end included.
+    relative_entropy: the same divided by log2 S, the entropy of uniform weights (S > 1 only).
+    coverage: min(1, sum_t w) of a source piece, as in the coverage penalty of Wu et al. (2016,
+    eq. 14), mean over source pieces without the end. neglected: the share of them whose sum is
+    below 0.1.
+    """
+    entropies, relative, sums = [], [], []
+    for part in parts:
+        if part.weights is None:
+            continue
+        weights_TS: npt.NDArray[np.float64] = part.weights.astype(np.float64)
+        logs_TS = np.log2(weights_TS, out=np.zeros_like(weights_TS), where=weights_TS > 0)
+        entropy_T = -(weights_TS * logs_TS).sum(1)
+        entropies.append(entropy_T)
+        if weights_TS.shape[1] > 1:
+            relative.append(entropy_T / np.log2(weights_TS.shape[1]))
+        sums.append(weights_TS[:, :-1].sum(0))
+    if not entropies:
+        return None
+    sum_N = np.concatenate(sums)
+    return {
+        "entropy": _mean(np.concatenate(entropies)),
+        "relative_entropy": _mean(np.concatenate(relative)) if relative else 0.0,
+        "coverage": _mean(np.minimum(sum_N, 1)),
+        "neglected": _mean(sum_N < NEGLECTED),
+    }
+
+
+def _mean(values: npt.NDArray[Any]) -> float:
+    return float(values.mean()) if values.size else 0.0
+
+
+def word_errors(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, most: int = 15
+) -> tuple[list[WordError], list[WordError]]:
+    """Return the words most often missing, and those most often added.
+
+    Words and punctuation marks of each translation are counted against the closest reference,
+    regardless of order: what the reference has more often is missing, what the translation has
+    more often is added. `of` counts all occurrences in the references for a missing word, and in
+    the translations for an added one. Sorted by count, then alphabetically.
+    """
+    missing, added = [], []
+    for hypothesis, texts in zip(hypotheses, references, strict=True):
+        given = Counter(words(hypothesis))
+        wanted = min(
+            (Counter(words(text)) for text in texts), key=lambda ref: _distance(given, ref)
+        )
+        missing.append((wanted, given))
+        added.append((given, wanted))
+    return _most_frequent(missing, most), _most_frequent(added, most)
+
+
+def _distance(one: Counter[str], other: Counter[str]) -> int:
+    return (one - other).total() + (other - one).total()
+
+
+def _most_frequent(
+    sides: Iterable[tuple[Counter[str], Counter[str]]], most: int
+) -> list[WordError]:
+    """Return the words that one side of the sentences has more often than the other."""
+    totals, wrong = Counter[str](), Counter[str]()
+    lines: dict[str, list[int]] = defaultdict(list)
+    for number, (side, other) in enumerate(sides, start=1):
+        surplus = side - other
+        totals.update(side)
+        wrong.update(surplus)
+        for word in surplus:
+            lines[word].append(number)
+    ordered = sorted(wrong.items(), key=lambda item: (-item[1], item[0]))[:most]
+    return [
+        WordError(word, count, totals[word], len(lines[word]), tuple(lines[word][:_LINES]))
+        for word, count in ordered
+    ]
 
 
 def write_report(folder: Path, report: Report, *, run: str, test: str) -> Path:
@@ -206,8 +291,9 @@ def write_report(folder: Path, report: Report, *, run: str, test: str) -> Path:
 
     Raises DataError if they cannot be written.
     """
-    about = {"run": run, "test": test}
-    numbers = json.dumps({**about, **report.as_dict()}, indent=1, ensure_ascii=False)
+    numbers = json.dumps(
+        {"run": run, "test": test, **to_json(report)}, indent=1, ensure_ascii=False
+    )
     make_folder(folder)
     path = folder / "report.html"
     write_atomic(path, report_page(report, run=run, test=test))
@@ -222,6 +308,5 @@ def report_page(report: Report, *, run: str, test: str) -> str:
         report=report,
         run=run,
         test=test,
-        definitions=DEFINITIONS,
         resamples=RESAMPLES,
     )

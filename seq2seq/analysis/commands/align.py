@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seq2seq.analysis import to_json
 from seq2seq.commands import options
 from seq2seq.errors import UserError
 
@@ -96,8 +96,7 @@ def _align(arguments: argparse.Namespace) -> int:
         write_lines(Path(arguments.output), lines)
     if gold is not None:
         errors = {name: alignment_error(links, gold) for name, links in found.items()}
-        scores = {name: asdict(error) for name, error in errors.items()}
-        plain = json.dumps({"sentences": len(pairs), **scores}, indent=1)
+        plain = json.dumps({"sentences": len(pairs), **to_json(errors)}, indent=1)
         print(plain if arguments.json else _table(errors, len(pairs)))
     elif arguments.output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -13,6 +13,7 @@ import json
 import logging
 from pathlib import Path
 
+from seq2seq.analysis import to_json
 from seq2seq.commands import options
 from seq2seq.errors import UserError
 
@@ -69,6 +70,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     comparison = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
     if arguments.html is not None:
         write_text(Path(arguments.html), comparison_page(comparison, test=arguments.test_set))
-    found = json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False)
-    print(found if arguments.json else comparison_text(comparison))
+    if arguments.json:
+        print(json.dumps(to_json(comparison), indent=1, ensure_ascii=False))
+    else:
+        print(comparison_text(comparison))
     return 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from seq2seq.analysis import to_json
 from seq2seq.commands import options
 from seq2seq.errors import EXIT_FAULT
 
@@ -28,7 +29,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         arguments.run, arguments.test, target=arguments.target, device=arguments.device
     )
     if arguments.json:
-        print(json.dumps({name: vars(found) for name, found in findings.items()}, indent=1))
+        print(json.dumps(to_json(findings), indent=1))
     else:
         print(findings_text(findings))
     return 0 if healthy(findings) else EXIT_FAULT

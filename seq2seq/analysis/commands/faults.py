@@ -43,7 +43,7 @@ def add(commands: options.Commands) -> None:
 def _faults(arguments: argparse.Namespace) -> int:
     from seq2seq.analysis.doctor import read_pairs
     from seq2seq.analysis.fault_gallery import gallery_text, make_gallery, write_gallery
-    from seq2seq.analysis.probe import make_probe
+    from seq2seq.analysis.model_checks import make_probe
     from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
 

@@ -56,7 +56,7 @@ def add(commands: options.Commands) -> None:
 
 def _study(arguments: argparse.Namespace) -> int:
     from seq2seq.analysis.study.plan import make_plan
-    from seq2seq.analysis.study.running import launcher_line, run_study, unfinished
+    from seq2seq.analysis.study.runs import launcher_line, run_study, unfinished
     from seq2seq.data.corpus import read_corpus
 
     plan = make_plan(arguments.study, arguments.overrides)
@@ -83,7 +83,7 @@ def _study(arguments: argparse.Namespace) -> int:
 
 
 def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
-    from seq2seq.analysis.study.results import statuses
+    from seq2seq.analysis.study.runs import statuses
 
     found = statuses(plan, pairs)
     for name, status in found.items():
@@ -97,7 +97,7 @@ def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
 
 
 def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
-    from seq2seq.analysis.study.running import complete
+    from seq2seq.analysis.study.runs import complete
 
     for run in plan.select(arguments.cell):
         ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
@@ -107,13 +107,12 @@ def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> i
 
 
 def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
-    from seq2seq.analysis.study.comparison import gather
-    from seq2seq.analysis.study.report import main_table, write_results
+    from seq2seq.analysis.study.results import gather, main_table, write_results
 
-    gathered = gather(plan, pairs)
-    path = write_results(gathered)
-    print(main_table(gathered))
-    print(f"{gathered.finished} of {len(plan.runs)} runs are finished; {path}", file=sys.stderr)
+    results = gather(plan, pairs)
+    path = write_results(results)
+    print(main_table(results))
+    print(f"{results.finished} of {len(plan.runs)} runs are finished; {path}", file=sys.stderr)
     return 0
 
 

@@ -1,130 +1,430 @@
-"""The recorded result of a run, and how far each run of a study is."""
+"""The results of a study: its cells compared, as a page with tables, CSV, JSON and figures."""
 
 from __future__ import annotations
 
-import hashlib
+import csv
+import io
 import json
-from collections.abc import Sequence
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+import numpy as np
 
-from seq2seq.analysis.study.plan import Measure, Plan, Run
-from seq2seq.config import Config, Section, changed_keys, load_config
+from seq2seq.analysis import to_json
+from seq2seq.analysis.compare import Difference, compare_seeds, score_seeds
+from seq2seq.analysis.pages import render
+from seq2seq.analysis.plots import LengthBucket, bleu_by_length, fixed_buckets, new_figure
+from seq2seq.analysis.study.plan import Cell, Measure, Plan, baseline_of, changes_recipe, label
+from seq2seq.analysis.study.runs import RunResult, statuses
 from seq2seq.data.corpus import Pair
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import DataError
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import RESAMPLES, sentence_statistics
 from seq2seq.files import write_atomic
 
-RESULT = "result.json"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-# Keys that do not affect the result, and keys that affect only how it is measured.
-_IRRELEVANT = (
-    "run_dir", "data.cache", "data.processes", "training.threads", "training.tensorboard",
-)  # fmt: skip
-_MEASURING = ("inference", "data.test")
-
-
-class Point(Section):
-    """A validation during training; a number that is not finite is null."""
-
-    step: int
-    minutes: float
-    loss: float | None
-    bleu: float | None
-    chrf: float | None
-
-
-class Result(Section):
-    """The recipe of a run, its training, and its measures on the test set."""
-
-    config: Config
-    test_sha256: str
-    ended: str  # finished, or early
-    steps: int
-    minutes: float  # of training, validations included
-    parameters: int
-    curve: tuple[Point, ...]
-    measured: tuple[Measure, ...]
-    bleu: float
-    chrf: float
-    signatures: dict[str, str]
-    alignment_error: float | None  # in percent; null without attention
-    hypotheses: tuple[str, ...]
-    torch: str  # its version
-
-    def save(self, directory: Path) -> None:
-        """Write the result of a run into its directory."""
-        text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1)
-        write_atomic(directory / RESULT, text + "\n")
-
-
-def load_result(directory: Path) -> Result | None:
-    """Return the result of a run, or None if it has none.
-
-    Raises CheckpointError for a file that this program did not write.
-    """
-    path = directory / RESULT
-    try:
-        return Result.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError) as error:
-        why = str(error).splitlines()[0]
-        raise CheckpointError(
-            f"{path}: not a result of this version ({why}); remove it to measure the run again"
-        ) from None
-
-
-def digest(pairs: Sequence[Pair]) -> str:
-    """Return a checksum of the sentences, references and alignments of a test set."""
-    rows = [[p.source, p.target, *p.references, p.alignment or ""] for p in pairs]
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+TITLES: dict[Measure, str] = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "alignment_error": "AER %",
+    "minutes": "minutes",
+    "parameters": "parameters",
+}
 
 
 @dataclass(frozen=True)
-class Status:
-    """The state of a run.
+class Spread:
+    """The values of a measure over seeds."""
 
-    begun: training continues from its checkpoint; trained: to be measured, because the search, the
-    test set or the measures are new; changed: trained with another recipe.
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean."""
+        return fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample standard deviation (n - 1); None for a single value."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """A cell: its results by seed, BLEU by length, and its difference from the baseline."""
+
+    cell: Cell
+    results: dict[int, RunResult]  # by seed, like the values of all spreads
+    by_length: dict[str, Spread]  # BLEU by the label of each class of lengths
+    baseline: str | None  # the cell it is compared with; maybe itself; None without results
+    difference: Difference | None  # None for the baseline itself
+
+    def spread(self, measure: Measure) -> Spread | None:
+        """Return the values of a measure over seeds; None where it does not apply."""
+        values = [getattr(result, measure) for result in self.results.values()]
+        known = tuple(float(value) for value in values if value is not None)
+        return Spread(known) if known else None
+
+    def curve(self, metric: str) -> list[tuple[int, Spread]]:
+        """Return a metric of the validations during training: step, and values over seeds."""
+        by_step: dict[int, list[float]] = {}
+        for result in self.results.values():
+            for point in result.curve:
+                value = getattr(point, metric)
+                if value is not None and math.isfinite(value):
+                    by_step.setdefault(point.step, []).append(value)
+        return [(step, Spread(tuple(by_step[step]))) for step in sorted(by_step)]
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """The cells that have a finished run, in the order of the grid."""
+
+    plan: Plan
+    sentences: int  # of the test set
+    finished: int  # runs
+    classes: tuple[LengthBucket, ...]
+    summaries: tuple[CellSummary, ...]
+
+    @property
+    def measures(self) -> list[Measure]:
+        """The measures that the study asks for and some cell has."""
+        return [
+            measure
+            for measure in self.plan.study.measure
+            if any(summary.spread(measure) for summary in self.summaries)
+        ]
+
+
+def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
+    """Read the results of all finished runs and compare the cells.
+
+    Raises DataError if no run is finished.
     """
+    results: dict[str, dict[int, RunResult]] = {}
+    for run, status in zip(plan.runs, statuses(plan, pairs).values(), strict=True):
+        if status.state == "finished" and status.result:
+            results.setdefault(run.cell, {})[run.seed] = status.result
+    if not results:
+        raise DataError(f"{plan.study.directory}: no run is finished yet; run the study first")
+    references = references_of(pairs)
+    statistics = {
+        name: [sentence_statistics(found.hypotheses, references) for found in by_seed.values()]
+        for name, by_seed in results.items()
+    }
+    scores = {name: score_seeds(by_seed) for name, by_seed in statistics.items()}
+    baselines = _baselines(plan, results)
+    classes = fixed_buckets([pair.source for pair in pairs], plan.study.lengths)
+    summaries = []
+    for cell in plan.cells:
+        name = cell.name
+        if name not in results:
+            continue
+        baseline = baselines.get(name)
+        bleu = [bleu_by_length(classes, statistics_NC) for statistics_NC in statistics[name]]
+        spreads = map(Spread, zip(*bleu, strict=True))
+        by_length = dict(zip([each.label for each in classes], spreads, strict=True))
+        difference = None
+        if baseline is not None and baseline != name:
+            difference = compare_seeds(scores[name], scores[baseline])
+        summaries.append(CellSummary(cell, results[name], by_length, baseline, difference))
+    finished = sum(map(len, results.values()))
+    return StudyResults(plan, len(pairs), finished, tuple(classes), tuple(summaries))
 
-    state: Literal["not started", "begun", "trained", "finished", "changed"]
-    result: Result | None = None
-    changes: str = ""  # of the recipe
+
+def _baselines(plan: Plan, results: Mapping[str, Mapping[int, RunResult]]) -> dict[str, str]:
+    """Return which cell each cell with results is compared with, if that has results too."""
+    if plan.study.baseline is None:
+        means = {name: fmean(r.bleu for r in found.values()) for name, found in results.items()}
+        return dict.fromkeys(results, max(means, key=lambda name: means[name]))
+    found = {cell.name: baseline_of(plan.study, cell, plan.cells) for cell in plan.cells}
+    return {
+        name: baseline.name
+        for name, baseline in found.items()
+        if baseline is not None and {name, baseline.name} <= results.keys()
+    }
 
 
-def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status:
-    """Return how far a run is. Raises CheckpointError for a damaged result."""
-    result = load_result(run.path)
-    recipe = run.path / "config.yaml"
-    if result is None and not recipe.is_file():
-        return Status("not started")
-    old = load_config(recipe) if result is None else result.config
-    changes = _changes(old, run.config, (*_IRRELEVANT, *_MEASURING))
-    if changes:
-        return Status("changed", result, changes)
-    if result is None:
-        return Status("begun")
-    measured_as_now = (
-        not _changes(old, run.config, _IRRELEVANT)
-        and result.test_sha256 == test_sha256
-        and set(measures) <= set(result.measured)
+# --- Tables and files
+
+
+def write_results(results: StudyResults) -> Path:
+    """Write results.json, results.csv, the figures and results.md; return the path of the last."""
+    directory = results.plan.study.directory
+    write_atomic(directory / "results.json", as_json(results))
+    write_atomic(directory / "results.csv", as_csv(results))
+    figures = {
+        "scores.png": _plot_scores(results),
+        "by-length.png": _plot_by_length(results),
+        "learning-curves.png": _plot_curves(results),
+    }
+    for name, figure in figures.items():
+        figure.savefig(directory / name, dpi=130)
+    page = directory / "results.md"
+    write_atomic(page, as_markdown(results, list(figures)))
+    return page
+
+
+def as_markdown(results: StudyResults, figures: Sequence[str]) -> str:
+    """Return the page of results, with figures by their file names."""
+    plan = results.plan
+    changes = [f"`{key}: {json.dumps(value)}`" for key, value in plan.study.overrides.items()]
+    changes += [f"`{change}`" for change in plan.changes if changes_recipe(change)]
+    keys = {key for cell in plan.cells for key in cell.settings}
+    return render(
+        "study.md",
+        results=results,
+        plan=plan,
+        study=plan.study,
+        command=shlex.join(["seq2seq", "study", plan.path, *plan.changes]),
+        changes=changes,
+        result=next(iter(results.summaries[0].results.values())),
+        own_search=any(key.partition(".")[0] == "inference" for key in keys),
+        baseline=_baseline(results),
+        resamples=RESAMPLES,
+        main_table=main_table(results),
+        length_table=length_table(results),
+        figures=figures,
     )
-    return Status("finished" if measured_as_now else "trained", result)
 
 
-def statuses(plan: Plan, pairs: Sequence[Pair]) -> dict[str, Status]:
-    """Return how far each run is, by name. Raises CheckpointError for a damaged result."""
-    test_sha256 = digest(pairs)
-    return {run.name: status_of(run, plan.study.measure, test_sha256) for run in plan.runs}
-
-
-def _changes(old: Config, new: Config, ignored: Sequence[str]) -> str:
-    return ", ".join(
-        f"{key} was {before!r} and is {now!r}"
-        for key, (before, now) in changed_keys(old, new).items()
-        if not any(f"{key}.".startswith(f"{prefix}.") for prefix in ignored)
+def _baseline(results: StudyResults) -> str:
+    """Return what the cells are compared with, in words."""
+    study = results.plan.study
+    if study.baseline is None:
+        return f"`{results.summaries[0].baseline}`, the best of the table"
+    levels = ", ".join(
+        f"`{study.titles[a]}: {label(level)}`" for a, level in study.baseline.items()
     )
+    same = "" if len(study.baseline) == len(study.grid) else " and otherwise its own levels"
+    return f"the cell with {levels}{same}"
+
+
+def main_table(results: StudyResults) -> str:
+    """Return a row for each cell: measures, and the difference from the baseline."""
+    titles, measures = results.plan.study.titles, results.measures
+    rows = []
+    for summary in results.summaries:
+        row = [*summary.cell.levels.values(), str(len(summary.results))]
+        row += [_shown(summary.spread(m), 0 if m == "parameters" else 1) for m in measures]
+        if (found := summary.difference) is not None:
+            limits = f"[{_signed(found.low)}, {_signed(found.high)}]"
+            row += [f"{_signed(found.value)} {limits}", f"{found.p_value:.3f}"]
+        else:
+            row += ["baseline" if summary.cell.name == summary.baseline else "", ""]
+        rows.append(row)
+    head = [*titles.values(), "n", *(TITLES[m] for m in measures), "difference", "p"]
+    return _table(head, rows, names=len(titles))
+
+
+def length_table(results: StudyResults) -> str:
+    """Return BLEU by classes of source lengths, a row for each cell."""
+    titles = results.plan.study.titles
+    head = [*titles.values(), *(f"{c.label} ({len(c.sentences)})" for c in results.classes)]
+    rows = [
+        [*s.cell.levels.values(), *(_shown(spread, 1) for spread in s.by_length.values())]
+        for s in results.summaries
+    ]
+    return _table(head, rows, names=len(titles))
+
+
+def _shown(spread: Spread | None, digits: int) -> str:
+    if spread is None:
+        return ""
+    mean = f"{spread.mean:,.{digits}f}"
+    if spread.deviation is None or not (digits or spread.deviation):
+        return mean
+    return f"{mean} ± {spread.deviation:,.{digits}f}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # without a negative zero
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
+    """Return a Markdown table; the columns after the names are numbers."""
+    lines = [head, ["---"] * names + ["---:"] * (len(head) - names), *rows]
+    shown = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in shown)
+
+
+def as_csv(results: StudyResults) -> str:
+    """Return a line for each cell, with means and deviations in columns of their own."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    rows = [_csv_row(results, summary) for summary in results.summaries]
+    writer.writerow([column for column, _ in rows[0]])
+    writer.writerows([value for _, value in row] for row in rows)
+    return text.getvalue()
+
+
+def _csv_row(results: StudyResults, summary: CellSummary) -> list[tuple[str, Any]]:
+    """Return columns and values, as a list: an axis may have the name of another column."""
+    levels = zip(results.plan.study.titles.values(), summary.cell.levels.values(), strict=True)
+    row = [("cell", summary.cell.name), *levels, ("n", len(summary.results))]
+    for measure in results.measures:
+        row += _csv_spread(measure, summary.spread(measure))
+    row.append(("baseline", summary.baseline))
+    columns = ("difference", "difference_low", "difference_high", "p")
+    found = vars(summary.difference).values() if summary.difference else [None] * len(columns)
+    row += zip(columns, found, strict=True)
+    for length, spread in summary.by_length.items():
+        row += _csv_spread(f"bleu {length}", spread)
+    return row
+
+
+def _csv_spread(column: str, spread: Spread | None) -> list[tuple[str, Any]]:
+    mean, deviation = (spread.mean, spread.deviation) if spread else (None, None)
+    return [(column, mean), (f"{column}_sd", deviation)]
+
+
+def as_json(results: StudyResults) -> str:
+    """Return all numbers of every run; the translations are in the results of the runs."""
+    plan = results.plan
+    found = {
+        "study": plan.study.model_dump(mode="json"),
+        "changes": plan.changes,
+        "test": plan.test.model_dump(mode="json", exclude_none=True),
+        "sentences": results.sentences,
+        "lengths": {c.label: len(c.sentences) for c in results.classes},
+        "resamples": RESAMPLES,
+        "finished": results.finished,
+        "runs": len(plan.runs),
+        "cells": [_cell_json(results, summary) for summary in results.summaries],
+    }
+    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+
+
+def _cell_json(results: StudyResults, summary: CellSummary) -> dict[str, Any]:
+    cell, by_length = summary.cell, summary.by_length
+    return {
+        "name": cell.name,
+        "levels": cell.levels,
+        "settings": cell.settings,
+        "measures": {m: _spread_json(summary.spread(m)) for m in results.measures},
+        "bleu_by_length": {label: _spread_json(spread) for label, spread in by_length.items()},
+        "baseline": summary.baseline,
+        "difference": to_json(summary.difference),
+        "runs": [
+            {
+                "seed": seed,
+                "run_dir": str(results.plan.study.run_dir(cell.name, seed)),
+                **result.model_dump(mode="json", exclude={"config", "hypotheses"}),
+                "bleu_by_length": {label: s.values[n] for label, s in by_length.items()},
+            }
+            for n, (seed, result) in enumerate(summary.results.items())
+        ],
+    }
+
+
+def _spread_json(spread: Spread | None) -> dict[str, float | None] | None:
+    return {"mean": spread.mean, "deviation": spread.deviation} if spread else None
+
+
+# --- Figures
+
+
+_MOST_LINES = 6  # in one panel; more cells have a panel for each level of the first axis
+_MARKERS = "osD^vP*Xdh"
+
+Points = Sequence[tuple[float, Spread]]
+
+
+def _plot_scores(results: StudyResults) -> Figure:
+    """Draw a row for each cell: a ring for each seed, mean and standard deviation."""
+    study = results.plan.study
+    measures = [m for m in results.measures if m not in ("minutes", "parameters")]
+    measures = measures or results.measures
+    levels = [list(summary.cell.levels.values()) for summary in results.summaries]
+    firsts, lasts = (list(dict.fromkeys(each[n] for each in levels)) for n in (0, -1))
+    # A gap between the levels of the first axis.
+    places = [n + 0.6 * firsts.index(each[0]) for n, each in enumerate(levels)]
+    figure = new_figure(2.5 + 3.2 * len(measures), 1.816 + 0.26 * places[-1])
+    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        for y, summary, each in zip(places, results.summaries, levels, strict=True):
+            if (spread := summary.spread(measure)) is None:
+                continue
+            color, error = f"C{lasts.index(each[-1])}", spread.deviation or 0
+            seeds = [y] * len(spread.values)
+            axes.plot(spread.values, seeds, "o", mfc="none", mec=color, ms=4, alpha=0.6)
+            axes.errorbar(spread.mean, y, xerr=error, fmt="o", color=color, ms=6, lw=1.5)
+        axes.set_xlabel(TITLES[measure])
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_axisbelow(True)
+    labels = [" / ".join(study.describe(s.cell.levels)) for s in results.summaries]
+    panels[0].set_yticks(places, labels)
+    panels[0].invert_yaxis()
+    figure.suptitle(f"{study.name}: mean ± standard deviation, one ring per seed")
+    return figure
+
+
+def _plot_by_length(results: StudyResults) -> Figure:
+    """Draw BLEU by source length."""
+    figure, [panels] = _plot_lines(results, 4.2, {"BLEU": _points_by_length})
+    for axes in panels:
+        labels = [f"{c.label}\n({len(c.sentences)})" for c in results.classes]
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set_xlabel("source words (sentences)")
+    return figure
+
+
+def _points_by_length(summary: CellSummary) -> Points:
+    return list(enumerate(summary.by_length.values()))
+
+
+def _plot_curves(results: StudyResults) -> Figure:
+    """Draw BLEU and loss of the validations during training."""
+    metrics: dict[str, Callable[[CellSummary], Points]] = {
+        "validation BLEU": lambda summary: summary.curve("bleu"),
+        "validation loss": lambda summary: summary.curve("loss"),
+    }
+    figure, rows = _plot_lines(results, 6.6, metrics)
+    for axes in rows[-1]:
+        axes.set_xlabel("updates")
+    return figure
+
+
+def _plot_lines(
+    results: StudyResults, height: float, metrics: Mapping[str, Callable[[CellSummary], Points]]
+) -> tuple[Figure, Any]:
+    """Draw means with bands of one standard deviation; return the figure and its rows of axes.
+
+    There is a row for each metric. A few cells share a panel; of many, each level of the first
+    axis has its own. A line has the same color in all panels.
+    """
+    study, groups = results.plan.study, dict[str, dict[str, CellSummary]]()
+    together = len(results.summaries) <= _MOST_LINES or len(study.grid) == 1
+    for summary in results.summaries:
+        words = study.describe(summary.cell.levels)
+        title = "" if together else words.pop(0)
+        groups.setdefault(title, {})[" / ".join(words)] = summary
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    figure = new_figure(2.6 + 3.2 * len(groups), height)
+    rows = figure.subplots(len(metrics), len(groups), squeeze=False, sharex=True, sharey="row")
+    lines: dict[str, Any] = {}
+    for row, (metric, points_of) in zip(rows, metrics.items(), strict=True):
+        for axes, group in zip(row, groups.values(), strict=True):
+            for name, summary in group.items():
+                points = points_of(summary)
+                x, means = [x for x, _ in points], np.array([s.mean for _, s in points])
+                half = np.array([spread.deviation or 0.0 for _, spread in points])
+                number = names.index(name)
+                color, marker = f"C{number}", _MARKERS[number % len(_MARKERS)]
+                [line] = axes.plot(x, means, marker=marker, ms=4, color=color)
+                band = (means - half, means + half)
+                axes.fill_between(x, *band, color=color, alpha=0.15, linewidth=0)
+                lines.setdefault(name, line)
+            axes.grid(alpha=0.3)
+        row[0].set_ylabel(metric)
+    for axes, title in zip(rows[0], groups, strict=True):
+        axes.set_title(title, fontsize=10)
+    figure.legend(lines.values(), lines.keys(), loc="outside right upper", fontsize=8)
+    return figure, rows

@@ -1,8 +1,10 @@
-"""Make the runs of a study: one in this process, or all of them in processes of their own."""
+"""The runs of a study: how far each one is, its recorded result, and how all of them are made."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import math
 import os
@@ -14,20 +16,144 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
-from tqdm import tqdm
+from pydantic import ValidationError
 
+from seq2seq.analysis.alignment import forced_alignment_error, gold_of
 from seq2seq.analysis.study.plan import Measure, Plan, Run, join_messages
-from seq2seq.analysis.study.results import RESULT, Point, Result, digest, status_of, statuses
+from seq2seq.config import Config, Section, changed_keys, load_config
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.errors import ConfigError, DataError
+from seq2seq.errors import CheckpointError, ConfigError, DataError
+from seq2seq.evaluation.evaluate import evaluate
+from seq2seq.files import write_atomic
+from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import WORDS
+from seq2seq.runs.directory import RunDirectory, find_checkpoint
+from seq2seq.runs.logs import read_metrics
+from seq2seq.training.monitor import REASONS, StopRequest
 
-# Imports of torch are local to what needs it, because --list and --launcher are fast without it.
+# Torch, and what imports it, is imported where it is needed: --list and --launcher are fast
+# without it.
 
 log = logging.getLogger(__name__)
 
+RESULT = "result.json"
 OUTPUT = "output.txt"  # in the run directory, when several runs are made at a time
 _POLL_SECONDS = 0.1
+# Keys that do not affect the result, and keys that affect only how it is measured.
+_IRRELEVANT = (
+    "run_dir", "data.cache", "data.processes", "training.threads", "training.tensorboard",
+)  # fmt: skip
+_MEASURING = ("inference", "data.test")
+
+
+class Point(Section):
+    """A validation during training; a number that is not finite is null."""
+
+    step: int
+    minutes: float
+    loss: float | None
+    bleu: float | None
+    chrf: float | None
+
+
+class RunResult(Section):
+    """The recipe of a run, its training, and its measures on the test set."""
+
+    config: Config
+    test_sha256: str
+    ended: str  # finished, or early
+    steps: int
+    minutes: float  # of training, validations included
+    parameters: int
+    curve: tuple[Point, ...]
+    measured: tuple[Measure, ...]
+    bleu: float
+    chrf: float
+    signatures: dict[str, str]
+    alignment_error: float | None  # in percent; null without attention
+    hypotheses: tuple[str, ...]
+    torch: str  # its version
+
+    def save(self, directory: Path) -> None:
+        """Write the result of a run into its directory."""
+        text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1)
+        write_atomic(directory / RESULT, text + "\n")
+
+
+def load_result(directory: Path) -> RunResult | None:
+    """Return the result of a run, or None if it has none.
+
+    Raises CheckpointError for a file that this program did not write.
+    """
+    path = directory / RESULT
+    try:
+        return RunResult.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        why = str(error).splitlines()[0]
+        raise CheckpointError(
+            f"{path}: not a result of this version ({why}); remove it to measure the run again"
+        ) from None
+
+
+def checksum_of(pairs: Sequence[Pair]) -> str:
+    """Return a checksum of the sentences, references and alignments of a test set."""
+    rows = [[p.source, p.target, *p.references, p.alignment or ""] for p in pairs]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a run.
+
+    begun: training continues from its checkpoint; trained: to be measured, because the search, the
+    test set or the measures are new; changed: trained with another recipe.
+    """
+
+    state: Literal["not started", "begun", "trained", "finished", "changed"]
+    result: RunResult | None = None
+    changes: str = ""  # of the recipe
+
+
+def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status:
+    """Return how far a run is. Raises CheckpointError for a damaged result."""
+    result = load_result(run.path)
+    recipe = run.path / "config.yaml"
+    if result is None and not recipe.is_file():
+        return Status("not started")
+    old = load_config(recipe) if result is None else result.config
+    changes = _changes(old, run.config, (*_IRRELEVANT, *_MEASURING))
+    if changes:
+        return Status("changed", result, changes)
+    if result is None:
+        return Status("begun")
+    measured_as_now = (
+        not _changes(old, run.config, _IRRELEVANT)
+        and result.test_sha256 == test_sha256
+        and set(measures) <= set(result.measured)
+    )
+    return Status("finished" if measured_as_now else "trained", result)
+
+
+def statuses(plan: Plan, pairs: Sequence[Pair]) -> dict[str, Status]:
+    """Return how far each run is, by name. Raises CheckpointError for a damaged result."""
+    test_sha256 = checksum_of(pairs)
+    return {run.name: status_of(run, plan.study.measure, test_sha256) for run in plan.runs}
+
+
+def _changes(old: Config, new: Config, ignored: Sequence[str]) -> str:
+    return ", ".join(
+        f"{key} was {before!r} and is {now!r}"
+        for key, (before, now) in changed_keys(old, new).items()
+        if not any(f"{key}.".startswith(f"{prefix}.") for prefix in ignored)
+    )
+
+
+# --- One run
 
 
 def complete(
@@ -42,11 +168,10 @@ def complete(
     import torch
 
     from seq2seq.pipeline import train
-    from seq2seq.runs.directory import RunDirectory
 
     if run.config.training.threads:
         torch.set_num_threads(run.config.training.threads)
-    status = status_of(run, measures, digest(pairs))
+    status = status_of(run, measures, checksum_of(pairs))
     if status.state == "finished" and status.result:
         log.info("%s: already finished", run.name)
         return status.result.ended
@@ -67,16 +192,11 @@ def complete(
     return ended
 
 
-def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, ended: str) -> Result:
+def _measure(
+    run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, ended: str
+) -> RunResult:
     """Translate and score the test set with a trained run; collect the record of its training."""
     import torch
-
-    from seq2seq.analysis.alignment import align, alignment_error, gold_of
-    from seq2seq.evaluation.evaluate import evaluate
-    from seq2seq.inference.translator import Translator
-    from seq2seq.inference.words import WORDS
-    from seq2seq.runs.directory import RunDirectory, find_checkpoint
-    from seq2seq.runs.logs import read_metrics
 
     translator = Translator.load(run.path, device=run.config.training.device)
     translator.config = run.config  # its search settings may have changed since training
@@ -85,14 +205,11 @@ def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, en
     validations = [record for record in records if record["kind"] == "validation"]
     error = None
     if "alignment_error" in measures and run.config.model.attention.score != "none":
-        split = WORDS["marks"]
-        gold = gold_of(pairs, split=split)
-        if gold is not None:
-            error = alignment_error(align(translator, pairs, split=split), gold).aer
+        error = forced_alignment_error(translator, pairs)
     shapes = find_checkpoint(run.path).shapes().values()
-    return Result(
+    return RunResult(
         config=run.config,
-        test_sha256=digest(pairs),
+        test_sha256=checksum_of(pairs),
         ended=ended,
         steps=int(validations[-1]["step"]),
         minutes=float(validations[-1]["minutes"]),
@@ -105,7 +222,7 @@ def _measure(run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, en
         bleu=evaluation.metrics["bleu"].score,
         chrf=evaluation.metrics["chrf"].score,
         signatures={name: metric.signature for name, metric in evaluation.metrics.items()},
-        alignment_error=None if error is None else 100 * error,
+        alignment_error=None if error is None or error.aer is None else 100 * error.aer,
         hypotheses=tuple(evaluation.hypotheses),
         torch=str(torch.__version__),
     )
@@ -116,6 +233,9 @@ def _changed(changes: Mapping[str, str]) -> str:
         f"trained with another recipe: {join_messages(changes)}. Change it back, retrain with "
         "--overwrite, or choose another 'out'"
     )
+
+
+# --- All runs
 
 
 def unfinished(plan: Plan, pairs: Sequence[Pair], *, overwrite: bool) -> list[Run]:
@@ -135,9 +255,6 @@ def unfinished(plan: Plan, pairs: Sequence[Pair], *, overwrite: bool) -> list[Ru
             if next(iter(read_corpus(corpus)), None) is None:
                 raise DataError(f"{corpus.path}: no pairs; choose another corpus")
     if left and "alignment_error" in plan.study.measure:
-        from seq2seq.analysis.alignment import gold_of
-        from seq2seq.inference.words import WORDS
-
         gold_of(pairs, split=WORDS["marks"])
     return left
 
@@ -203,16 +320,9 @@ class Scheduler:
         is forwarded to the processes, which save, and no further one is started. A second one
         kills them all.
         """
-        from seq2seq.training.monitor import REASONS, StopRequest
-
         signals = {reason: number for number, reason in REASONS.items()}
         waiting, running = deque(runs), list[_Job]()
-        bar = tqdm(
-            total=self.total, initial=self.done, unit="run", dynamic_ncols=True,
-            # A single run shows a bar of its own.
-            disable=self.jobs == 1 or not sys.stderr.isatty(),
-        )  # fmt: skip
-        with bar, StopRequest(at_once=False) as stop, contextlib.ExitStack() as at_exit:
+        with StopRequest(at_once=False) as stop, contextlib.ExitStack() as at_exit:
             forwarded = ""
             while running or (waiting and not stop.reason):
                 while waiting and len(running) < self.jobs and not stop.reason:
@@ -229,8 +339,6 @@ class Scheduler:
                     running.remove(job)
                     self._record(job, stopped=bool(stop.reason))
                 time.sleep(_POLL_SECONDS)
-                bar.update(self.done - bar.n)
-                bar.refresh()
         return stop.reason or "finished"
 
     def progress(self) -> str:
@@ -243,7 +351,7 @@ class Scheduler:
         return f"{done}, about {duration(minutes)} left"
 
     def _start(self, run: Run) -> _Job:
-        _log(f"{self.progress()}; next: {run.name}")
+        log.info("%s; next: %s", self.progress(), run.name)
         run.path.mkdir(parents=True, exist_ok=True)
         parallel = self.jobs > 1
         output = (run.path / OUTPUT).open("wb") if parallel else contextlib.nullcontext()
@@ -266,16 +374,10 @@ class Scheduler:
             if self.jobs > 1:
                 why += f"; see {job.run.path / OUTPUT}"
             self.failed[job.run.name] = why
-            _log(f"{job.run.name}: FAILED ({why})")
+            log.info("%s: FAILED (%s)", job.run.name, why)
 
 
 def duration(minutes: float) -> str:
     """Return minutes in hours and minutes, at least 1 min."""
     hours, rest = divmod(max(1, round(minutes)), 60)
     return f"{hours} h {rest} min" if hours else f"{rest} min"
-
-
-def _log(message: str) -> None:
-    """Log a message without breaking up the progress bar."""
-    with tqdm.external_write_mode(file=sys.stderr):
-        log.info("%s", message)
