@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from hypothesis import settings
 from processes import Server
 
 from seq2seq.config import Config, parse_config
+from seq2seq.files import locked
 from seq2seq.onnx.export import export
 from seq2seq.pipeline import train
 
@@ -101,11 +104,38 @@ torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of all processes of this test session."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+def made_once(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
+    """Yield a folder that the first process which needs it makes; then check that it is the same.
+
+    Tests that change something in it work on a copy.
+    """
+    record = path.with_name(f"{path.name}.json")
+    with locked(path.with_name(f"{path.name}.lock")):
+        if not record.exists():
+            make(path)
+            record.write_text(json.dumps(_times(path)))
+    yield path
+    assert _times(path) == json.loads(record.read_text()), f"a test has changed {path}"
+
+
+def _times(folder: Path) -> dict[str, int]:
+    """Return when each file of a folder was changed."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in files}
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _cache(shared: Path) -> Iterator[None]:
     """Keep prepared data out of the home folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
         yield
 
 
@@ -135,20 +165,22 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyCorpus:
-    folder = tmp_path_factory.mktemp("toy")
-    for seed, (name, count) in enumerate({"train": 400, "valid": 30, "test": 20}.items()):
-        rows = ["\t".join(pair) for pair in toy_pairs(count, seed)]
-        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return ToyCorpus(folder)
+def toy(shared: Path) -> Iterator[ToyCorpus]:
+    """Return files of toy pairs."""
+
+    def write(folder: Path) -> None:
+        folder.mkdir()
+        for seed, (name, count) in enumerate({"train": 400, "valid": 30, "test": 20}.items()):
+            rows = ["\t".join(pair) for pair in toy_pairs(count, seed)]
+            (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+    yield from map(ToyCorpus, made_once(shared / "toy", write))
 
 
 @pytest.fixture(scope="session")
-def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
     """Return a run that has learned the toy language."""
-    path = tmp_path_factory.mktemp("runs") / "trained"
-    config = toy.config(
-        path,
+    changes = (
         "training.max_steps=150",
         "training.validate_every=50",
         "training.checkpoint_every=50",
@@ -157,33 +189,23 @@ def trained(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "data.tokenizer.sampling_alpha=0",
         "training.average=last",
     )
-    assert train(config) == "finished"
-    return path
+    yield from made_once(shared / "trained", lambda path: train(toy.config(path, *changes)))
 
 
 @pytest.fixture(scope="session")
-def single(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def single(trained: Path, shared: Path) -> Iterator[Path]:
     """Return a copy of that run with only the last checkpoint, and its graphs."""
-    path = copy_run(trained, tmp_path_factory.mktemp("runs") / "single")
-    export(path)
-    return path
+    yield from made_once(shared / "single", lambda path: export(copy_run(trained, path)))
 
 
 @pytest.fixture(scope="session")
-def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(trained: Path, shared: Path) -> Iterator[Path]:
     """Return the graphs of that run in a directory of their own, without weights."""
-    path = tmp_path_factory.mktemp("runs") / "exported"
-    export(trained, path)
-    return path
+    yield from made_once(shared / "exported", lambda path: export(trained, path))
 
 
 @pytest.fixture(scope="session")
-def other(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
     """Return a run of the same tokenizers that has learned little."""
-    path = tmp_path_factory.mktemp("runs") / "other"
-    train(
-        toy.config(
-            path, "training.max_steps=12", "training.validate_every=12", "model.init=uniform"
-        )
-    )
-    return path
+    changes = ("training.max_steps=12", "training.validate_every=12", "model.init=uniform")
+    yield from made_once(shared / "other", lambda path: train(toy.config(path, *changes)))

@@ -1,4 +1,4 @@
-"""Training in separate processes that start quickly, forked from one with all modules imported.
+"""Commands in separate processes that start quickly, forked from one with all modules imported.
 
 That server process is this file run as a script. It has a single thread when it forks and computes
 nothing before, so a child is equivalent to a newly started process.
@@ -6,9 +6,11 @@ nothing before, so a child is equivalent to a newly started process.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -72,15 +74,41 @@ class Server:
     ) -> None:
         self._server.communicate()
 
-    def start(self, arguments: Sequence[object], output: Path, setup: str = "") -> Training:
+    def start(
+        self, arguments: Sequence[object], output: Path, setup: str = "", **environment: str
+    ) -> Training:
         """Start `seq2seq ARGUMENTS`; what it writes goes into a file.
 
         `setup` is Python that the process runs first.
         """
         output.touch()
         words = [str(argument) for argument in arguments]
-        answer = self.ask(arguments=words, output=str(output), setup=setup)
+        answer = self.ask(arguments=words, output=str(output), setup=setup, environment=environment)
         return Training(self, answer["pid"], output)
+
+    def start_ranks(
+        self,
+        size: int,
+        arguments: Sequence[object],
+        output: Path,
+        setup: str = "",
+        *,
+        hosts: int = 1,
+        **environment: str,
+    ) -> list[Training]:
+        """Start `size` processes that work together, as torchrun does; rank N writes OUTPUT.N."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+        environment |= {"LOCAL_WORLD_SIZE": str(size // hosts)}
+        return [
+            self.start(
+                arguments, output.with_name(f"{output.name}.{rank}"), setup,
+                RANK=str(rank), LOCAL_RANK=str(rank % (size // hosts)), **environment,
+            )
+            for rank in range(size)
+        ]  # fmt: skip
 
     def ask(self, **request: Any) -> Any:
         """Return the server's answer."""
@@ -90,17 +118,21 @@ class Server:
         return json.loads(self._server.stdout.readline())
 
 
+# What commands import when they need it; not onnxruntime, which starts a thread.
+LAZY = (
+    "datasets",
+    "torch.distributed.launcher.api",
+    "seq2seq.pipeline",
+    "seq2seq.serving.server",
+)
+
+
 def serve() -> None:
     """Answer requests until standard input ends."""
-    import datasets  # preparing imports it lazily
-    import torch._dynamo  # torch.optim imports it lazily
-
-    import seq2seq.pipeline
+    for name in LAZY:
+        importlib.import_module(name)
     from seq2seq import cli
 
-    assert seq2seq.pipeline
-    assert datasets
-    assert torch._dynamo
     for line in sys.stdin:
         request = json.loads(line)
         if "poll" in request:
@@ -124,8 +156,11 @@ def threads() -> list[str]:
     return [name for name in names if name != "jemalloc_bg_thd"]
 
 
-def run(cli: Any, *, arguments: list[str], output: str, setup: str) -> int:
+def run(
+    cli: Any, *, arguments: list[str], output: str, setup: str, environment: dict[str, str]
+) -> int:
     """Run the requested command in this process; return its exit code."""
+    os.environ |= environment
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)

@@ -1,11 +1,7 @@
-"""One of several processes that compute the gradient of the same batches; rank 0 writes it.
-
-python rank_gradients.py RECIPE OUT [section.key=value ...]
-"""
+"""One of several processes that compute the gradient of the same batches; rank 0 writes it."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import torch
@@ -46,6 +42,3 @@ def main(recipe: str, out: str, *overrides: str) -> None:
             tensors |= {f"metric.{name}": torch.tensor(value) for name, value in metrics.items()}
             tensors["loss"] = torch.tensor(trainer._counts[1])
             save_file(tensors, out)
-
-
-main(*sys.argv[1:])

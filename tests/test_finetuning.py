@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import ToyCorpus
+from processes import Server
 from same_runs import assert_same, records
-from test_ranks import ranks_of, start, wait_for
+from test_ranks import launch, ranks_of, wait_for
 from test_ranks import run as run_ranks
 from test_resumption import Crash, train_with_crashes
 
@@ -178,34 +179,34 @@ def test_command(
 
 
 def test_ranks_start_from_the_same_weights(
-    toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path
+    server: Server, toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path, capsys: Any
 ) -> None:
     file = tmp_path / "tune.yaml"
     file.write_text(recipe(toy, tmp_path / "run", tmp_path / "none"))
-    code, errors = run_ranks(file, tmp_path / "run", "--from", str(trained))
+    code, errors = run_ranks(server, file, tmp_path / "run", "--from", str(trained))
     assert code == 0, errors
     alone, together = records(tuned), records(tmp_path / "run")
     assert together[0]["loss"] == pytest.approx(alone[0]["loss"], rel=1e-5)
     assert [r["step"] for r in together] == [r["step"] for r in alone]
-    code, errors = run_ranks(
-        file, tmp_path / "other", "--from", str(tmp_path / "none"), "--restarts", "2"
-    )
-    assert (code, errors.count("not a run directory")) == (2, 1)
+    # The launcher itself finds out what no restart can change.
+    command = ["train", str(file), f"run_dir={tmp_path / 'other'}", "--processes", "2"]
+    assert cli.main([*command, "--from", str(tmp_path / "none"), "--restarts", "2"]) == 2
+    assert capsys.readouterr().err.count("not a run directory") == 1
 
 
 @pytest.mark.slow
 def test_restarted_ranks_continue_the_new_run(
-    toy: ToyCorpus, trained: Path, tmp_path: Path
+    server: Server, toy: ToyCorpus, trained: Path, tmp_path: Path
 ) -> None:
     """The command still has --from when it is restarted."""
     file, path = tmp_path / "tune.yaml", tmp_path / "run"
     file.write_text(recipe(toy, path, tmp_path / "none"))
-    launcher = start(file, path, "--from", str(trained), "--restarts", "1", "training.max_steps=60")
+    how = ("--from", str(trained), "--restarts", "1", "training.max_steps=60")
+    launcher = launch(server, file, path, *how)
     wait_for(lambda: any(path.glob("checkpoints/step-00000[2-9]")))
     os.kill(ranks_of(launcher)[1], signal.SIGKILL)
-    _, errors = launcher.communicate(timeout=120)
-    assert launcher.returncode == 0, errors
-    assert "resuming from" in errors
+    assert launcher.wait(120) == 0, launcher.text()
+    assert "resuming from" in launcher.text()
     steps = [r["step"] for r in records(path) if r["kind"] == "train"]
     assert steps == list(range(1, 61))
 

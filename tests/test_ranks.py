@@ -9,10 +9,8 @@ import multiprocessing
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ToyCorpus
+from processes import Server, Training
 from safetensors.torch import load_file
 from test_trainer import assert_same, records
 
@@ -37,27 +36,27 @@ from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.state import seed_generators
 from seq2seq.training.trainer import Trainer
 
-WORKER = Path(__file__).with_name("rank_gradients.py")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
 STILL = ("model.dropout=0", "training.scheduled_sampling=0")
 
 
+def codes(ranks: Iterable[Training]) -> list[int]:
+    """Return the exit codes of ranks, when all have ended."""
+    return [rank.wait(120) for rank in ranks]
+
+
+def text(ranks: Iterable[Training]) -> str:
+    """Return what ranks have written."""
+    return "".join(rank.text() for rank in ranks)
+
+
 def gradients(
-    recipe: Path, out: Path, size: int, *overrides: str, hosts: int = 1
+    server: Server, recipe: Path, out: Path, size: int, *overrides: str, hosts: int = 1
 ) -> dict[str, torch.Tensor]:
     """Return the gradient that `size` processes compute for the same update."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    processes = []
-    for rank in range(size):
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
-        own["LOCAL_WORLD_SIZE"] = str(size // hosts)
-        environment = {**ENVIRONMENT, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        command = [sys.executable, str(WORKER), str(recipe), str(out), *STILL, *overrides]
-        processes.append(subprocess.Popen(command, env=environment))
-    assert [process.wait(120) for process in processes] == [0] * size
+    arguments = [str(recipe), str(out), *STILL, *overrides]
+    work = f"import rank_gradients; rank_gradients.main(*{arguments}); raise SystemExit"
+    ranks = server.start_ranks(size, [], out.with_suffix(".txt"), work, hosts=hosts)
+    assert codes(ranks) == [0] * size, text(ranks)
     return load_file(out)
 
 
@@ -69,8 +68,8 @@ def recipe(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def alone(recipe: Path) -> dict[str, torch.Tensor]:
-    return gradients(recipe, recipe.with_name("1.safetensors"), 1)
+def alone(server: Server, recipe: Path) -> dict[str, torch.Tensor]:
+    return gradients(server, recipe, recipe.with_name("1.safetensors"), 1)
 
 
 @pytest.mark.parametrize(
@@ -78,19 +77,22 @@ def alone(recipe: Path) -> dict[str, torch.Tensor]:
     [(2, 1), (2, 2), *(pytest.param(4, n, marks=pytest.mark.slow) for n in (1, 2))],
 )
 def test_rank_count_does_not_change_gradients_or_metrics(
-    recipe: Path, alone: dict[str, torch.Tensor], size: int, hosts: int
+    server: Server, recipe: Path, alone: dict[str, torch.Tensor], size: int, hosts: int
 ) -> None:
     """The ranks of one host share memory, those of several exchange gradients."""
-    together = gradients(recipe, recipe.with_name(f"{size}.safetensors"), size, hosts=hosts)
+    out = recipe.with_name(f"{size}-{hosts}.safetensors")
+    together = gradients(server, recipe, out, size, hosts=hosts)
     assert together.keys() == alone.keys()
     for name, expected in alone.items():
         scale = float(expected.abs().max())
         torch.testing.assert_close(together[name], expected, rtol=1e-5, atol=1e-5 * scale)
 
 
-def test_bf16_gradient_reduction_is_close(recipe: Path, alone: dict[str, torch.Tensor]) -> None:
+def test_bf16_gradient_reduction_is_close(
+    server: Server, recipe: Path, alone: dict[str, torch.Tensor]
+) -> None:
     path, override = recipe.with_name("n.safetensors"), "training.reduce_bf16=true"
-    near = gradients(recipe, path, 2, override, hosts=2)
+    near = gradients(server, recipe, path, 2, override, hosts=2)
     differs = False
     for name, expected in alone.items():
         scale = float(expected.abs().max())
@@ -132,16 +134,29 @@ def test_random_numbers_depend_on_seed_step_and_rank() -> None:
     assert drawn(1, 2, 1) in numbers
 
 
-def start(recipe: Path, run: Path, *arguments: str, processes: int = 2) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "seq2seq", "train", str(recipe), f"run_dir={run}"]
-    command += [*arguments, "--processes", str(processes)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+def launch(server: Server, recipe: Path, path: Path, *arguments: str) -> Training:
+    """Start the launcher of two ranks, which take seconds to import what they need."""
+    command = ["train", recipe, f"run_dir={path}", *arguments, "--processes", 2]
+    return server.start(command, path.with_name(f"{path.name}.txt"))
 
 
-def run(recipe: Path, path: Path, *arguments: str, processes: int = 2) -> tuple[int, str]:
-    process = start(recipe, path, *arguments, processes=processes)
-    _, errors = process.communicate(timeout=120)
-    return process.returncode, errors
+def start_ranks(
+    server: Server, recipe: Path, path: Path, *arguments: str, processes: int = 2
+) -> list[Training]:
+    """Start the ranks alone, as the launcher starts them."""
+    command = ["train", recipe, f"run_dir={path}", *arguments]
+    return server.start_ranks(processes, command, path.with_name(f"{path.name}.txt"))
+
+
+def run(
+    server: Server, recipe: Path, path: Path, *arguments: str, processes: int = 2
+) -> tuple[int, str]:
+    """Train with several ranks; return the exit code, which is that of each, and their output."""
+    for old in path.parent.glob(f"{path.name}.txt.*"):
+        old.unlink()
+    ranks = start_ranks(server, recipe, path, *arguments, processes=processes)
+    [code] = set(codes(ranks))
+    return code, text(ranks)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
@@ -151,29 +166,29 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:
+def ranks_of(launcher: Training) -> list[int]:
     """Return the process ids of a launcher's ranks."""
     listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
     return [int(pid) for pid in listed if b"seq2seq" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture(scope="module")
-def together(recipe: Path) -> Path:
+def together(server: Server, recipe: Path) -> Path:
     path = recipe.with_name("together")
-    code, errors = run(recipe, path, "training.max_steps=60", "training.average=last")
+    code, errors = run(server, recipe, path, "training.max_steps=60", "training.average=last")
     assert code == 0, errors
     assert errors.count("training ended: done") == 1
     assert errors.count("step 3/60") == 1
     return path
 
 
-def test_two_processes_train_like_one(recipe: Path, toy: ToyCorpus) -> None:
+def test_two_processes_train_like_one(server: Server, recipe: Path, toy: ToyCorpus) -> None:
     """Without dropout, which draws other masks in each process.
 
     Adam makes updates of one size even of gradients that are noise, so that losses drift apart.
     """
     same = ("training.max_steps=10", "model.dropout=0", "training.log_every=1")
-    code, errors = run(recipe, recipe.with_name("pair"), *same)
+    code, errors = run(server, recipe, recipe.with_name("pair"), *same)
     assert code == 0, errors
     train(toy.config(recipe.with_name("alone"), *same))
     one, two = (records(recipe.with_name(name)) for name in ("alone", "pair"))
@@ -186,32 +201,33 @@ def test_two_processes_train_like_one(recipe: Path, toy: ToyCorpus) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_resume_bit_identically(recipe: Path, together: Path) -> None:
+def test_two_processes_resume_bit_identically(server: Server, recipe: Path, together: Path) -> None:
     path = recipe.with_name("stopped")
     settings = ("training.max_steps=60", "training.average=last")
-    process = start(recipe, path, *settings)
+    launcher = launch(server, recipe, path, *settings)
     wait_for(lambda: any(path.glob("checkpoints/step-*")))
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 143, errors
-    assert errors.count("terminated; saved") == 1
+    launcher.send(signal.SIGTERM)
+    assert launcher.wait() == 143, launcher.text()
+    assert launcher.text().count("terminated; saved") == 1
     stopped = RunDirectory(path).newest().step
     assert 0 < stopped < 60
-    assert run(recipe, path, *settings, "--resume")[0] == 0
+    assert run(server, recipe, path, *settings, "--resume")[0] == 0
     assert_same(together, path)
 
 
 LOCAL = ("training.local_updates=4", "training.validate_every=8", "training.checkpoint_every=8")
 
 
-def test_local_updates_see_all_batches_and_resume_bit_identically(recipe: Path) -> None:
+def test_local_updates_see_all_batches_and_resume_bit_identically(
+    server: Server, recipe: Path
+) -> None:
     whole, parts, alone = (recipe.with_name(f"local-{name}") for name in ("whole", "parts", "one"))
     settings = (*LOCAL, "training.log_every=4")
-    assert run(recipe, whole, *settings, "training.max_steps=24")[0] == 0
-    assert run(recipe, parts, *settings, "training.max_steps=8")[0] == 0
-    assert run(recipe, parts, *settings, "training.max_steps=24", "--resume")[0] == 0
+    assert run(server, recipe, whole, *settings, "training.max_steps=24")[0] == 0
+    assert run(server, recipe, parts, *settings, "training.max_steps=8")[0] == 0
+    assert run(server, recipe, parts, *settings, "training.max_steps=24", "--resume")[0] == 0
     assert_same(whole, parts)
-    assert run(recipe, alone, *settings, "training.max_steps=48", processes=1)[0] == 0
+    assert run(server, recipe, alone, *settings, "training.max_steps=48", processes=1)[0] == 0
     tokens, tokens_alone = (
         [r["tokens"] for r in records(path) if r["kind"] == "train"] for path in (whole, alone)
     )
@@ -220,26 +236,28 @@ def test_local_updates_see_all_batches_and_resume_bit_identically(recipe: Path) 
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_local_updates_stop_together(recipe: Path) -> None:
+def test_local_updates_stop_together(server: Server, recipe: Path) -> None:
     path = recipe.with_name("local-stopped")
-    process = start(recipe, path, *LOCAL, "training.max_steps=100000")
+    ranks = start_ranks(server, recipe, path, *LOCAL, "training.max_steps=100000")
     wait_for(lambda: any(path.glob("checkpoints/step-*")))
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 143, errors
+    for rank in ranks:  # as the launcher does
+        rank.send(signal.SIGTERM)
+    assert codes(ranks) == [143, 143], text(ranks)
+    errors = text(ranks)
     assert errors.count("terminated; saved") == 1
     more = RunDirectory(path).newest().step + 8
-    code, errors = run(recipe, path, *LOCAL, f"training.max_steps={more}", "--resume")
+    code, errors = run(server, recipe, path, *LOCAL, f"training.max_steps={more}", "--resume")
     assert code == 0, errors
     assert RunDirectory(path).newest().step == more
 
 
 @pytest.mark.slow
-def test_resume_with_another_number_of_processes(recipe: Path) -> None:
+def test_resume_with_another_number_of_processes(server: Server, recipe: Path) -> None:
     path = recipe.with_name("changed")
     for steps, processes in ((8, 2), (16, 3), (24, 1)):
         how = ["--resume"] if steps > 8 else []
-        code, errors = run(recipe, path, f"training.max_steps={steps}", *how, processes=processes)
+        settings = (f"training.max_steps={steps}", *how)
+        code, errors = run(server, recipe, path, *settings, processes=processes)
         assert code == 0, errors
     assert RunDirectory(path).newest().step == 24
     tokens = [r["tokens"] for r in records(path) if r["kind"] == "train"]
@@ -247,44 +265,52 @@ def test_resume_with_another_number_of_processes(recipe: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_rank_stops_the_others_and_restart_resumes(recipe: Path, together: Path) -> None:
+def test_killed_rank_stops_the_others_and_restart_resumes(
+    server: Server, recipe: Path, together: Path
+) -> None:
     settings = ("training.max_steps=60", "training.average=last")
     for restarts in (0, 1):
         path = recipe.with_name(f"killed{restarts}")
-        process = start(recipe, path, *settings, "--restarts", str(restarts))
+        launcher = launch(server, recipe, path, *settings, "--restarts", str(restarts))
         wait_for(lambda: any(path.glob("checkpoints/step-*")))  # noqa: B023
-        os.kill(ranks_of(process)[1], signal.SIGKILL)
+        os.kill(ranks_of(launcher)[1], signal.SIGKILL)
         began = time.monotonic()
-        _, errors = process.communicate(timeout=120)
+        code, errors = launcher.wait(120), launcher.text()
         if restarts:
-            assert process.returncode == 0, errors
+            assert code == 0, errors
             assert "resuming from" in errors
             assert_same(together, path)
         else:
-            assert process.returncode == 1
+            assert code == 1
             assert time.monotonic() - began < 60
             assert "killed by signal 9" in errors
             assert "Traceback" not in errors
 
 
-@pytest.mark.slow
-def test_restart_does_not_touch_the_run_of_another_launch(recipe: Path, tmp_path: Path) -> None:
+def test_restart_does_not_touch_the_run_of_another_launch(
+    server: Server, recipe: Path, tmp_path: Path
+) -> None:
     """Restarted by torchrun, a command that the user got wrong is still refused."""
     path = tmp_path / "old"
-    assert run(recipe, path, "training.max_steps=4")[0] == 0
+
+    def launched(launch: str, start: int, *arguments: str) -> tuple[list[int], str]:
+        torchrun = {"TORCHELASTIC_RUN_ID": launch, "TORCHELASTIC_RESTART_COUNT": str(start)}
+        command = ["train", recipe, f"run_dir={path}", *arguments]
+        output = tmp_path / f"{launch}-{start}.txt"
+        ranks = server.start_ranks(2, command, output, **torchrun)
+        return codes(ranks), text(ranks)
+
+    assert launched("first", 0, "training.max_steps=4")[0] == [0, 0]
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    command = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "-m", "seq2seq", "train"]
-    for flags, fault in (
-        ([], "a run already exists"),
-        (["--resume", "model.decoder_size=8"], "--resume: model.decoder_size was"),
+    for launch, flags, fault in (
+        ("second", [], "a run already exists"),
+        ("third", ["--resume", "model.decoder_size=8"], "--resume: model.decoder_size was"),
     ):
-        found = subprocess.run(
-            [*command, str(recipe), f"run_dir={path}", "training.max_steps=8", *flags],
-            capture_output=True, text=True, timeout=120, env=ENVIRONMENT,
-        )  # fmt: skip
-        assert found.returncode != 0
-        assert found.stderr.count(fault) == 2, found.stderr  # at each start
-        assert {f: f.read_bytes() for f in path.rglob("*") if f.is_file()} == before
+        for start in (0, 1):
+            found, errors = launched(launch, start, "training.max_steps=8", *flags)
+            assert found == [2, 2]
+            assert errors.count(fault) == 1, errors
+            assert {f: f.read_bytes() for f in path.rglob("*") if f.is_file()} == before
 
 
 def start_two_ranks(target: Callable[..., None], *arguments: Any) -> list[int | None]:
@@ -341,23 +367,13 @@ def test_ranks_use_gpus_if_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None
         choose_device("cuda")
 
 
-def test_error_is_printed_once(recipe: Path, tmp_path: Path) -> None:
+def test_error_is_printed_once(server: Server, recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
-    code, errors = run(recipe, tmp_path / "run")
+    code, errors = run(server, recipe, tmp_path / "run")
     assert code == 2
     assert errors.count("a run already exists") == 1
     assert "Traceback" not in errors
-
-
-def seq2seq(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "seq2seq", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
-
-
-def torchrun(*arguments: str, processes: int = 3) -> subprocess.CompletedProcess[str]:
-    command = [*TORCHRUN, f"--nproc-per-node={processes}", "-m", "seq2seq", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
 
 
 def sources(toy: ToyCorpus, run: Path, count: int) -> list[str]:
@@ -368,63 +384,64 @@ def sources(toy: ToyCorpus, run: Path, count: int) -> list[str]:
 
 
 def test_ranks_translate_and_score_like_one_process(
-    together: Path, toy: ToyCorpus, tmp_path: Path
+    server: Server, together: Path, toy: ToyCorpus, tmp_path: Path
 ) -> None:
     count = 4 * WINDOW + 321  # two rounds of three ranks, with a short last window
     lines = sources(toy, together, count)
     (tmp_path / "in").write_text("\n".join(["", *lines]))
 
-    def translated(name: str) -> list[bytes]:
-        out, links = tmp_path / name, tmp_path / f"{name}.links"
-        command = ["translate", str(together), "-i", str(tmp_path / "in"), "-o", str(out)]
-        command += ["--beam", "1", "--alignments", str(links)]
-        ended = torchrun(*command) if name == "ranks" else seq2seq(*command)
-        assert ended.returncode == 0, ended.stderr
+    def translated(size: int) -> list[bytes]:
+        out, links = tmp_path / f"{size}.out", tmp_path / f"{size}.links"
+        command = ["translate", together, "-i", tmp_path / "in", "-o", out]
+        command += ["--beam", "1", "--alignments", links]
+        ranks = server.start_ranks(size, command, tmp_path / f"{size}.txt")
+        assert codes(ranks) == [0] * size, text(ranks)
         return [out.read_bytes(), links.read_bytes()]
 
-    assert translated("ranks") == translated("alone")
-    assert (tmp_path / "ranks").read_bytes().count(b"\n") == count + 1
+    def scored(size: int) -> Any:
+        test = toy.config(together).data.valid.path
+        command = ["evaluate", together, test, "--json", "-o", tmp_path / "hypotheses"]
+        ranks = server.start_ranks(size, command, tmp_path / f"{size}.scores")
+        assert codes(ranks) == [0] * size, text(ranks)
+        return json.loads(text(ranks))
 
-    test = toy.config(together).data.valid.path
-    scoring = ["evaluate", str(together), str(test), "--json", "-o", str(tmp_path / "hypotheses")]
-    shared = torchrun(*scoring)
-    assert shared.returncode == 0, shared.stderr
-    assert json.loads(shared.stdout) == json.loads(seq2seq(*scoring).stdout)
+    assert translated(3) == translated(1)
+    assert (tmp_path / "3.out").read_bytes().count(b"\n") == count + 1
+    assert scored(3) == scored(1)
 
 
-def test_ranks_refuse_standard_input_and_workers(together: Path, tmp_path: Path) -> None:
-    ended = torchrun("translate", str(together), processes=2)
-    assert ended.returncode != 0
-    assert "several ranks cannot share standard input; name a file with --input" in ended.stderr
+def test_ranks_refuse_standard_input_and_workers(
+    server: Server, together: Path, tmp_path: Path
+) -> None:
+    ranks = server.start_ranks(2, ["translate", together], tmp_path / "first.txt")
+    assert 0 not in codes(ranks)
+    errors = text(ranks)
+    assert "several ranks cannot share standard input; name a file with --input" in errors
     (tmp_path / "in").write_text("a\n")
-    names = ["-i", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
-    ended = torchrun("translate", str(together), *names, "--workers", "2", processes=2)
-    assert ended.returncode != 0
-    assert "remove --workers" in ended.stderr
+    names = ["-i", tmp_path / "in", "-o", tmp_path / "out", "--workers", 2]
+    ranks = server.start_ranks(2, ["translate", together, *names], tmp_path / "second.txt")
+    assert 0 not in codes(ranks)
+    assert "remove --workers" in text(ranks)
 
 
 @pytest.mark.slow
 def test_killed_rank_leaves_no_gap_in_the_output(
-    together: Path, toy: ToyCorpus, tmp_path: Path
+    server: Server, together: Path, toy: ToyCorpus, tmp_path: Path
 ) -> None:
     lines = sources(toy, together, 60 * WINDOW)
     (tmp_path / "in").write_text("\n".join(lines))
     out = tmp_path / "out"
-    names = ["-i", str(tmp_path / "in"), "-o", str(out), "--beam", "1"]
-    process = subprocess.Popen(
-        [*TORCHRUN, "--nproc-per-node=2", "-m", "seq2seq", "translate", str(together), *names],
-        stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
-    )  # fmt: skip
+    command = ["translate", together, "-i", tmp_path / "in", "-o", out, "--beam", "1"]
+    ranks = server.start_ranks(2, command, tmp_path / "text")
     wait_for(lambda: out.exists() and out.stat().st_size > 0)
-    os.kill(ranks_of(process)[1], signal.SIGKILL)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode != 0
-    assert "SIGKILL" in errors or "another process has ended" in errors
+    ranks[1].send(signal.SIGKILL)
+    assert codes(ranks) == [1, -signal.SIGKILL]
+    assert "another process died" in ranks[0].text()
     written = out.read_bytes().decode()
     assert written.endswith("\n")
     assert 0 < written.count("\n") < len(lines)
     (tmp_path / "in").write_text("\n".join(lines[: written.count("\n")]))
-    assert seq2seq("translate", str(together), *names).returncode == 0
+    assert server.start(command, tmp_path / "again").wait() == 0
     assert out.read_bytes().decode() == written
 
 
