@@ -5,6 +5,7 @@ Functions import torch themselves: on the CPU, translating works without it.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -100,7 +101,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return bool({"avx512_bf16", "amx_tile"} & _cpu_flags())
 
 
 def multiplies_int8() -> bool:
@@ -111,8 +112,26 @@ def multiplies_int8() -> bool:
     """
     if platform.machine().lower() in ("arm64", "aarch64") and sys.platform == "darwin":
         return True
+    return bool({"avx512_vnni", "avx_vnni", "asimddp"} & _cpu_flags())
+
+
+def keep_few_kernels() -> None:
+    """Limit the kernels that this process keeps for matrix products, each for one shape.
+
+    By default torch (ideep) and oneDNN keep 1,024 of them: hundreds of MB after an hour of batches
+    of all shapes. Generating one again costs next to nothing except with AMX, where it takes longer
+    than running it. The variables must be set before the first product; those of the caller
+    take precedence.
+    """
+    kernels = 2048 if "amx_tile" in _cpu_flags() else 64
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(kernels))
+
+
+@functools.cache
+def _cpu_flags() -> frozenset[str]:
+    """Return the words in the system's description of the processor: none if it is not Linux."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        return frozenset(Path("/proc/cpuinfo").read_text().split())
     except OSError:
-        return False
-    return bool({"avx512_vnni", "avx_vnni", "asimddp"} & set(text.split()))
+        return frozenset()

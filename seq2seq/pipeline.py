@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from pathlib import Path
 
 import torch
@@ -30,12 +29,6 @@ from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
 
-# Kernels for matrix products of one shape each, which torch (ideep) and oneDNN keep: 1,024 by
-# default, hundreds of MB after an hour of batches of all shapes. Making one again costs next to
-# nothing but with AMX, where it takes longer than using it.
-KEPT_KERNELS = {"LRU_CACHE_CAPACITY": 1, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64}
-KEPT_KERNELS_AMX = KEPT_KERNELS | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 2048}
-
 
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
     """Train a recipe into its run directory; return why training ended (see Trainer.train).
@@ -46,9 +39,6 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
     the weights and tokenizers of another run (load_initial). Raises UserError for what the user can
     fix, and then leaves an existing run as it was.
     """
-    kept = KEPT_KERNELS_AMX if torch.cpu._is_amx_tile_supported() else KEPT_KERNELS
-    for name, capacity in kept.items():  # read at the first product
-        os.environ.setdefault(name, str(capacity))
     with init_process_group() as ranks, contextlib.ExitStack() as stack:
         if config.training.threads:
             torch.set_num_threads(config.training.threads)

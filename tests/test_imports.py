@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -217,3 +218,15 @@ def test_requirements_of_inference_are_among_the_dependencies() -> None:
     rest = names - {re.split(r"[<>=]", line)[0] for line in minimal}
     for name in rest:  # each has a message
         assert missing_package(ModuleNotFoundError(name=name)) is not None
+
+
+def test_no_private_name_of_torch_is_required() -> None:
+    """Private names may go with any version; the requirement is a lower bound only."""
+    private = re.compile(r"(torch|dist|aten)(\.\w+)*\._(?!_version__)\w+")
+    for path in sorted((ROOT / "seq2seq").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                assert not private.fullmatch(ast.unparse(node)), f"{path}:{node.lineno}"
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                assert not any(name.startswith("_") for name in names), f"{path}:{node.lineno}"

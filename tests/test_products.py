@@ -106,6 +106,18 @@ def test_gradients_of_keys_and_values_match_autograd(same: bool) -> None:
         torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
 
 
+def test_gradients_without_the_private_name_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_current_graph_task_id")
+    layer, steps = random_layer(bias=True), random_steps(ROWS)
+    expected = outputs(layer, steps)
+    with matrix_gradients_at_once():
+        found = outputs(layer, steps)
+    for mine, other in zip(
+        gradients(layer, steps, found), gradients(layer, steps, expected), strict=True
+    ):
+        assert torch.equal(mine, other)
+
+
 def test_gradient_matches_numerical_gradient() -> None:
     def run(inputs: Tensor, weight: nn.Parameter, bias: nn.Parameter) -> Tensor:
         with matrix_gradients_at_once():

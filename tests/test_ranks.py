@@ -532,3 +532,22 @@ def test_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(
         "step 2: loss inf, gradient norm nan: update skipped"
         in (tmp_path / "run/log.txt").read_text()
     )
+
+
+def train_with_infinite_losses(rank: int, config: Config, resume: bool) -> None:
+    apply = Trainer._apply
+
+    def infinite(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
+        apply(self, batches, norm, math.inf, plain)
+
+    Trainer._apply = infinite  # type: ignore[method-assign]
+    train(config, resume=resume)
+
+
+def test_skipped_local_updates_are_counted_once(toy: ToyCorpus, tmp_path: Path) -> None:
+    """Each rank skips all of its updates; neither their number nor a resumption adds to the count."""
+    for steps, resume in ((2, False), (3, True), (4, True)):
+        settings = ("training.local_updates=4", f"training.max_steps={steps}")
+        config = toy.config(tmp_path / "run", *settings)
+        assert start_two_ranks(train_with_infinite_losses, config, resume) == [0, 0]
+        assert RunDirectory(tmp_path / "run").newest().state["progress"]["skipped"] == steps

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from conftest import ToyCorpus
 from same_runs import assert_same, records
 
+from seq2seq.cli import main
 from seq2seq.config import Config
 from seq2seq.data.batching import make_batch
 from seq2seq.data.dataset import load_pairs, train_tokenizers
@@ -297,3 +299,45 @@ def test_resume_drops_records_after_the_checkpoint(toy: ToyCorpus, tmp_path: Pat
 def test_unavailable_device_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="device"):
         choose_device(name)
+
+
+KERNELS = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+
+
+@pytest.fixture
+def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the limits of kernels out of the environment, and put back what was there."""
+    for name in KERNELS:
+        monkeypatch.setenv(name, "")  # notes that it was not set, if so
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_limits")
+def test_training_from_python_leaves_the_environment(toy: ToyCorpus, tmp_path: Path) -> None:
+    before = dict(os.environ)
+    train(toy.config(tmp_path / "run", "training.max_steps=1"))
+    assert dict(os.environ) == before
+
+
+@pytest.mark.usefixtures("no_limits")
+@pytest.mark.parametrize(
+    ("flags", "own", "limit"),
+    [("fpu avx512_bf16", "", "64"), ("fpu amx_tile", "", "2048"), ("fpu amx_tile", "9", "9")],
+)
+def test_command_limits_the_kernels_that_are_kept(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    flags: str, own: str, limit: str,
+) -> None:  # fmt: skip
+    seen: list[str] = []
+
+    def trained(*_: Any, **__: Any) -> str:
+        seen.extend(os.environ[name] for name in KERNELS)
+        return "finished"
+
+    monkeypatch.setattr("seq2seq.pipeline.train", trained)
+    monkeypatch.setattr("seq2seq.device._cpu_flags", lambda: frozenset(flags.split()))
+    if own:
+        monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", own)
+    (tmp_path / "recipe.yaml").write_text(toy.recipe(tmp_path / "run"))
+    assert main(["train", str(tmp_path / "recipe.yaml")]) == 0
+    assert seen == ["1", limit]

@@ -48,9 +48,11 @@ def add(commands: options.Commands) -> None:
 
 def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.config import InitialConfig, load_config
+    from seq2seq.device import keep_few_kernels
     from seq2seq.packaged import find_recipe
     from seq2seq.pipeline import check_start, train
 
+    keep_few_kernels()
     config = load_config(find_recipe(arguments.config), arguments.overrides)
     if arguments.initial is not None:
         if arguments.resume:

@@ -129,7 +129,7 @@ def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: 
     `size` is the largest number of padded tokens of the longer side, or of sentences, by `unit`. A
     pair that is longer than the budget is a batch of its own. With a budget of tokens, the number
     of pairs is one of 1 to 16, 18 to 32 by twos, 36 to 64 by fours and so on: few shapes of matrix
-    products then occur, and each needs a kernel of its own (KEPT_KERNELS in pipeline.py).
+    products then occur, and each needs a kernel of its own (keep_few_kernels in device.py).
     """
     longer = np.maximum(source_lengths, target_lengths)
     _, step = np.unique(longer, return_inverse=True)

@@ -12,7 +12,7 @@ for weights, B for matrices of sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ class _Noted:
 
     matrix_YOI: Tensor
     bias_O: Tensor | None
+    current_pass: Callable[[], int]  # the number of the backward pass that is running
     backward_pass: int = -1
     inputs_TYNI: list[Tensor] = field(default_factory=list)
     grads_TYNO: list[Tensor] = field(default_factory=list)
@@ -38,7 +39,7 @@ class _Noted:
 
         One that does not want the matrix's gradient does not come to its end.
         """
-        current = torch._C._current_graph_task_id()
+        current = self.current_pass()
         if self.backward_pass != current:
             self.backward_pass = current
             self.inputs_TYNI, self.grads_TYNO = [], []
@@ -52,7 +53,8 @@ class _Loop:
     One matrix can be that of two products: the values of dot products are their keys.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, current_pass: Callable[[], int]) -> None:
+        self.current_pass = current_pass
         self.products: dict[tuple[int, bool], tuple[Tensor, _Noted, Tensor]] = {}
 
     def multiply(
@@ -64,7 +66,7 @@ class _Loop:
             dtype = product_dtype(matrix)
             matrix_YOI = matrix if transposed else matrix.mT
             bias = None if bias_O is None else bias_O.detach().to(dtype)
-            noted = _Noted(matrix_YOI.detach().to(dtype), bias)
+            noted = _Noted(matrix_YOI.detach().to(dtype), bias, self.current_pass)
             end = _End.apply(matrix_YOI, bias_O, noted)  # type: ignore[no-untyped-call]
             self.products[key] = matrix, noted, end
         _, noted, end = self.products[key]
@@ -85,7 +87,10 @@ _loop: ContextVar[_Loop | None] = ContextVar("loop", default=None)
 @contextmanager
 def matrix_gradients_at_once() -> Iterator[None]:
     """Take the gradient of each matrix in this module's products within as one product."""
-    token = _loop.set(_Loop() if torch.is_grad_enabled() else None)
+    # torch has no public name for this. Without it, autograd takes the gradients, more slowly.
+    current_pass = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
+    at_once = torch.is_grad_enabled() and current_pass is not None
+    token = _loop.set(_Loop(current_pass) if at_once else None)
     try:
         yield
     finally:

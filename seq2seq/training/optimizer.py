@@ -16,6 +16,7 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from seq2seq.config import TrainingConfig
 from seq2seq.parallel import Ranks
@@ -51,7 +52,7 @@ class Optimizer:
         self._mine = slice(begin, end)
         cut = min(max(begin, matrices), end)
         self._parts = ((slice(begin, cut), config.weight_decay), (slice(cut, end), 0.0))
-        self._updates = torch.zeros((), device=device)
+        self._updates = torch.zeros(len(self._parts), device=device)  # the same for each part
         if ranks.is_first:
             initial = {name: parameter.detach() for name, parameter in ordered}
             self.restore(initial, {})
@@ -84,17 +85,16 @@ class Optimizer:
     def step(self, step: int, rate: float, norm: float) -> None:
         """Make update number `step`, from 1, with summed gradients of this norm."""
         config, block = self.config, self._block
-        adam = torch._fused_adamw_ if config.optimizer == "adamw" else torch._fused_adam_
         # As torch.nn.utils.clip_grad_norm_ does; Adam divides the gradient by this.
         scale = max(1.0, (norm + 1e-6) / (config.clip_norm or math.inf))
-        self._updates += 1
-        for part, weight_decay in self._parts:
+        for (part, weight_decay), updates in zip(self._parts, self._updates, strict=True):
             adam(
                 [block[_WEIGHTS, part]], [self._gradients_RN[0, part]],
-                [block[_FIRST_MOMENT, part]], [block[_SECOND_MOMENT, part]], [], [self._updates],
-                lr=rate, beta1=config.betas[0], beta2=config.betas[1], eps=config.eps,
+                [block[_FIRST_MOMENT, part]], [block[_SECOND_MOMENT, part]], [], [updates],
+                fused=True, lr=rate, beta1=config.betas[0], beta2=config.betas[1], eps=config.eps,
                 weight_decay=weight_decay, amsgrad=False, maximize=False,
-                grad_scale=self._updates.new_tensor(scale),
+                decoupled_weight_decay=config.optimizer == "adamw",
+                grad_scale=updates.new_tensor(scale),
             )  # fmt: skip
         if self.averages:
             decay = config.ema
@@ -130,15 +130,15 @@ class Optimizer:
     def state(self) -> dict[str, Tensor]:
         """Return what resuming needs besides these weights."""
         rows = {"raw": _WEIGHTS} if self.averages else {}
-        if self._updates:
+        if self._updates[0]:
             rows |= {"exp_avg": _FIRST_MOMENT, "exp_avg_sq": _SECOND_MOMENT}
         state = {
             f"{key}.{name}": view
             for key, row in rows.items()
             for name, view in self._views(self._block[row]).items()
         }
-        if self._updates:
-            state |= {f"step.{name}": self._updates.clone() for name in self.parameters}
+        if self._updates[0]:
+            state |= {f"step.{name}": self._updates[0].clone() for name in self.parameters}
         return state
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:

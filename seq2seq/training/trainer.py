@@ -72,7 +72,6 @@ class Trainer:
         self._saved_step = self._validated_step = -1
         self._averaged_step = 0  # when all ranks had the same weights
         self._counts = np.zeros(3)  # tokens and losses of this team since the ranks last met
-        self._skipped = 0  # consecutive updates of this rank's team that were not finite
         self._started = 0.0  # when training would have started without interruptions
         self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
         self._stop_reason = ""
@@ -125,7 +124,6 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint."""
         self.state.restore(checkpoint)
-        self._skipped = self.state.progress.skipped
         self._saved_step = self._averaged_step = checkpoint.step
         self._validated_step = checkpoint.step if "validation" in checkpoint.state else -1
 
@@ -133,13 +131,13 @@ class Trainer:
         """Make all ranks agree on rank 0's clock, on what they counted, and on whether to stop."""
         progress = self.state.progress
         minutes = (time.monotonic() - self._started) / 60 if self.ranks.is_first else 0.0
-        skipped = float(self._skipped if self.team.is_first else 0)
         asked = [float(stop.reason == reason) for reason in REASONS.values()]
-        progress.minutes, skipped, tokens, loss, plain, *asked = self.ranks.all_reduce(
-            [minutes, skipped, *self._counts, *asked]
+        progress.minutes, tokens, loss, plain, *asked = self.ranks.all_reduce(
+            [minutes, *self._counts, *asked]
         )
         self._counts[:] = 0
-        progress.skipped = int(skipped)
+        if self.config.local_updates > 1:  # each rank has counted its own updates
+            progress.skipped = max(self.ranks.all_gather(progress.skipped))
         progress.tokens += int(tokens)
         progress.loss_sum += loss
         progress.plain_sum += plain
@@ -218,7 +216,7 @@ class Trainer:
         progress.step += 1
         if math.isfinite(norm) and math.isfinite(loss):
             self.state.optimizer.step(progress.step, self._rate(), norm)
-            self._skipped = 0
+            progress.skipped = 0
             if self.team.is_first:
                 tokens = sum(batch.num_target_tokens for batch in batches)
                 self._counts += (tokens, loss, plain)
@@ -233,7 +231,7 @@ class Trainer:
 
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
         progress = self.state.progress
-        self._skipped += 1
+        progress.skipped += 1
         pairs = [index for batch in batches for index in batch.indices]
         # The warnings of other ranks than the first are not shown: usually they are the same.
         alone = self.team.is_first and not self.ranks.is_first
@@ -243,9 +241,9 @@ class Trainer:
             "corpus, counted from 0: %s%s", progress.step, loss, norm, len(pairs),
             ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",
         )  # fmt: skip
-        if self._skipped >= self.config.max_skipped:
+        if progress.skipped >= self.config.max_skipped:
             raise ConfigError(
-                f"training: {self._skipped} updates in a row were not finite; lower "
+                f"training: {progress.skipped} updates in a row were not finite; lower "
                 "training.learning_rate or training.clip_norm and continue with --resume (earlier "
                 "checkpoints are kept; if the latest checkpoint is unusable, delete it)"
             )
