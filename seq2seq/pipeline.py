@@ -15,12 +15,11 @@ from seq2seq.data.sources import check_sources, checksum_sources
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.device import choose_device, choose_dtype
-from seq2seq.distributed import init_process_group, launch_name, restarted_launch
 from seq2seq.errors import CheckpointError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
 from seq2seq.onnx.export import export_trained
-from seq2seq.parallel import Ranks
+from seq2seq.processes import Ranks, init_process_group, launch_name, restarted_launch
 from seq2seq.runs.checkpoint import load_weights
 from seq2seq.runs.directory import RunDirectory, check_changes
 from seq2seq.runs.initial import Initial, load_initial, resumed

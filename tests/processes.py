@@ -92,8 +92,6 @@ class Server:
         arguments: Sequence[object],
         output: Path,
         setup: str = "",
-        *,
-        hosts: int = 1,
         **environment: str,
     ) -> list[Training]:
         """Start `size` processes that work together, as torchrun does; rank N writes OUTPUT.N."""
@@ -101,11 +99,11 @@ class Server:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
-        environment |= {"LOCAL_WORLD_SIZE": str(size // hosts)}
+        environment |= {"LOCAL_WORLD_SIZE": str(size)}
         return [
             self.start(
                 arguments, output.with_name(f"{output.name}.{rank}"), setup,
-                RANK=str(rank), LOCAL_RANK=str(rank % (size // hosts)), **environment,
+                RANK=str(rank), LOCAL_RANK=str(rank), **environment,
             )
             for rank in range(size)
         ]  # fmt: skip

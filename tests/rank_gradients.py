@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from seq2seq.config import load_config
 from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
-from seq2seq.distributed import init_process_group
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
+from seq2seq.processes import init_process_group
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.trainer import Trainer
 
@@ -38,7 +38,7 @@ def main(recipe: str, out: str, *overrides: str) -> None:
         metrics = validator(model).metrics
         if ranks.is_first:
             optimizer = trainer.state.optimizer
-            tensors = optimizer._views(optimizer._gradients_RN[0])
+            tensors = optimizer._views(optimizer.gradients_N)
             tensors |= {f"metric.{name}": torch.tensor(value) for name, value in metrics.items()}
             tensors["loss"] = torch.tensor(trainer._counts[1])
             save_file(tensors, out)

@@ -17,7 +17,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.loss import Objective
+from seq2seq.training.loss import teacher_forced_loss
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 on_each_device = pytest.mark.parametrize(
@@ -46,8 +46,10 @@ def batch() -> Batch:
 
 def gradients(model: TranslationModel, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """Return the loss and the gradient of each weight, on the CPU in double precision."""
-    objective = Objective(model.to(device), label_smoothing=0.1, dtype=dtype).train()
-    loss, plain = objective(batch().to(torch.device(device)))
+    there = batch().to(torch.device(device))
+    loss, plain = teacher_forced_loss(
+        model.to(device).train(), there, label_smoothing=0.1, dtype=dtype
+    )
     loss.backward()
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     found |= {"loss": loss.detach(), "plain": plain}
@@ -76,11 +78,10 @@ def test_loss_in_bf16(config: ModelConfig, device: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_own_predictions_leave_every_gradient(device: str, dtype: torch.dtype) -> None:
     """The pass that makes them has no graph, and autocast must not keep its weights."""
-    objective = Objective(
-        tiny_model(tiny_config()).float().to(device), label_smoothing=0.1, dtype=dtype
-    )
-    objective(batch().to(torch.device(device)), 0.5)[0].backward()
-    assert [n for n, p in objective.named_parameters() if p.grad is None or not p.grad.any()] == []
+    model = tiny_model(tiny_config()).float().to(device)
+    there = batch().to(torch.device(device))
+    teacher_forced_loss(model, there, label_smoothing=0.1, dtype=dtype, fed_back=0.5)[0].backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
 @on_each_device

@@ -49,7 +49,7 @@ INFERENCE_ONLY = (
     "seq2seq.inference.text",
     "seq2seq.inference.translator",
     "seq2seq.packaged",
-    "seq2seq.parallel",
+    "seq2seq.processes",
     "seq2seq.runs.card",
     "seq2seq.runs.checkpoint",
     "seq2seq.runs.directory",

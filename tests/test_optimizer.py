@@ -1,12 +1,8 @@
-"""Updates of all weights, by one rank or by several that share memory, against torch.optim."""
+"""Updates of all weights against torch.optim."""
 
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,50 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
-from seq2seq.parallel import Ranks
 from seq2seq.training.optimizer import Optimizer
 
 RATES = (0.1, 0.05, 0.2)
-
-
-class Shared:
-    """What several threads that stand for ranks share."""
-
-    def __init__(self, size: int) -> None:
-        self.barrier = threading.Barrier(size, timeout=30)
-        self.values: list[Sequence[float]] = [()] * size
-        self.memory = torch.empty(0)
-        self.tensors = [torch.empty(0)] * size
-
-
-@dataclass(frozen=True)
-class Threads(Ranks):
-    """A rank that is a thread."""
-
-    shared: Any = None
-
-    def barrier(self) -> None:
-        self.shared.barrier.wait()
-
-    def all_reduce(self, values: Sequence[float]) -> list[float]:
-        self.shared.values[self.rank] = values
-        self.barrier()
-        totals = [sum(column) for column in zip(*self.shared.values, strict=True)]
-        self.barrier()
-        return totals
-
-    def zeros(self, count: int, device: torch.device) -> Tensor:
-        if self.is_first:
-            self.shared.memory = torch.zeros(count, device=device)
-        self.barrier()
-        memory: Tensor = self.shared.memory
-        return memory
-
-    def sum_tensor(self, tensor: Tensor) -> None:
-        self.shared.tensors[self.rank] = tensor.clone()
-        self.barrier()
-        tensor.copy_(torch.stack(self.shared.tensors).sum(0))
-        self.barrier()
 
 
 def make_model(seed: int = 0) -> nn.Module:
@@ -66,53 +21,36 @@ def make_model(seed: int = 0) -> nn.Module:
     return nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
 
 
-def make_gradients(model: nn.Module, size: int) -> list[list[dict[str, Tensor]]]:
-    """Return gradients of each rank for each update."""
+def make_gradients(model: nn.Module) -> list[dict[str, Tensor]]:
+    """Return gradients for each update."""
     generator = torch.Generator().manual_seed(1)
     return [
-        [
-            {n: torch.randn(p.shape, generator=generator) for n, p in model.named_parameters()}
-            for _ in RATES
-        ]
-        for _ in range(size)
+        {n: torch.randn(p.shape, generator=generator) for n, p in model.named_parameters()}
+        for _ in RATES
     ]
 
 
 def train(
-    config: TrainingConfig, gradients: list[list[dict[str, Tensor]]]
+    config: TrainingConfig, gradients: list[dict[str, Tensor]]
 ) -> tuple[list[float], dict[str, Tensor]]:
-    """Return the norms of all updates and the final state, the same for all ranks."""
-    shared = Shared(len(gradients))
-
-    def work(rank: int) -> tuple[list[float], dict[str, Tensor]]:
-        model = models[rank]
-        optimizer = Optimizer(model, config, Threads(rank, len(gradients), shared))
-        norms = []
-        for step, (rate, own) in enumerate(zip(RATES, gradients[rank], strict=True), 1):
-            optimizer.zero_grad()
-            for name, parameter in model.named_parameters():
-                assert parameter.grad is not None
-                parameter.grad += own[name]
-            shared.barrier.wait()  # as summing the losses does
-            norms.append(optimizer.sum_gradients())
-            optimizer.step(step, rate, norms[-1])
-        if config.local_updates > 1:
-            optimizer.average_ranks()
-        state = {f"weights.{name}": tensor for name, tensor in optimizer.weights().items()}
-        state |= {f"model.{name}": tensor.detach() for name, tensor in model.named_parameters()}
-        return norms, {name: t.clone() for name, t in (state | optimizer.state()).items()}
-
-    models = [make_model(rank) for rank in range(len(gradients))]
-    with ThreadPoolExecutor(len(gradients)) as pool:
-        first, *others = pool.map(work, range(len(gradients)))
-    for norms, state in others:
-        assert (norms == first[0]) is (config.local_updates == 1)
-        assert all(torch.equal(state[name], tensor) for name, tensor in first[1].items())
-    return first
+    """Return the norms of all updates and the final state."""
+    model = make_model()
+    optimizer = Optimizer(model, config)
+    norms = []
+    for step, (rate, own) in enumerate(zip(RATES, gradients, strict=True), 1):
+        optimizer.zero_grad()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            parameter.grad += own[name]
+        norms.append(optimizer.gradient_norm())
+        optimizer.step(step, rate, norms[-1])
+    state = {f"weights.{name}": tensor for name, tensor in optimizer.weights().items()}
+    state |= {f"model.{name}": tensor.detach() for name, tensor in model.named_parameters()}
+    return norms, state | optimizer.state()
 
 
 def expected(
-    config: TrainingConfig, gradients: list[list[dict[str, Tensor]]]
+    config: TrainingConfig, gradients: list[dict[str, Tensor]]
 ) -> tuple[list[float], dict[str, Tensor]]:
     """Return the same with torch's clipping and optimizers, parameter by parameter."""
     model = make_model()
@@ -126,7 +64,7 @@ def expected(
     norms = []
     for step, rate in enumerate(RATES, 1):
         for name, parameter in model.named_parameters():
-            parameter.grad = sum((own[step - 1][name] for own in gradients), torch.tensor(0.0))
+            parameter.grad = gradients[step - 1][name].clone()
         norms.append(
             float(nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf))
         )
@@ -146,7 +84,6 @@ def expected(
     return norms, state
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -155,36 +92,25 @@ def expected(
         {"ema": 0.1, "weight_decay": 0.1, "optimizer": "adamw", "betas": (0.8, 0.9), "eps": 1e-3},
     ],
 )
-def test_updates_equal_those_of_torch(size: int, settings: dict[str, Any]) -> None:
-    """With eight ranks, some have no weights to update."""
+def test_updates_equal_those_of_torch(settings: dict[str, Any]) -> None:
     config = TrainingConfig(**settings)
-    gradients = make_gradients(make_model(), size)
+    gradients = make_gradients(make_model())
     norms, state = train(config, gradients)
     norms_expected, state_expected = expected(config, gradients)
     torch.testing.assert_close(norms, norms_expected)
     torch.testing.assert_close(state, state_expected)
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_ranks_that_update_on_their_own_take_the_mean_of_all(size: int) -> None:
-    config = TrainingConfig(ema=0.5, weight_decay=0.1, local_updates=len(RATES))
-    gradients = make_gradients(make_model(), size)
-    _, state = train(config, gradients)
-    alone = [expected(config, [own])[1] for own in gradients]
-    for name, tensor in state.items():
-        torch.testing.assert_close(tensor, torch.stack([of[name] for of in alone]).mean(0))
-
-
 def test_saved_state_restores(tmp_path: Any) -> None:
     config = TrainingConfig(ema=0.9)
-    first = Optimizer(make_model(), config, Ranks())
+    first = Optimizer(make_model(), config)
     for parameter in first.parameters.values():
         assert parameter.grad is not None
         parameter.grad += 1
-    first.step(1, 0.1, first.sum_gradients())
+    first.step(1, 0.1, first.gradient_norm())
     save_file(first.weights(), tmp_path / "weights")
     save_file(first.state(), tmp_path / "state")
-    second = Optimizer(make_model(1), config, Ranks())
+    second = Optimizer(make_model(1), config)
     second.restore(load_file(tmp_path / "weights"), load_file(tmp_path / "state"))
     for mine, saved in ((second.weights(), first.weights()), (second.state(), first.state())):
         assert mine.keys() == saved.keys()
@@ -193,11 +119,11 @@ def test_saved_state_restores(tmp_path: Any) -> None:
 
 def test_model_has_averaged_weights_for_a_while() -> None:
     model = make_model()
-    optimizer = Optimizer(model, TrainingConfig(ema=0.9), Ranks())
+    optimizer = Optimizer(model, TrainingConfig(ema=0.9))
     for parameter in model.parameters():
         assert parameter.grad is not None
         parameter.grad += 1
-    optimizer.step(1, 0.1, optimizer.sum_gradients())
+    optimizer.step(1, 0.1, optimizer.gradient_norm())
     trained = [p.detach().clone() for p in model.parameters()]
     with optimizer.averaged_weights():
         averaged = dict(model.named_parameters())

@@ -20,18 +20,19 @@ import pytest
 import torch
 from conftest import ToyCorpus
 from processes import Server, Training
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from test_trainer import assert_same, records
 
 from seq2seq.config import Config, dump_config
 from seq2seq.data.batching import make_batch
 from seq2seq.device import choose_device
-from seq2seq.distributed import init_process_group
 from seq2seq.errors import ConfigError, RankLostError
 from seq2seq.inference.streams import WINDOW
+from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
+from seq2seq.processes import init_process_group
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.loss import Objective
+from seq2seq.training import trainer as module
 from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.state import seed_generators
 from seq2seq.training.trainer import Trainer
@@ -50,12 +51,12 @@ def text(ranks: Iterable[Training]) -> str:
 
 
 def gradients(
-    server: Server, recipe: Path, out: Path, size: int, *overrides: str, hosts: int = 1
+    server: Server, recipe: Path, out: Path, size: int, *overrides: str
 ) -> dict[str, torch.Tensor]:
     """Return the gradient that `size` processes compute for the same update."""
     arguments = [str(recipe), str(out), *STILL, *overrides]
     work = f"import rank_gradients; rank_gradients.main(*{arguments}); raise SystemExit"
-    ranks = server.start_ranks(size, [], out.with_suffix(".txt"), work, hosts=hosts)
+    ranks = server.start_ranks(size, [], out.with_suffix(".txt"), work)
     assert codes(ranks) == [0] * size, text(ranks)
     return load_file(out)
 
@@ -72,16 +73,11 @@ def alone(server: Server, recipe: Path) -> dict[str, torch.Tensor]:
     return gradients(server, recipe, recipe.with_name("1.safetensors"), 1)
 
 
-@pytest.mark.parametrize(
-    ("size", "hosts"),
-    [(2, 1), (2, 2), *(pytest.param(4, n, marks=pytest.mark.slow) for n in (1, 2))],
-)
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_rank_count_does_not_change_gradients_or_metrics(
-    server: Server, recipe: Path, alone: dict[str, torch.Tensor], size: int, hosts: int
+    server: Server, recipe: Path, alone: dict[str, torch.Tensor], size: int
 ) -> None:
-    """The ranks of one host share memory, those of several exchange gradients."""
-    out = recipe.with_name(f"{size}-{hosts}.safetensors")
-    together = gradients(server, recipe, out, size, hosts=hosts)
+    together = gradients(server, recipe, recipe.with_name(f"{size}.safetensors"), size)
     assert together.keys() == alone.keys()
     for name, expected in alone.items():
         scale = float(expected.abs().max())
@@ -92,7 +88,7 @@ def test_bf16_gradient_reduction_is_close(
     server: Server, recipe: Path, alone: dict[str, torch.Tensor]
 ) -> None:
     path, override = recipe.with_name("n.safetensors"), "training.reduce_bf16=true"
-    near = gradients(server, recipe, path, 2, override, hosts=2)
+    near = gradients(server, recipe, path, 2, override)
     differs = False
     for name, expected in alone.items():
         scale = float(expected.abs().max())
@@ -313,21 +309,21 @@ def test_restart_does_not_touch_the_run_of_another_launch(
             assert {f: f.read_bytes() for f in path.rglob("*") if f.is_file()} == before
 
 
-def start_two_ranks(target: Callable[..., None], *arguments: Any) -> list[int | None]:
-    """Return the exit codes of two processes that were forked to call a function as ranks."""
+def fork_ranks(target: Callable[..., None], *arguments: Any, size: int = 2) -> list[int | None]:
+    """Return the exit codes of processes that were forked to call a function as ranks."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
     def work(rank: int) -> None:
         os.environ |= {
-            "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
         }  # fmt: skip
         target(rank, *arguments)
 
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=work, args=(rank,)) for rank in (0, 1)]
+    processes = [context.Process(target=work, args=(rank,)) for rank in range(size)]
     for process in processes:
         process.start()
     for process in processes:
@@ -348,8 +344,8 @@ def wait_for_a_slow_rank(rank: int, dies: bool) -> None:
 def test_ranks_wait_longer_for_preparation_but_not_for_dead_ranks(
     monkeypatch: pytest.MonkeyPatch, dies: bool, codes: list[int]
 ) -> None:
-    monkeypatch.setattr("seq2seq.distributed.TIMEOUT", timedelta(seconds=1))
-    assert start_two_ranks(wait_for_a_slow_rank, dies) == codes
+    monkeypatch.setattr("seq2seq.processes.TIMEOUT", timedelta(seconds=1))
+    assert fork_ranks(wait_for_a_slow_rank, dies) == codes
 
 
 def test_ranks_use_gpus_if_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,7 +443,7 @@ def test_killed_rank_leaves_no_gap_in_the_output(
 
 def train_until_one_dies(rank: int, config: Config, method: str) -> None:
     """Train as one of two ranks, of which the second is killed in the third call of a method."""
-    owner = {"Trainer": Trainer, "Objective": Objective, "Optimizer": Optimizer}
+    owner = {"trainer": module, "Trainer": Trainer, "Optimizer": Optimizer}
     name, attribute = method.split(".")
     original, calls = getattr(owner[name], attribute), count(1)
 
@@ -466,37 +462,35 @@ def train_until_one_dies(rank: int, config: Config, method: str) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        "Objective.forward",
-        "Optimizer.sum_gradients",
+        "trainer.teacher_forced_loss",
+        "Optimizer.gradient_norm",
         "Optimizer.step",
-        "Optimizer.average_ranks",
+        "Trainer._average_ranks",
         "Trainer._synchronize",
     ],
 )
 def test_dead_rank_is_noticed_in_every_phase(toy: ToyCorpus, tmp_path: Path, method: str) -> None:
-    before = set(os.listdir("/dev/shm"))
-    local = LOCAL if method == "Optimizer.average_ranks" else ()
-    codes = start_two_ranks(train_until_one_dies, toy.config(tmp_path / "run", *local), method)
+    local = LOCAL if method == "Trainer._average_ranks" else ()
+    codes = fork_ranks(train_until_one_dies, toy.config(tmp_path / "run", *local), method)
     assert codes == [3, -signal.SIGKILL]
-    assert set(os.listdir("/dev/shm")) <= before
 
 
 def train_with_a_spoilt_loss(rank: int, config: Config) -> None:
     """Train as one of two ranks; the second has an infinite loss in its third backward pass."""
-    forward, calls, step = Objective.forward, count(1), Optimizer.step
+    real_loss, calls, step = module.teacher_forced_loss, count(1), Optimizer.step
     norms = []
     shown = Path(config.run_dir).with_name(f"shown.{rank}")
     logging.basicConfig(filename=shown, force=True)
 
-    def spoilt(self: Objective, *arguments: Any) -> Any:
-        loss, plain = forward(self, *arguments)
+    def spoilt(*arguments: Any, **options: Any) -> Any:
+        loss, plain = real_loss(*arguments, **options)
         return loss * (math.inf if rank and next(calls) == 3 else 1.0), plain
 
     def stepping(self: Optimizer, *arguments: Any) -> None:
         norms.append(arguments[-1])
         step(self, *arguments)
 
-    Objective.forward = spoilt  # type: ignore[method-assign]
+    module.teacher_forced_loss = spoilt
     Optimizer.step = stepping  # type: ignore[method-assign]
     assert train(config) == "finished"
     with Path(config.run_dir, f"norms.{rank}").open("w") as file:
@@ -505,7 +499,7 @@ def train_with_a_spoilt_loss(rank: int, config: Config) -> None:
 
 def train_two(config: Config) -> list[list[float]]:
     """Return the norms of both ranks' gradients, one of them with a spoilt loss."""
-    assert start_two_ranks(train_with_a_spoilt_loss, config) == [0, 0]
+    assert fork_ranks(train_with_a_spoilt_loss, config) == [0, 0]
     return [json.loads(Path(config.run_dir, f"norms.{rank}").read_text()) for rank in (0, 1)]
 
 
@@ -545,9 +539,69 @@ def train_with_infinite_losses(rank: int, config: Config, resume: bool) -> None:
 
 
 def test_skipped_local_updates_are_counted_once(toy: ToyCorpus, tmp_path: Path) -> None:
-    """Each rank skips all of its updates; neither their number nor a resumption adds to the count."""
+    """Each rank skips all of its updates; neither the other rank nor resuming adds to the count."""
     for steps, resume in ((2, False), (3, True), (4, True)):
         settings = ("training.local_updates=4", f"training.max_steps={steps}")
         config = toy.config(tmp_path / "run", *settings)
-        assert start_two_ranks(train_with_infinite_losses, config, resume) == [0, 0]
+        assert fork_ranks(train_with_infinite_losses, config, resume) == [0, 0]
         assert RunDirectory(tmp_path / "run").newest().state["progress"]["skipped"] == steps
+
+
+def train_and_save_state(rank: int, config: Config, folder: Path) -> None:
+    """Train as one of several ranks; save what they have before and after each average."""
+    init, average, names = Trainer.__init__, Trainer._average_ranks, count()
+
+    def different(self: Trainer, model: TranslationModel, *arguments: Any) -> None:
+        with torch.no_grad():
+            model.output_bias += rank
+        init(self, model, *arguments)
+        save(self)
+
+    def averaging(self: Trainer) -> None:
+        save(self)
+        average(self)
+        save(self)
+
+    def save(self: Trainer) -> None:
+        optimizer = self.state.optimizer
+        tensors = {"state": optimizer.state_SN, "updates": optimizer.updates}
+        tensors |= {name: p.clone() for name, p in self.model.named_parameters()}
+        save_file(tensors, folder / f"{rank}-{next(names):03d}")
+
+    Trainer.__init__ = different  # type: ignore[method-assign,assignment]
+    Trainer._average_ranks = averaging  # type: ignore[method-assign]
+    assert train(config) == "finished"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(
+    "setting",
+    ["training.reduce_bf16=false", "training.reduce_bf16=true", "training.local_updates=3"],
+)
+def test_all_ranks_have_the_same_weights(
+    toy: ToyCorpus, tmp_path: Path, size: int, setting: str
+) -> None:
+    """Before the first update and after the last; with local updates, always the mean of all."""
+    config = toy.config(tmp_path / "run", setting, "training.max_steps=8")
+    assert fork_ranks(train_and_save_state, config, tmp_path, size=size) == [0] * size
+    names = sorted(path.name[2:] for path in tmp_path.glob("0-*"))
+    assert len(names) > 4
+    local = "local" in setting
+    first, last = [load_file(tmp_path / f"0-{name}") for name in (names[0], names[-1])]
+    assert not torch.equal(first["output_weight"], last["output_weight"])
+    means: dict[str, torch.Tensor] = {}
+    differed = False
+    for name in names:
+        ranks = [load_file(tmp_path / f"{rank}-{name}") for rank in range(size)]
+        if local and int(name) % 2:  # before an average
+            differed |= not torch.equal(ranks[0]["state"], ranks[1]["state"])
+            means = {
+                key: torch.stack([tensors[key] for tensors in ranks]).mean(0)
+                for key in ("state", "updates")
+            }
+            continue
+        for key, tensor in ranks[0].items():
+            assert all(torch.equal(tensors[key], tensor) for tensors in ranks)
+        for key, mean in means.items():
+            torch.testing.assert_close(ranks[0][key], mean)
+    assert differed is local

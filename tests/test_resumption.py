@@ -18,7 +18,6 @@ from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
-from seq2seq.training.loss import Objective
 from seq2seq.training.state import TrainingState
 from seq2seq.training.trainer import Trainer
 
@@ -65,21 +64,20 @@ def train_with_crashes(
     config: Any, forwards: int, monkeypatch: pytest.MonkeyPatch, *, resume: bool = False
 ) -> str:
     """Train with repeated crashes after `forwards` and more batches, also within an update."""
-    forward = Objective.forward
+    loss = module.teacher_forced_loss
     for attempt in itertools.count():
         counter = itertools.count()
         limit = forwards + attempt  # makes progress, and crashes at another place each time
 
         def crashing(
-            self: Objective, *arguments: Any, counter: Any = counter, limit: int = limit
+            *arguments: Any, counter: Any = counter, limit: int = limit, **options: Any
         ) -> Any:
-            is_training = len(arguments) == 2  # a validation has no scheduled sampling
-            if is_training and next(counter) == limit:
+            if next(counter) == limit:
                 raise Crash
-            return forward(self, *arguments)
+            return loss(*arguments, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Objective, "forward", crashing)
+            patch.setattr(module, "teacher_forced_loss", crashing)
             try:
                 return train(config, resume=resume)
             except Crash:

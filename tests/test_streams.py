@@ -21,7 +21,7 @@ from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import pharaoh
 from seq2seq.onnx.backend import OnnxBackend
-from seq2seq.parallel import Parallelism
+from seq2seq.processes import Parallelism
 
 
 @pytest.fixture(scope="module")

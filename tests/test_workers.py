@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.errors import DataError, WorkerError
-from seq2seq.parallel import ordered_map
+from seq2seq.processes import ordered_map
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
@@ -65,7 +65,7 @@ def test_killed_worker_is_reported():
 def test_workers_exit_with_their_parent(tmp_path: Path):
     script = f"""
 import os, time
-from seq2seq.parallel import ordered_map
+from seq2seq.processes import ordered_map
 def work(item):
     open(f"{tmp_path}/{{os.getpid()}}", "w").close()
     time.sleep(60)

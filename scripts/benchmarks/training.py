@@ -19,8 +19,7 @@ from benchmarks.measuring import Record, timed
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.model import TranslationModel
-from seq2seq.parallel import Ranks
-from seq2seq.training.loss import Objective
+from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.optimizer import Optimizer
 
 FIRST_PIECE = 4  # after padding, unknown, begin and end of sentence
@@ -75,16 +74,16 @@ class Update:
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         torch.manual_seed(1)
         self.device = device
-        model = TranslationModel(shape.model(), shape.vocabulary, shape.vocabulary).to(device)
-        self.objective = Objective(model, label_smoothing=0.1, dtype=dtype).train()
-        self.optimizer = Optimizer(model, TrainingConfig(), Ranks())
+        model = TranslationModel(shape.model(), shape.vocabulary, shape.vocabulary)
+        self.model, self.dtype = model.to(device).train(), dtype
+        self.optimizer = Optimizer(self.model, TrainingConfig())
 
     def __call__(self, batch: Batch) -> None:
         """Make one update."""
         self.optimizer.zero_grad()
-        loss, _ = self.objective(batch)
-        (loss / batch.num_target_tokens).backward()
-        self.optimizer.step(1, 1e-3, self.optimizer.sum_gradients())
+        loss, _ = teacher_forced_loss(self.model, batch, label_smoothing=0.1, dtype=self.dtype)
+        (loss / batch.num_target_tokens).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step(1, 1e-3, self.optimizer.gradient_norm())
 
     def operations_per_token(self, batches: Sequence[Batch]) -> float:
         """Return the floating-point operations of matrix products per target token."""

@@ -26,7 +26,7 @@ from seq2seq.inference.search import beam_search, greedy
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
-from seq2seq.training.loss import Objective
+from seq2seq.training.loss import teacher_forced_loss
 
 _CANDIDATES = 400
 _MOST_PIECES = 60
@@ -41,7 +41,7 @@ EXTRA_PADDING = 7
 
 def mean_loss(model: TranslationModel, batch: Batch) -> Tensor:
     """Return the training loss per target piece in nats, without padding."""
-    total: Tensor = Objective(model)(batch)[0]
+    total: Tensor = teacher_forced_loss(model, batch)[0]
     return total / batch.num_target_tokens
 
 

@@ -11,7 +11,7 @@ from seq2seq.errors import EXIT_USER, UserError, one_line
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
-    from seq2seq.parallel import Parallelism
+    from seq2seq.processes import Parallelism
 
 
 EXIT_CODES = {"finished": 0, "early": 0, "interrupted": 130, "terminated": 143}
@@ -152,14 +152,9 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
     """Yield how to share the work: among workers, or among the ranks of torchrun."""
-    from seq2seq.parallel import Parallelism, Ranks, launched_processes
+    from seq2seq.processes import Parallelism, init_process_group
 
-    with contextlib.ExitStack() as stack:
-        ranks = Ranks()
-        if launched_processes() > 1:
-            from seq2seq.distributed import init_process_group  # imports torch
-
-            ranks = stack.enter_context(init_process_group())
+    with init_process_group() as ranks:
         yield Parallelism(arguments.workers, ranks)
 
 

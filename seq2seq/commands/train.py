@@ -61,7 +61,7 @@ def _train(arguments: argparse.Namespace) -> int:
         training = config.training.model_copy(update=initial)
         config = config.model_copy(update={"training": training})
     if arguments.processes:
-        from seq2seq.distributed import launch
+        from seq2seq.processes import launch
 
         if arguments.restarts:  # otherwise each restart would repeat the same error
             check_start(config, resume=arguments.resume, overwrite=arguments.overwrite)

@@ -94,8 +94,7 @@ class TrainingConfig(Section):
     )
     reduce_bf16: bool = Field(
         False,
-        description="exchange gradients between GPUs or machines in bf16, half the size of fp32; "
-        "processes on the CPUs of one machine share memory instead",
+        description="processes exchange gradients in bf16, half the size of fp32",
     )
     log_every: Count = Field(100, description="steps between log lines")
     validate_every: Count = Field(1000, description="steps between validations")

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from seq2seq.data.corpus import Pair
 from seq2seq.data.ragged import Ragged
-from seq2seq.parallel import cores, ordered_map
+from seq2seq.processes import cores, ordered_map
 
 SIDES = ["source", "target"]
 

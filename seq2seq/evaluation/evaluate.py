@@ -19,7 +19,7 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run
-from seq2seq.parallel import SERIAL, Parallelism
+from seq2seq.processes import SERIAL, Parallelism
 from seq2seq.runs.directory import RunDirectory, run_of
 
 WINDOW = 500  # sentences that are sorted by length and translated together

@@ -14,8 +14,8 @@ from seq2seq.inference.protocol import Backend, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.model.model import TranslationModel
-from seq2seq.parallel import Ranks
-from seq2seq.training.loss import Objective
+from seq2seq.processes import Ranks
+from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.monitor import Validation
 
 
@@ -47,8 +47,10 @@ class Validator:
     def __call__(self, model: TranslationModel) -> Validation:
         """Return the metrics, and the first few translations as samples."""
         model.eval()
-        objective = Objective(model, dtype=self.dtype)
-        loss: float = sum(float(objective(batch.to(self.device))[1]) for batch in self.batches)
+        loss: float = sum(
+            float(teacher_forced_loss(model, batch.to(self.device), dtype=self.dtype)[1])
+            for batch in self.batches
+        )
         tokens: float = sum(batch.num_target_tokens for batch in self.batches)
         try:
             translations = self.translate(TorchBackend(model, dtype=self.dtype))

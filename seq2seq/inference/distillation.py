@@ -23,7 +23,7 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx.graphs import read_graphs
 from seq2seq.packaged import find_run
-from seq2seq.parallel import SERIAL, Parallelism
+from seq2seq.processes import SERIAL, Parallelism
 from seq2seq.runs.directory import find_checkpoint, run_of
 
 WINDOW = 1000  # pairs that are sorted by length, translated and written together

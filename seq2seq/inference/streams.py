@@ -25,7 +25,7 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.parallel import SERIAL, Parallelism
+from seq2seq.processes import SERIAL, Parallelism
 
 log = logging.getLogger(__name__)
 

@@ -89,8 +89,7 @@ def matrix_gradients_at_once() -> Iterator[None]:
     """Take the gradient of each matrix in this module's products within as one product."""
     # torch has no public name for this. Without it, autograd takes the gradients, more slowly.
     current_pass = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
-    at_once = torch.is_grad_enabled() and current_pass is not None
-    token = _loop.set(_Loop(current_pass) if at_once else None)
+    token = _loop.set(_Loop(current_pass) if current_pass and torch.is_grad_enabled() else None)
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
-from seq2seq.parallel import work, worker_pool
+from seq2seq.processes import work, worker_pool
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.models import Models
 

@@ -18,40 +18,30 @@ SLICE_ROWS = 512
 EVEN_ROWS = 64  # the last slice is filled up to a multiple, so that few shapes of products occur
 
 
-class Objective(nn.Module):
-    """The teacher-forced loss of a model, as a module that DistributedDataParallel can wrap.
+def teacher_forced_loss(
+    model: TranslationModel,
+    batch: Batch,
+    *,
+    label_smoothing: float = 0.0,
+    dtype: torch.dtype = torch.float32,
+    fed_back: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the loss, smoothed and plain, summed over the target pieces, in nats.
 
-    Matrix products are computed in `dtype`.
+    Matrix products are computed in `dtype`. `fed_back` is the share of the model's own predictions
+    among the inputs (scheduled sampling).
     """
-
-    def __init__(
-        self,
-        model: TranslationModel,
-        *,
-        label_smoothing: float = 0.0,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__()
-        self.model, self.label_smoothing, self.dtype = model, label_smoothing, dtype
-
-    def forward(self, batch: Batch, fed_back: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return the loss, smoothed and plain, summed over the target pieces, in nats.
-
-        `fed_back` is the share of the model's own predictions among the inputs (scheduled
-        sampling).
-        """
-        model, mask_BT = self.model, batch.label_mask_BT
-        narrow = self.dtype != torch.float32
-        with torch.autocast(batch.labels_BT.device.type, self.dtype, enabled=narrow):
-            inputs_BT = mix_predictions(model, batch, fed_back)
-            features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
-            return projection_loss(
-                features_BTO[mask_BT],
-                model.output_weight,
-                model.output_bias,
-                batch.labels_BT[mask_BT],
-                label_smoothing=self.label_smoothing,
-            )
+    mask_BT, narrow = batch.label_mask_BT, dtype != torch.float32
+    with torch.autocast(batch.labels_BT.device.type, dtype, enabled=narrow):
+        inputs_BT = mix_predictions(model, batch, fed_back)
+        features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
+        return projection_loss(
+            features_BTO[mask_BT],
+            model.output_weight,
+            model.output_bias,
+            batch.labels_BT[mask_BT],
+            label_smoothing=label_smoothing,
+        )
 
 
 @torch.no_grad()

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from seq2seq.config import ScheduleConfig, TrainingConfig
 from seq2seq.data.stream import BatchStream
-from seq2seq.parallel import Ranks
 from seq2seq.runs.checkpoint import (
     Checkpoint,
     best_first,
@@ -100,11 +99,9 @@ class TrainingState:
     Random generators have no state to save: each update seeds them (see seed_generators).
     """
 
-    def __init__(
-        self, model: nn.Module, stream: BatchStream, config: TrainingConfig, ranks: Ranks
-    ) -> None:
+    def __init__(self, model: nn.Module, stream: BatchStream, config: TrainingConfig) -> None:
         self.model, self.stream = model, stream
-        self.optimizer = Optimizer(model, config, ranks)
+        self.optimizer = Optimizer(model, config)
         self.schedule = Schedule(config.schedule, config.max_steps, config.max_minutes)
         self.progress = Progress()
 

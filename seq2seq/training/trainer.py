@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
@@ -11,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch
@@ -20,10 +17,10 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import ConfigError
 from seq2seq.model.model import TranslationModel
-from seq2seq.parallel import Ranks
+from seq2seq.processes import Ranks
 from seq2seq.runs.checkpoint import Checkpoint, average_weights, load_weights, prune
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.loss import Objective
+from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
 from seq2seq.training.state import (
     TrainingState,
@@ -37,13 +34,19 @@ log = logging.getLogger(__name__)
 
 SHOWN_PAIRS = 8  # of an update that is not finite
 _SYNCHRONIZE_EVERY = 10  # local updates, so that no rank waits for others at each of them
-_GROWTH = 4  # local updates without a mean are at most this part of those before
+_GROWTH = 4  # ranks first average after 1 local update, later after a quarter of those so far
 
 Validate = Callable[[TranslationModel], Validation]
 
 
 class Trainer:
-    """Trains a model on a stream of batches, scoring it now and then with `validate`."""
+    """Trains a model on a stream of batches, scoring it now and then with `validate`.
+
+    All ranks have the same weights. They divide each batch and sum their gradients, and each rank
+    then updates all weights. With `training.local_updates`, each rank instead makes updates of its
+    own, with whole batches, and now and then the ranks average all that Adam changes (local SGD:
+    Stich 2019, algorithm 1, with Adam for each local update).
+    """
 
     def __init__(
         self,
@@ -57,21 +60,14 @@ class Trainer:
         self.stream, self.config, self.run, self.validate = stream, config, run, validate
         self.device = choose_device(config.device)
         self.ranks = ranks or Ranks()
-        # Those that make an update together: all ranks, or each alone.
-        self.team = self.ranks if config.local_updates == 1 else Ranks()
         self.model = model.to(self.device)
-        dtype = choose_dtype(config.precision, self.device)
-        self.state = TrainingState(self.model, stream, config, self.ranks)
-        self.objective: nn.Module = Objective(
-            model, label_smoothing=config.label_smoothing, dtype=dtype
-        )
-        if self.state.optimizer.group.size < self.team.size:
-            self.objective = self.ranks.data_parallel(
-                self.objective, dtype=torch.bfloat16 if config.reduce_bf16 else torch.float32
-            )
+        self.dtype = choose_dtype(config.precision, self.device)
+        self.state = TrainingState(self.model, stream, config)
+        self.ranks.broadcast_from_rank0_(self.state.optimizer.state_SN)
+        self._local = config.local_updates > 1  # whether each rank makes updates of its own
         self._saved_step = self._validated_step = -1
         self._averaged_step = 0  # when all ranks had the same weights
-        self._counts = np.zeros(3)  # tokens and losses of this team since the ranks last met
+        self._counts = np.zeros(3)  # tokens and losses since the ranks last synchronized
         self._started = 0.0  # when training would have started without interruptions
         self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
         self._stop_reason = ""
@@ -136,7 +132,7 @@ class Trainer:
             [minutes, *self._counts, *asked]
         )
         self._counts[:] = 0
-        if self.config.local_updates > 1:  # each rank has counted its own updates
+        if self._local:  # each rank has counted its own updates
             progress.skipped = max(self.ranks.all_gather(progress.skipped))
         progress.tokens += int(tokens)
         progress.loss_sum += loss
@@ -147,27 +143,33 @@ class Trainer:
     def _must_synchronize(self) -> bool:
         """Whether the ranks synchronize after this update, the same on all of them."""
         config, step = self.config, self.state.progress.step
-        if config.local_updates == 1:
+        if not self._local:
             return True
         reports = (config.log_every, config.validate_every, config.checkpoint_every)
         return any(step % n == 0 for n in (_SYNCHRONIZE_EVERY, *reports)) or bool(self._end())
 
     def _local_updates(self) -> int:
-        """Return how many updates each rank makes until the next mean: few while all is new."""
+        """Return after how many local updates the ranks average: more often early in training."""
         return min(self.config.local_updates, 1 + self._averaged_step // _GROWTH)
 
     def _average_ranks(self) -> None:
-        """Give all ranks the same state, where each makes updates of its own."""
-        step = self.state.progress.step
-        if self.config.local_updates > 1 and self._averaged_step != step:
-            self.state.optimizer.average_ranks()
+        """Give all ranks the mean of their weights, moments and moving averages.
+
+        Without local updates they are the same already.
+        """
+        step, optimizer = self.state.progress.step, self.state.optimizer
+        if self._local and self._averaged_step != step:
+            for own in (optimizer.state_SN, optimizer.updates):
+                own /= self.ranks.size
+                self.ranks.all_reduce_(own)
             self._averaged_step = step
 
     def _next_batches(self, batches: Iterator[Batch]) -> list[Batch]:
-        """Return the next batches of this rank's team; all teams together take the stream's."""
-        teams = self.ranks.size // self.team.size
-        turn = [next(batches) for _ in range(self.config.accumulate * teams)]
-        return turn[self.ranks.rank % teams :: teams]
+        """Return the batches of the next update; with local updates, each rank has its own."""
+        if not self._local:
+            return [next(batches) for _ in range(self.config.accumulate)]
+        turn = [next(batches) for _ in range(self.config.accumulate * self.ranks.size)]
+        return turn[self.ranks.rank :: self.ranks.size]
 
     def _end(self) -> str:
         """Return why training is over, or "" if it is not."""
@@ -187,28 +189,31 @@ class Trainer:
         A loss or gradient that is not finite is reported and not applied; raises ConfigError after
         too many of them in a row.
         """
-        config, progress, team = self.config, self.state.progress, self.team
+        config, progress, ranks = self.config, self.state.progress, self.ranks
+        optimizer = self.state.optimizer
         self.model.train()
-        seed_generators(config.seed, progress.step, self.ranks.rank)
+        seed_generators(config.seed, progress.step, ranks.rank)
         ramp = min(1.0, progress.step / config.scheduled_sampling_steps)
         tokens = sum(batch.num_target_tokens for batch in batches)
         losses = []
-        self.state.optimizer.zero_grad()
-        for number, batch in enumerate(batches, 1):
-            with self._gradient_sync(number == len(batches)):
-                shard = batch.shard(team.rank, team.size).to(self.device)
-                loss, plain = self.objective(shard, config.scheduled_sampling * ramp)
-                (loss / tokens).backward()
+        optimizer.zero_grad()
+        for batch in batches:
+            own = batch if self._local else batch.shard(ranks.rank, ranks.size)
+            loss, plain = teacher_forced_loss(
+                self.model,
+                own.to(self.device),
+                label_smoothing=config.label_smoothing,
+                dtype=self.dtype,
+                fed_back=config.scheduled_sampling * ramp,
+            )
+            (loss / tokens).backward()  # type: ignore[no-untyped-call]
             losses.append(torch.stack((loss.detach(), plain)))
-        # This also waits until all ranks of the team have computed their gradients.
-        totals = team.all_reduce(torch.stack(losses).sum(0).tolist())
-        self._apply(batches, self.state.optimizer.sum_gradients(), *totals)
-
-    def _gradient_sync(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """Let only the last backward pass of an update exchange gradients between ranks."""
-        if last or not isinstance(self.objective, DistributedDataParallel):
-            return contextlib.nullcontext()
-        return self.objective.no_sync()
+        totals = torch.stack(losses).sum(0).tolist()
+        if not self._local:
+            totals = ranks.all_reduce(totals)
+            narrow = torch.bfloat16 if config.reduce_bf16 else None
+            ranks.all_reduce_(optimizer.gradients_N, dtype=narrow)
+        self._apply(batches, optimizer.gradient_norm(), *totals)
 
     def _apply(self, batches: list[Batch], norm: float, loss: float, plain: float) -> None:
         """Take the optimizer's step, unless the loss or gradient norm is not finite."""
@@ -217,7 +222,7 @@ class Trainer:
         if math.isfinite(norm) and math.isfinite(loss):
             self.state.optimizer.step(progress.step, self._rate(), norm)
             progress.skipped = 0
-            if self.team.is_first:
+            if self._local or self.ranks.is_first:  # otherwise all ranks count the same
                 tokens = sum(batch.num_target_tokens for batch in batches)
                 self._counts += (tokens, loss, plain)
         else:
@@ -234,9 +239,8 @@ class Trainer:
         progress.skipped += 1
         pairs = [index for batch in batches for index in batch.indices]
         # The warnings of other ranks than the first are not shown: usually they are the same.
-        alone = self.team.is_first and not self.ranks.is_first
         log.log(
-            logging.ERROR if alone else logging.WARNING,
+            logging.ERROR if self._local else logging.WARNING,
             "step %d: loss %g, gradient norm %g: update skipped; its %d pairs in the cleaned "
             "corpus, counted from 0: %s%s", progress.step, loss, norm, len(pairs),
             ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",

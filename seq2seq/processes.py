@@ -1,0 +1,394 @@
+"""Work in several processes: ranks, which torchrun started, and workers, which are forked here.
+
+`Ranks` train one model, or translate one file, together. All read the same data, each takes its
+part, and only rank 0 writes. A single process is rank 0 of 1 and runs the same code, without torch.
+`seq2seq train --processes N` calls `launch`, whose processes call `init_process_group`.
+
+`Parallelism` spreads translating and scoring over ranks, or over workers of this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from seq2seq.device import gpu_for_each_process
+from seq2seq.errors import (
+    EXIT_FAULT,
+    ConfigError,
+    RankLostError,
+    UserError,
+    WorkerError,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
+
+    import torch
+    from torch import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+# How long a rank waits for a machine that stopped answering; a dead process is noticed at once.
+TIMEOUT = timedelta(minutes=30)
+PREPARATION_TIMEOUT = timedelta(days=1)  # one machine may have far more data to prepare
+SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
+_QUEUED = 2  # items per worker that are read in advance
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All processes that work together, as one of them sees them; by default it is alone.
+
+    Every rank must make the same calls in the same order, since each call waits for all of them. A
+    call raises RankLostError, through `init_process_group`, when another rank died.
+    """
+
+    rank: int = 0
+    size: int = 1
+    preparation_group: Any = None  # a process group with PREPARATION_TIMEOUT
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is rank 0, the one that writes."""
+        return self.rank == 0
+
+    def on_rank0(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function on rank 0 and return its result on every rank.
+
+        An error is raised on rank 0 only. The other ranks exit silently with its exit code, since
+        torchrun reports the code of whichever process exits first.
+        """
+        if self.size == 1:
+            return function(*args, **kwargs)
+        import torch.distributed as dist
+
+        message: list[Any] = [False, EXIT_FAULT]  # success, then the result or the exit code
+        try:
+            if self.is_first:
+                message = [True, function(*args, **kwargs)]
+        except Exception as error:
+            known = verdict(error)
+            message[1] = known[0] if known else EXIT_FAULT
+            raise
+        finally:
+            dist.broadcast_object_list(message)
+            if not message[0]:
+                _leave_process_group()
+        if not message[0]:
+            raise SystemExit(message[1])
+        result: T = message[1]
+        return result
+
+    def all_gather(self, value: T) -> list[T]:
+        """Return the values of all ranks in rank order."""
+        if self.size == 1:
+            return [value]
+        import torch.distributed as dist
+
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sums of a few values over all ranks, in double precision."""
+        if self.size == 1:
+            return list(values)
+        import torch
+
+        totals = torch.tensor(values, dtype=torch.float64)
+        self.all_reduce_(totals)
+        return [float(total) for total in totals]
+
+    def all_reduce_(self, tensor: Tensor, *, dtype: torch.dtype | None = None) -> None:
+        """Replace a tensor by its sum over all ranks, which exchange it in this dtype."""
+        if self.size == 1:
+            return
+        import torch.distributed as dist
+
+        sent = tensor if dtype is None else tensor.to(dtype)
+        dist.all_reduce(sent)
+        if sent is not tensor:
+            tensor.copy_(sent)
+
+    def broadcast_from_rank0_(self, tensor: Tensor) -> None:
+        """Replace a tensor by that of rank 0."""
+        if self.size == 1:
+            return
+        import torch.distributed as dist
+
+        dist.broadcast(tensor, src=0)
+
+    def wait_for_preparation(self) -> None:
+        """Wait until all ranks have prepared their data, for up to PREPARATION_TIMEOUT."""
+        if self.size == 1:
+            return
+        import torch.distributed as dist
+
+        dist.barrier(self.preparation_group)
+
+
+@contextlib.contextmanager
+def init_process_group() -> Iterator[Ranks]:
+    """Join the processes that torchrun started; without torchrun, yield a single rank.
+
+    Ranks other than 0 log errors only. Raises RankLostError when another rank died or stopped
+    answering.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Ranks()
+        return
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    backend = "gloo"
+    if gpu_for_each_process():
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    # torchrun's store survives a restart, and with it the addresses of dead processes.
+    store = PrefixStore(f"start-{_restarts()}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    preparation_group = dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
+    if rank:
+        logging.getLogger("seq2seq").setLevel(logging.ERROR)
+    try:
+        yield Ranks(rank, size, preparation_group)
+    except (UserError, OSError):
+        raise
+    except RuntimeError as error:
+        if _is_connection_error(error):
+            raise RankLostError(
+                f"rank {rank}: another process died or is unresponsive; see its output above"
+            ) from None
+        raise
+    _leave_process_group()
+
+
+def _leave_process_group() -> None:
+    """Leave once all ranks have received the last message.
+
+    gloo reports a closed connection even if the whole message arrived before. Errors of this
+    barrier do not matter: a rank that reached it has received everything. A group that still
+    exists when the interpreter exits can abort the process from one of its threads.
+    """
+    import torch.distributed as dist
+
+    with contextlib.suppress(RuntimeError):
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+def _is_connection_error(error: RuntimeError) -> bool:
+    from torch.distributed import DistError
+
+    signs = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
+    return isinstance(error, DistError) or any(sign in str(error) for sign in signs)
+
+
+def restarted_launch() -> str:
+    """Return launch_name() if torchrun restarted these processes after one died, else ""."""
+    return launch_name() if _restarts() else ""
+
+
+def launch_name() -> str:
+    """Return a name of this torchrun launch that is the same after each restart; "" without one.
+
+    The agent that watches the ranks survives restarts, so its process id and start time tell this
+    launch from any other.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return ""
+    agent = os.getppid()
+    try:
+        started = Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        started = ""  # not Linux
+    return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent} {started}"
+
+
+def _restarts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> int:
+    """Run `seq2seq ARGUMENTS` in several processes that train together; return the exit code.
+
+    When one process dies, all are stopped and, up to `restarts` times, started again; they then
+    resume from the latest checkpoint.
+    """
+    # Slow to import, and only needed here.
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # All available cores, divided evenly: more threads would wait for one another.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    config = LaunchConfig(
+        run_id=f"seq2seq-{os.getpid()}",
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=restarts,
+        start_method="spawn",
+        shutdown_timeout=SHUTDOWN_SECONDS,
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "seq2seq", *arguments)
+    except SignalException as stopped:
+        return 128 + int(stopped.sigval)
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            print(f"seq2seq: a process was killed by signal {-failure.exitcode}", file=sys.stderr)
+        return failure.exitcode if failure.exitcode > 0 else 1
+    return 0
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """Several `workers`, with the CPU threads of this process each, or `ranks`, or this process."""
+
+    workers: int = 1
+    ranks: Ranks = field(default_factory=Ranks)
+
+    def map(
+        self, function: Callable[[Item], T], items: Iterable[Item], *, on_gpu: bool
+    ) -> Iterator[T]:
+        """Return an iterator over the results of all items, in order, the same on every rank.
+
+        Every rank has to read the iterator to its end. With workers, this process must not have
+        computed with several threads (see ordered_map). Raises UserError for workers together with
+        ranks, and ConfigError for several workers on a GPU.
+        """
+        if self.workers > 1 and self.ranks.size > 1:
+            raise UserError("--workers: torchrun's ranks already share the work; remove --workers")
+        if self.workers > 1 and on_gpu:
+            raise ConfigError(f"{self.workers} workers cannot share a GPU; use --device cpu")
+        if self.ranks.size > 1:
+            return _map_over_ranks(self.ranks, function, items)
+        return ordered_map(function, items, processes=self.workers, option="--workers")
+
+
+SERIAL = Parallelism()
+
+
+def _map_over_ranks(
+    ranks: Ranks, function: Callable[[Item], T], items: Iterable[Item]
+) -> Iterator[T]:
+    """Yield all results in order on every rank; the ranks synchronize after one item each."""
+    remaining = iter(items)
+    while turn := list(islice(remaining, ranks.size)):
+        mine = [function(item) for item in turn[ranks.rank : ranks.rank + 1]]
+        for results in ranks.all_gather(mine):
+            yield from results
+
+
+def ordered_map(
+    function: Callable[[Item], T],
+    items: Iterable[Item],
+    *,
+    processes: int,
+    option: str,
+) -> Iterator[T]:
+    """Return an iterator over the results of all items in order, computed by forked workers.
+
+    With one process, that is this one. Workers are forked at once, before the caller starts
+    threads; they share the memory of what the function holds, such as a model's weights, and only
+    items and results are copied. A process that has computed with several OpenMP threads must not
+    be forked. Errors of the function are raised here, in turn. Raises WorkerError when a worker was
+    killed; the message says which `option` to lower.
+    """
+    if processes == 1:
+        return map(function, items)
+    pool = worker_pool(function, processes)
+    remaining = iter(items)
+    try:
+        futures = deque(pool.submit(work, item) for item in islice(remaining, _QUEUED * processes))
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    return _results(pool, futures, remaining, option)
+
+
+def worker_pool(function: Callable[[Any], Any], processes: int) -> ProcessPoolExecutor:
+    """Return workers that are forked when the pool gets its first item (see ordered_map).
+
+    `pool.submit(work, item)` calls the function with an item.
+    """
+    import multiprocessing  # slow to import, and a single sentence needs no workers
+    from concurrent.futures import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_start_worker,
+        initargs=(function,),
+    )
+
+
+def _results(
+    pool: ProcessPoolExecutor, futures: deque[Future[T]], remaining: Iterator[Any], option: str
+) -> Iterator[T]:
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        while futures:
+            yield futures.popleft().result()
+            futures.extend(pool.submit(work, item) for item in islice(remaining, 1))
+    except BrokenProcessPool:
+        raise WorkerError(
+            f"a worker process was killed, perhaps for lack of memory; lower {option}"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_worker_function: Callable[[Any], Any]  # what this worker was forked for
+
+
+def _start_worker(function: Callable[[Any], Any]) -> None:
+    global _worker_function
+    _worker_function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent does, even if it was killed; otherwise its locks would stay held."""
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def work(item: Any) -> Any:
+    """Return the function's result for an item, in a worker."""
+    return _worker_function(item)
