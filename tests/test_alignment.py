@@ -23,9 +23,12 @@ from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.words import (
     Links,
+    display_words,
     format_links,
     links_of,
     pharaoh,
+    source_words,
+    word_attention,
     word_weights,
     words,
     words_of_pieces,
@@ -107,6 +110,52 @@ def test_model_without_attention_has_no_links() -> None:
 )
 def test_words_of_unusual_pieces(pieces: list[str], numbers: list[int]) -> None:
     assert word_of_piece(pieces) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("¿Dónde está?", ["¿", "Dónde", "está", "?"]),
+        ("(He said: “I don't.”)", ["(", "He", "said", ":", "“", "I", "don't", ".", "”", ")"]),
+        ("well-known l’été 3.5", ["well-known", "l’été", "3.5"]),
+        ("a ... -", ["a", ".", ".", ".", "-"]),
+        ("हिन्दी।", ["हिन्दी", "।"]),
+        (" ", []),
+    ],
+)
+def test_marks_around_a_word_are_words_in_views(text: str, found: list[str]) -> None:
+    assert display_words(text) == found
+
+
+def test_views_show_the_full_stop_and_the_end_of_sentence() -> None:
+    found = part(
+        ["▁ga", "to", ".", "</s>"],
+        ["▁cat", ".", "</s>"],
+        [[0.1, 0.3, 0.1, 0.5], [0.0, 0.1, 0.2, 0.7], [0.0, 0.0, 0.0, 1.0]],
+    )
+    view = word_attention(found)
+    assert (view.source, view.target) == (["gato", ".", "</s>"], ["cat", "."])
+    np.testing.assert_allclose(view.weights, [[0.4, 0.1, 0.5], [0.1, 0.2, 0.7]])
+    assert source_words(found).of_pieces == [[0], [0], [1], [2]]
+    assert links_of(found) == {(0, 0)}  # where white space separates words
+    with pytest.raises(DataError, match="attention"):
+        word_attention(part(["▁a", "</s>"], ["▁b", "</s>"], None))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(), st.booleans())
+def test_rows_of_views_sum_to_1(tokenizer: Tokenizer, line: str, fallback: bool) -> None:
+    text = normalize_line(line)
+    pieces = [*tokenizer.pieces(tokenizer.encode(text)), "</s>"]
+    if not fallback:  # as of a tokenizer that does not know these characters
+        pieces = ["<unk>" if piece.startswith("<0x") else piece for piece in pieces]
+    weights = np.full((len(pieces), len(pieces)), 1 / len(pieces))
+    found = Part(text, pieces, pieces, text, 0.0, 0.0, True, weights)
+    view = word_attention(found)
+    assert view.weights.shape == (len(view.target), len(view.source))
+    np.testing.assert_allclose(view.weights.sum(1), 1)
+    assert [*view.target, "</s>"] == view.source
+    assert "".join(view.target) == "".join(text.split())
 
 
 @settings(max_examples=200, deadline=None)

@@ -150,6 +150,8 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["plot", "attention", "{run}", ""], "the sentence is empty"),
         (["plot", "attention", "{run}"], "no sentence to draw"),
         (["plot", "attention", "{run}", "gato", "-i", "{lines}"], "use only one of them"),
+        (["plot", "attention", "{run}", "a", "b", "--force", "c"], "but 2 sentences; give one"),
+        (["plot", "attention", "{run}", "a", "--force", " "], "the given translation is empty"),
         (["plot", "attention", "{run}", "-i", "none.txt"], "none.txt: no such file"),
         (["plot", "training", "none"], "none/metrics.jsonl: cannot be read"),
         (["plot", "training", "{run}", "-o", "a.gif"], "unknown picture format; use .png"),

@@ -18,7 +18,7 @@ from seq2seq.config import ModelConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import word_weights
+from seq2seq.inference.words import word_attention
 
 Array = npt.NDArray[np.float64]
 SENTENCE = "gato come pan [rojo]"
@@ -213,8 +213,8 @@ def test_json_numbers_are_exact(translator: Translator) -> None:
         assert np.array_equal(read, parameter.detach().numpy())
     assert data["model"]["formula"]["letters"].keys() <= set("vbW") | {"W1", "W2"}
     assert set(data["model"]["formula"]["letters"].values()) <= data["parameters"].keys()
-    np.testing.assert_allclose(data["words"]["weights"], word_weights(found.part))
-    assert data["words"]["source"] == SENTENCE.split()
+    np.testing.assert_allclose(data["words"]["weights"], word_attention(found.part).weights)
+    assert data["words"]["source"] == ["gato", "come", "pan", "[", "rojo", "]", "</s>"]
 
 
 @pytest.mark.parametrize(("score", "scale"), [("scaled_dot", 0.5), ("multi_head", 2**-0.5)])

@@ -70,8 +70,9 @@ def test_default_has_a_row_for_each_step(found: Explanation) -> None:
     assert len(rows) == len(found.steps)
     words = printed(found, words=True)
     assert "All steps" not in words
-    for word in found.words[1]:
-        assert re.search(rf"^{word} +[01]\.\d{{4}}", words, re.MULTILINE)
+    for word in found.part.text.split():
+        [row] = re.findall(rf"^{word} +1\.0000 .*", words, re.MULTILINE)
+        assert re.search(r"(gato|come|pan|\(end\)) 0\.\d\d", row)
 
 
 def test_pipe_gets_plain_text_and_terminal_gets_styles(
@@ -146,9 +147,9 @@ def test_given_words_unknown_to_the_tokenizer(trained: Path) -> None:
     translator.target = train_tokenizer(texts, config=config, vocab_size=100, name="target")
     translator = with_model(translator, CONFIGS["additive-bahdanau-0"])
     explanation = explain(translator, "gato come", target="cat 漢 eats")
-    assert explanation.words[1] == ["cat", "漢", "eats"]
-    weights = explanation.as_json()["words"]["weights"]
-    assert len(weights) == 3
+    words = explanation.as_json()["words"]
+    assert words["target"] == ["cat", "漢", "eats"]
+    assert len(words["weights"]) == 3
     assert "漢" in printed(explanation, words=True)
 
 

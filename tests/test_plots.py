@@ -17,12 +17,13 @@ from seq2seq.analysis.plots import (
     quantile_buckets,
     run_names,
 )
+from seq2seq.cli import main
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import sentence_statistics
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import word_weights
+from seq2seq.inference.words import word_attention
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,6 +96,21 @@ def test_sentences_are_translated_and_drawn(
         plot_sentences(translator, ["gato", ""], tmp_path / "c.png")
 
 
+def test_given_translation_is_drawn(trained: Path, tmp_path: Path, drawn: list[Figure]) -> None:
+    """The weights are those that `explain --force` finds."""
+    arguments = [str(trained), "gato come", "--force", "dog  wants bread", "--words"]
+    assert main(["plot", "attention", *arguments, "-o", str(tmp_path / "a.png")]) == 0
+    assert main(["explain", *arguments, "--plot", str(tmp_path / "b.png")]) == 0
+    shown = [figure.axes[0] for figure in drawn]
+    for axes in shown:
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        assert labels == ["dog", "wants", "bread"]
+    ours, theirs = (axes.images[0].get_array() for axes in shown)
+    assert ours is not None
+    assert theirs is not None
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_grid_maps_do_not_overlap_and_share_cell_size(
     tmp_path: Path, drawn: list[Figure], count: int
@@ -123,11 +139,13 @@ def test_grid_maps_do_not_overlap_and_share_cell_size(
 def test_words_option_merges_pieces(tmp_path: Path, drawn: list[Figure]) -> None:
     plot_attention([part("▁whe", "re", "▁$1")], tmp_path / "a.png", words=True)
     axes = drawn[0].axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["where", r"\$1"]
-    assert len(axes.get_xticklabels()) == 4
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["where", r"\$", "1"]
+    columns = [label.get_text() for label in axes.get_xticklabels()]
+    assert columns == ["¿", "Dónde", "está", "el", "niño", "?", "(end)"]
     shown = axes.images[0].get_array()
     assert shown is not None
-    np.testing.assert_allclose(shown, word_weights(part("▁whe", "re", "▁$1")))
+    np.testing.assert_allclose(shown, word_attention(part("▁whe", "re", "▁$1")).weights)
+    np.testing.assert_allclose(shown.sum(1), 1)
 
 
 def labelled(figure: Figure) -> dict[str, tuple[list[float], list[float]]]:

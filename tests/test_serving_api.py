@@ -127,6 +127,17 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
     assert (forced["forced"], forced["translation"]) == (True, "dog")
     looked = interactive.explain(model, LINES[0], beam=3, target=None, look={1: 1})
     assert looked["steps"][0]["weights"]["data"][0] == 1
+    before, after = (
+        {each["id"]: each["probability"] for each in record["steps"][0]["candidates"]}
+        for record in (found, looked)
+    )
+    pieces = {each["id"]: each for each in looked["next_pieces"]}
+    assert pieces.keys() == before.keys() | after.keys()
+    for key, listed in (("before", before), ("after", after)):
+        shown = {id: pieces[id][key] for id in listed}
+        assert shown == pytest.approx(listed)
+        assert sum(each[key] for each in pieces.values()) <= 1 + 1e-6
+    assert "next_pieces" not in found
 
 
 @pytest.mark.parametrize(

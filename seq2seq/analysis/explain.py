@@ -118,6 +118,7 @@ def explain(
         forced=given,
         parameters={n: p.detach().cpu() for n, p in replayed.attention.named_parameters()},
         steps=steps,
+        log_probs_TV=replayed.log_probs_TV.cpu(),
         padding_difference=_difference(replayed, alone),
     )
 

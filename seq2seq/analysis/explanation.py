@@ -2,7 +2,7 @@
 
 Legend: S source positions, padding included, T steps, Q query size, D key size, A size of what the
 score function keeps of a key, M value size, H encoder state size, N heads (with several heads,
-[N, S] takes the place of [S]).
+[N, S] takes the place of [S]), V target vocabulary.
 """
 
 from __future__ import annotations
@@ -96,12 +96,8 @@ class Explanation:
     # Of the attention, by their names in the model.
     parameters: dict[str, Tensor] = field(repr=False)
     steps: tuple[Step, ...] = field(repr=False)
+    log_probs_TV: Tensor = field(repr=False)  # of all pieces at each step; not in the JSON
     padding_difference: float  # largest change of a weight or probability caused by padding
-
-    @property
-    def words(self) -> tuple[list[str], list[str]]:
-        """The words of source and translation, as white space separates them."""
-        return self.part.source.split(), self.part.text.split()
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it in types that JSON has.

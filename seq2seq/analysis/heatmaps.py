@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from seq2seq.analysis.notebook import piece_label, text_columns
 from seq2seq.analysis.plots import check_picture, new_figure, plain, save
+from seq2seq.data.tokenizer import EOS_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import word_weights
+from seq2seq.inference.words import word_attention
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,23 +93,40 @@ def plot_sentences(
     *,
     beam: int | None = None,
     words: bool = False,
+    target: str | None = None,
 ) -> None:
     """Translate sentences and draw their attention; of a split sentence, the first part.
 
-    Raises DataError for an empty sentence, and as plot_attention does.
+    A `target` is drawn as the translation of the only sentence, whatever the model would write.
+    Raises DataError for an empty sentence or target, for a target of several sentences, and as
+    plot_attention does.
     """
     check_picture(path)
     _check_count(len(sentences))
-    options = translator.options(beam_size=beam, keep_weights=True)
-    parts = []
-    for number, [best] in enumerate(translator.translate(sentences, options), start=1):
-        if not best.parts:
+    for number, sentence in enumerate(sentences, start=1):
+        if not normalize_line(sentence):
             which = "the sentence" if len(sentences) == 1 else f"sentence {number}"
             raise DataError(f"{which} is empty; give words to translate")
-        parts.append(best.parts[0])
+    if target is None:
+        options = translator.options(beam_size=beam, keep_weights=True)
+        parts = [best.parts[0] for best, *_ in translator.translate(sentences, options)]
+    else:
+        parts = [_forced(translator, sentences, normalize_line(target))]
     data = translator.config.data
     languages = (data.source_language, data.target_language)
     plot_attention(parts, path, languages=languages, words=words)
+
+
+def _forced(translator: Translator, sentences: Sequence[str], target: str) -> Part:
+    if len(sentences) != 1:
+        raise DataError(
+            f"one translation is given, but {len(sentences)} sentences; give one sentence"
+        )
+    if not target:
+        raise DataError("the given translation is empty; give one, or leave it out")
+    [part] = translator.force(sentences, [target])
+    # The given text may have characters that its pieces cannot reproduce.
+    return replace(part, text=target)
 
 
 def plot_attention(
@@ -121,7 +139,7 @@ def plot_attention(
     """Draw the weights of translations as a grid of heat maps with one scale.
 
     Columns are source pieces, rows are target pieces, and each row sums to 1. With `words` both
-    are words (alignment.word_weights), without the end of sentence. The suffix selects PNG, SVG or
+    are words (words.word_attention). The suffix selects PNG, SVG or
     PDF. Raises DataError for another suffix, a path that cannot be written, a model without
     attention, no translations, and more than 30.
     """
@@ -141,9 +159,8 @@ def plot_attention(
     scale = add_axes(figure, width - 0.75, (height - bar) / 2, 0.16, bar)
     figure.colorbar(image, cax=scale, label="attention weight")
     unit = "words" if words else "pieces"
-    rule = "" if words else " (each row sums to 1)"
     source, target = (f" ({language})" * bool(language) for language in languages)
-    below = f"source {unit}{source}{rule}"
+    below = f"source {unit}{source} (each row sums to 1)"
     middle = (_EDGE + right) / 2 / width
     figure.text(middle, 0.1 / height, below, ha="center", va="bottom")
     figure.text(0.1 / width, 0.5, f"target {unit}{target}", rotation=90, ha="left", va="center")
@@ -166,13 +183,13 @@ def _piece_map(part: Part) -> _Map:
 
 
 def _word_map(part: Part) -> _Map:
-    weights_TS = word_weights(part)
-    if not weights_TS.size:
+    found = word_attention(part)
+    if not found.target:
         raise DataError(
             "a translation without words has no weights between words; leave out --words"
         )
-    source, target = map(plain, part.source.split()), map(plain, part.text.split())
-    return _Map(list(source), list(target), weights_TS)
+    source = [*map(plain, found.source[:-1]), piece_label(EOS_PIECE)]
+    return _Map(source, list(map(plain, found.target)), found.weights)
 
 
 def _text_width(text: str) -> float:

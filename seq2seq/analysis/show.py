@@ -25,7 +25,7 @@ from seq2seq.analysis.pages import render
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, write_atomic
-from seq2seq.inference.words import word_weights
+from seq2seq.inference.words import word_attention
 
 _MOST_ROWS = 16  # in a table of positions
 _MOST_HEADS = 8  # columns
@@ -293,14 +293,12 @@ class _Printer:
         if self.found.part.weights is None:
             self._say("Without attention there are no weights between words.")
             return
-        source, target = self.found.words
-        weights = torch.from_numpy(word_weights(self.found.part))
+        found = word_attention(self.found.part)
         rows = [
-            [word, f"{row.sum():.4f}", _bars(row), _heaviest(source, row)]
-            for word, row in zip(target, weights, strict=True)
+            [word, f"{row.sum():.4f}", _bars(row), _heaviest(found.source, row)]
+            for word, row in zip(found.target, torch.from_numpy(found.weights), strict=True)
         ]
         self._table(["word", ">sum", "weights by word", "heaviest source words"], rows)
-        self._say("What a sum lacks to 1 lies on the end of the sentence, which is no word.")
 
     def _facts(self, *facts: tuple[str, str]) -> None:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

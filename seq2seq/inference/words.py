@@ -8,7 +8,9 @@ Legend: T target pieces, S source pieces, both with the end of sentence; t, s wo
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +39,20 @@ def words(text: str) -> list[str]:
     data/sample count by (data/README.md).
     """
     return _WORD.findall(text)
+
+
+def display_words(text: str) -> list[str]:
+    """Return the words of a text as views show them, the marks around each as words of their own.
+
+    Words are separated by white space. Marks within one, as in `don't`, `3.5` and `well-known`,
+    stay in it.
+    """
+    found: list[str] = []
+    for word in text.split():
+        inner = [n for n, char in enumerate(word) if unicodedata.category(char)[0] not in "PS"]
+        start, end = (inner[0], inner[-1] + 1) if inner else (len(word), len(word))
+        found += [*word[:start], *filter(None, [word[start:end]]), *word[end:]]
+    return found
 
 
 # spaces: words are separated by white space; marks: punctuation marks are words too.
@@ -108,33 +124,86 @@ def word_weights(part: Part, split: Split = str.split) -> Floats:
     A piece with characters of several words counts for each, on the source side in equal shares.
     Raises DataError for a model without attention.
     """
+    sides = (part.source_pieces, part.target_pieces)
+    return _merged(part, *(words_of_pieces(pieces, split) for pieces in sides))
+
+
+@dataclass(frozen=True)
+class WordAttention:
+    """The words of a translation as views show them, and the weights [t, s] between them.
+
+    The last source word is the end of sentence, so that each row sums to 1.
+    """
+
+    source: list[str]
+    target: list[str]
+    weights: Floats
+
+
+def word_attention(part: Part) -> WordAttention:
+    """Return the words of a part with the weights between them, merged as in word_weights.
+
+    Raises DataError for a model without attention.
+    """
+    source, target = source_words(part), target_words(part)
+    weights_ts = _merged(part, source.of_pieces, target.of_pieces)
+    return WordAttention(source.words, target.words, weights_ts)
+
+
+def words_as_json(part: Part) -> dict[str, Any] | None:
+    """Return word_attention for JSON; None for a model without attention."""
+    if part.weights is None:
+        return None
+    found = word_attention(part)
+    return vars(found) | {"weights": found.weights.tolist()}
+
+
+@dataclass(frozen=True)
+class DisplayedWords:
+    """The words of one side as views show them, and for each piece the numbers of its words."""
+
+    words: list[str]
+    of_pieces: list[list[int]]
+
+
+def source_words(part: Part) -> DisplayedWords:
+    """Return the source words of a part, and the end of sentence as the last one."""
+    found = _displayed(part.source, part.source_pieces)
+    end = [len(found.words)]
+    return DisplayedWords([*found.words, EOS_PIECE], [of or end for of in found.of_pieces])
+
+
+def target_words(part: Part) -> DisplayedWords:
+    """Return the words of the translation; its end belongs to none."""
+    return _displayed(part.text, part.target_pieces)
+
+
+def _displayed(text: str, pieces: Sequence[str]) -> DisplayedWords:
+    found, of_pieces = display_words(text), words_of_pieces(pieces, display_words)
+    # Where the tokenizer does not know a mark, its pieces do not tell the mark from the word.
+    if max((word for of in of_pieces for word in of), default=-1) + 1 != len(found):
+        found, of_pieces = text.split(), words_of_pieces(pieces)
+    return DisplayedWords(found, of_pieces)
+
+
+def _merged(
+    part: Part, source_words: Sequence[Sequence[int]], target_words: Sequence[Sequence[int]]
+) -> Floats:
+    """Return the weights [t, s] between words, given the words of each piece."""
     if part.weights is None:
         raise DataError("no attention weights: the model has attention.score none")
-    weights_TS = part.weights.astype(np.float64)
-    source_sS = _membership(part.source_pieces, split)
+    source_sS, target_tT = _membership(source_words), _membership(target_words)
     source_sS /= np.maximum(source_sS.sum(0), 1)
-    target_tT = _membership(part.target_pieces, split)
     counts_t1 = target_tT.sum(1, keepdims=True)
+    weights_TS = part.weights.astype(np.float64)
     merged_ts: Floats = target_tT @ weights_TS @ source_sS.T / np.maximum(counts_t1, 1)
     return merged_ts
 
 
-def words_as_json(part: Part) -> dict[str, Any] | None:
-    """Return the words of a part with the weights [t, s] between them, as JSON has them.
-
-    None for a model without attention.
-    """
-    if part.weights is None:
-        return None
-    weights = word_weights(part).tolist()
-    return {"source": part.source.split(), "target": part.text.split(), "weights": weights}
-
-
-def _membership(pieces: Sequence[str], split: Split) -> Floats:
+def _membership(words_of_pieces: Sequence[Sequence[int]]) -> Floats:
     """Return a matrix [words, pieces]: 1 where the piece has characters of the word, else 0."""
-    held = words_of_pieces(pieces, split)
-    numbers = np.arange(max((word for of in held for word in of), default=-1) + 1)
-    columns = [np.isin(numbers, of) for of in held]
+    numbers = np.arange(max((word for of in words_of_pieces for word in of), default=-1) + 1)
+    columns = [np.isin(numbers, of) for of in words_of_pieces]
     return np.stack(columns, 1).astype(np.float64) if columns else np.zeros((0, 0))
 
 

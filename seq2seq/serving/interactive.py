@@ -16,7 +16,7 @@ from seq2seq.errors import DataError
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
 from seq2seq.inference.text import Translation, split_line
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import words_as_json, words_of_pieces
+from seq2seq.inference.words import source_words, target_words, words_as_json
 from seq2seq.serving.models import Model
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
         # The parts of a line that was split know nothing of each other.
         record["words"] = words_as_json(translation.parts[0]) if len(record["parts"]) == 1 else None
         for part, of_part in zip(record["parts"], translation.parts, strict=True):
-            part["source_words"] = words_of_pieces(of_part.source_pieces)
-            part["target_words"] = words_of_pieces(of_part.target_pieces)
+            part["source_words"] = source_words(of_part).of_pieces
+            part["target_words"] = target_words(of_part).of_pieces
     return {"translations": records}
 
 
@@ -156,9 +156,10 @@ def explain(
 ) -> dict[str, Any]:
     """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
 
-    A `target` that differs from what the search finds is forced. Raises DataError for one of more
-    pieces than a source may have, ModuleNotFoundError without PyTorch, and as
-    seq2seq.analysis.explain.explain does.
+    A `target` that differs from what the search finds is forced. With `look`, `next_pieces` has the
+    probabilities of the likeliest pieces at its first step, before (without it) and after. Raises
+    DataError for a target of more pieces than a source may have, ModuleNotFoundError without
+    PyTorch, and as seq2seq.analysis.explain.explain does.
     """
     most = model.translator.config.inference.max_source_length
     size = len(model.translator.target.encode(target or ""))
@@ -169,9 +170,23 @@ def explain(
 
     found = explain_sentence(model.explainer, text, beam=beam)
     forced = target if found.part.text != target else None
-    if forced is not None or look:
-        found = explain_sentence(model.explainer, text, beam=beam, target=forced, look=look)
-    return _without_matrices(found)
+    if forced is not None:
+        found = explain_sentence(model.explainer, text, beam=beam, target=forced)
+    if not look:
+        return _without_matrices(found)
+    looked = explain_sentence(model.explainer, text, beam=beam, target=forced, look=look)
+    return _without_matrices(looked) | {"next_pieces": _next_pieces(found, looked, min(look))}
+
+
+def _next_pieces(before: Explanation, after: Explanation, number: int) -> list[dict[str, Any]]:
+    """Return the likeliest pieces of a step after or before a change, the former first."""
+    steps = [found.steps[number - 1] for found in (after, before)]
+    pieces = {each.id: each.piece for step in steps for each in step.candidates}
+    before_V, after_V = (found.log_probs_TV[number - 1].exp() for found in (before, after))
+    return [
+        {"piece": piece, "id": id, "before": float(before_V[id]), "after": float(after_V[id])}
+        for id, piece in pieces.items()
+    ]
 
 
 def _without_matrices(explanation: Explanation) -> dict[str, Any]:

@@ -206,9 +206,9 @@ class PartResponse(BaseModel):
 class WordWeights(BaseModel):
     """Attention between words, as `seq2seq explain --words` gives it."""
 
-    source: list[str]
+    source: list[str] = Field(description="the last is </s>, the end of sentence")
     target: list[str]
-    weights: list[list[float]] = Field(description="a row for each target word")
+    weights: list[list[float]] = Field(description="a row for each target word; it sums to 1")
 
 
 class LineTranslation(BaseModel):

@@ -34,6 +34,7 @@ def _add_attention(kinds: options.Commands) -> None:
         "examples:\n"
         "  seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png\n"
         "  seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words\n"
+        "  seq2seq plot attention runs/quickstart 'No lo veo.' --force 'I do not see it.'\n"
         "  seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
         action=_plot_attention,
     )
@@ -44,6 +45,10 @@ def _add_attention(kinds: options.Commands) -> None:
     parser.add_argument("-i", "--input", metavar="FILE", help="file of sentences, one per line")
     _add_output(parser, "attention.png")
     options.add_beam(parser)
+    parser.add_argument(
+        "--force", metavar="TARGET",
+        help="draw this translation of the sentence instead of the model's own",
+    )  # fmt: skip
     options.add_words(parser)
 
 
@@ -118,7 +123,10 @@ def _plot_attention(arguments: argparse.Namespace) -> int:
         raise UserError("no sentence to draw; give sentences, or -i FILE with one per line")
     path = Path(arguments.output)
     translator = Translator.load(arguments.run)
-    plot_sentences(translator, sentences, path, beam=arguments.beam, words=arguments.words)
+    plot_sentences(
+        translator, sentences, path, beam=arguments.beam, words=arguments.words,
+        target=arguments.force,
+    )  # fmt: skip
     print(path)
     return 0
 

@@ -11,7 +11,7 @@ function choose() {
   head.disabled = view === "words";
   let names, matrix;
   if (view === "words") {
-    [names, matrix] = [[data.words.source, data.words.target], data.words.weights];
+    [names, matrix] = [[data.words.source.map(named), data.words.target], data.words.weights];
   } else {
     names = [data.memory.pieces.slice(0, real).map(p => named(p.piece)),
       data.steps.map(step => named(step.writes.piece))];
@@ -21,7 +21,7 @@ function choose() {
   }
   byId("rule").textContent = view === "words"
     ? "Rows are target words, columns source words: sums over the pieces of a source word, means " +
-      "over those of a target word. The rest of a row, up to 1, is on the end of sentence."
+      "over those of a target word. Each row sums to 1."
     : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax is over a row: " +
       "each sums to 1.";
   const places = {targets: byId("targets"), sources: byId("sources"), map: byId("map"),
