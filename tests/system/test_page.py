@@ -1,8 +1,8 @@
 """The page of `seq2seq serve` in Chromium.
 
-With SCREENSHOT=FILE and RUN, the picture of docs/images/page.png is made:
+With SCREENSHOT=FILE, the picture of docs/images/page.png is made:
 
-    SCREENSHOT=docs/images/page.png RUN=es-en pytest tests/system/test_page.py -k screenshot
+    SCREENSHOT=docs/images/page.png pytest tests/system/test_page.py -k screenshot
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlencode
@@ -40,6 +41,7 @@ FLAGS = (
 )  # fmt: skip
 PATIENCE = 60_000  # milliseconds, on a busy machine
 SENTENCE = "el gato come pan rojo"
+SPANISH, ENGLISH = "El perro duerme en la cocina.", "The dog sleeps in the kitchen."
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
@@ -58,6 +60,14 @@ def client(trained: Path, other: Path, translator: Translator) -> Iterator[Clien
 
 
 @pytest.fixture(scope="module")
+def both() -> Iterator[Client]:
+    """A server with the models that come with the program, from Spanish and into it."""
+    names = ("es-en", "en-es")
+    with served(Models({name: Model(name, Translator.load(name), name) for name in names})) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
@@ -66,8 +76,8 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Browser, client: Client) -> Iterator[Page]:
+@contextmanager
+def opened(browser: Browser, client: Client) -> Iterator[Page]:
     """A page that nothing has been typed on; it fails on errors and on requests elsewhere."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     faults: list[str] = []
@@ -91,6 +101,18 @@ def page(browser: Browser, client: Client) -> Iterator[Page]:
     assert faults == []
 
 
+@pytest.fixture
+def page(browser: Browser, client: Client) -> Iterator[Page]:
+    with opened(browser, client) as page:
+        yield page
+
+
+@pytest.fixture
+def page_of_both(browser: Browser, both: Client) -> Iterator[Page]:
+    with opened(browser, both) as page:
+        yield page
+
+
 def typed(page: Page, text: str = SENTENCE) -> str:
     """Type a text, and return its translation."""
     page.locator("#text").press_sequentially(text)
@@ -110,6 +132,100 @@ def test_typing_shows_the_translation_of_translate(page: Page, translator: Trans
     assert typed(page) == expected.text
     page.locator("#text").fill("")
     expect(page.locator(".word")).to_have_count(0)
+
+
+def test_page_opens_with_an_example_that_is_translated(page_of_both: Page) -> None:
+    assert shown(page_of_both).startswith("The white houses are")
+    expect(page_of_both.locator("#model")).to_have_value("es-en")
+    assert typed(page_of_both, SPANISH) == ENGLISH  # in the place of the example
+
+
+def test_direction_follows_the_language_that_is_typed(page_of_both: Page) -> None:
+    page, text, model = page_of_both, page_of_both.locator("#text"), page_of_both.locator("#model")
+    assert typed(page, ENGLISH) == "El perro duerme en la cocina."
+    expect(model).to_have_value("en-es")
+    expect(page.locator("#direction")).to_have_text("This is English, so en-es translates it.")
+    expect(page.locator("#text-label")).to_have_text("English text")
+    text.fill(SPANISH)
+    expect(model).to_have_value("es-en")
+    expect(page.locator("#direction")).to_have_text("This is Spanish, so es-en translates it.")
+    # What is chosen by hand stays, also when the page is loaded again, until the text is emptied.
+    model.select_option("en-es")
+    expect(page.locator("#direction")).to_have_text("")
+    for again in (False, True):
+        if again:
+            page.reload()
+        shown(page)
+        with page.expect_response("**/api/stream"):
+            text.press_sequentially(" sí")
+        expect(model).to_have_value("en-es")
+    text.fill("")
+    expect(page.locator(".word")).to_have_count(0)
+    text.fill(SPANISH)
+    expect(model).to_have_value("es-en")
+
+
+def test_languages_are_swapped(page_of_both: Page) -> None:
+    page = page_of_both
+    typed(page, SPANISH)
+    page.get_by_role("button", name="Swap languages").press("Enter")
+    expect(page.locator("#text")).to_have_value(ENGLISH)
+    assert shown(page) == SPANISH
+    expect(page.locator("#model")).to_have_value("en-es")
+    page.go_back()
+    expect(page.locator("#model")).to_have_value("es-en")
+    assert shown(page) == ENGLISH
+
+
+def test_languages_that_no_model_swaps(page: Page) -> None:
+    expect(page.get_by_role("button", name="Swap languages")).to_be_disabled()
+
+
+def test_link_to_a_model_that_the_server_lacks_says_so(page: Page, client: Client) -> None:
+    page.goto(f"{client.url}/#{urlencode({'text': SENTENCE, 'model': 'none', 'with': 'other'})}")
+    fault = page.locator("#fault")
+    expect(fault).to_have_text(
+        "There is no model “none” here; this is first. “other” cannot be compared with first."
+    )
+    assert shown(page)
+    page.locator("#model").select_option("second")
+    expect(fault).to_have_text("")
+
+
+def test_an_emptied_box_keeps_the_model(page: Page) -> None:
+    typed(page)
+    page.locator("#model").select_option("second")
+    shown(page)
+    page.locator("#text").fill("")
+    expect(page.locator(".word")).to_have_count(0)
+    page.reload()
+    expect(page.locator("#model")).to_have_value("second")
+    expect(page.locator("#text")).to_have_value("")
+
+
+def test_back_undoes_a_chosen_word(page: Page) -> None:
+    own = typed(page)
+    choose_another_word(page)
+    assert shown(page) != own
+    page.locator(".prefix").press_sequentially(" dog")  # typing is not a step of its own
+    expect(page.locator(".word.given").last).to_have_text("dog")
+    page.go_back()
+    expect(page.locator(".word.given")).to_have_count(0)
+    assert shown(page) == own
+    assert page.locator("#text").input_value() == SENTENCE
+
+
+def test_lines_and_heat_map_are_side_by_side_where_both_fit(page: Page) -> None:
+    typed(page)
+    for width, beside in ((1280, True), (380, False)):
+        page.set_viewport_size({"width": width, "height": 900})
+        lines, weights = (
+            page.locator(part).bounding_box() for part in (".links", ".views .scroll")
+        )
+        assert lines
+        assert weights
+        assert (lines["x"] + lines["width"] < weights["x"]) == beside
+        assert (lines["y"] + lines["height"] < weights["y"]) != beside
 
 
 def test_what_is_typed_while_the_page_loads_is_translated(page: Page) -> None:
@@ -136,25 +252,34 @@ def test_heat_map_has_the_weights_of_explain(
     assert main(["explain", str(trained), SENTENCE, "--json"]) == 0
     words = json.loads(capsys.readouterr().out)["words"]
     assert page.locator(".map tbody th").all_inner_texts() == words["target"]
-    assert page.locator(".map thead th").all_inner_texts() == words["source"]
+    assert page.locator(".map thead th").all_inner_texts() == [*words["source"][:-1], "(end)"]
+    assert SENTENCE.split() == words["source"][:-1]
     assert len(cells) == len(words["weights"])
     for found, expected in zip(cells, words["weights"], strict=True):
         assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_an_alternative_keeps_the_words_before_it(page: Page, client: Client) -> None:
-    first, second, *_ = typed(page).split()
-    page.locator(".word").nth(1).click()
+def choose_another_word(page: Page) -> tuple[str, str]:
+    """Choose another second word; return it, and the translation that the page promises with it."""
+    second = page.locator(".word").nth(1)
+    own = second.inner_text()
+    second.click()
     choices = page.locator(".others li button")
     expect(choices.first).to_be_visible()
     words = choices.locator("strong").all_inner_texts()
-    other = next(n for n, word in enumerate(words) if word not in (second, "(end)"))
+    other = next(n for n, word in enumerate(words) if word not in (own, "(end)"))
     promised = choices.nth(other).locator("span").nth(1).inner_text()
     choices.nth(other).press("Enter")
     expect(page.locator(".others")).to_be_hidden()
+    return words[other], promised
+
+
+def test_an_alternative_keeps_the_words_before_it(page: Page, client: Client) -> None:
+    first, *_ = typed(page).split()
+    other, promised = choose_another_word(page)
     found = shown(page)
     assert found == promised
-    assert found.split()[:2] == [first, words[other]]
+    assert found.split()[:2] == [first, other]
     # The address leads to the same state.
     address = page.url
     page.goto("about:blank")
@@ -193,6 +318,10 @@ def test_steps_and_another_weight(page: Page) -> None:
     place = last.locator("option").count() - 1
     last.select_option(index=place)
     page.locator(".force").get_by_role("button", name="Compute").click()
+    changes = page.locator(".force table").first.locator("tbody td.number")
+    expect(changes.first).to_be_visible()
+    assert changes.count() >= 2 * 5
+    assert all(0 <= float(cell) <= 1 for cell in changes.all_inner_texts())
     looked = page.locator(".force details:not(.vector)")
     looked.locator("summary").first.click()
     weights = last_column(looked)
@@ -331,15 +460,13 @@ def test_axe_finds_nothing_serious(page: Page, width: int, scheme: str) -> None:
 
 
 @pytest.mark.skipif("SCREENSHOT" not in os.environ, reason="makes a picture for docs when asked to")
-def test_screenshot(browser: Browser) -> None:
-    model = Model("es-en", Translator.load(os.environ["RUN"]), os.environ["RUN"])
-    with served(Models({"es-en": model})) as client:
-        page = browser.new_page(viewport={"width": 1100, "height": 1000})
-        text = "El coche rojo de mi hermana no funciona."
-        page.goto(f"{client.url}/#{urlencode({'text': text, 'model': 'es-en'})}")
-        assert re.search(r"\w", shown(page))
-        page.locator(".word").nth(1).click()
-        expect(page.locator(".others li").first).to_be_visible()
-        page.locator(".targets button").nth(2).hover()
-        page.screenshot(path=os.environ["SCREENSHOT"], full_page=True)
-        page.close()
+def test_screenshot(browser: Browser, both: Client) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    text = "El coche rojo de mi hermana no funciona."
+    page.goto(f"{both.url}/#{urlencode({'text': text, 'model': 'es-en'})}")
+    assert re.search(r"\w", shown(page))
+    page.locator(".word").nth(1).click()
+    expect(page.locator(".others li").first).to_be_visible()
+    page.locator(".targets button").nth(2).hover()
+    page.screenshot(path=os.environ["SCREENSHOT"], full_page=True)
+    page.close()

@@ -5,10 +5,12 @@ import {drawTree} from "./tree.js";
 
 const PAUSE = 250;  // milliseconds without a key before the text is translated
 const MOST_BEAM = 20;  // that the server accepts
+const SURE = 75;  // percent, from which a detected language changes the direction
 const byId = id => document.getElementById(id);
 let models = [];
 let panes = [];
 let timer = 0;
+let chosen = false;  // the direction, by hand: it stays until the text is emptied
 
 async function ask(path, body, signal) {
   const key = byId("key").value;
@@ -73,7 +75,7 @@ class Pane {
   beginWith(prefix) {
     this.at(".prefix").value = prefix;
     this.at(".prefix").focus();
-    translateAll();
+    translateAll({undo: true});
   }
 
   // What is shown belongs to another request than the next one.
@@ -163,7 +165,7 @@ class Pane {
     this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), words));
     const paths = [...this.at(".lines").children];
     this.attention = drawAttention(places, {
-      sourceNames: words.source, targetNames: words.target, matrix: words.weights,
+      sourceNames: words.source.map(named), targetNames: words.target, matrix: words.weights,
       languages: [this.model.source, this.model.target],
       onLight: place => paths.forEach(path => path.classList.toggle("dim", Boolean(place) &&
         Number(path.dataset[place.side]) !== place.index)),
@@ -325,11 +327,7 @@ class Pane {
 // What changes when one step attends elsewhere: the translation, the next pieces, the context.
 function drawChange(before, after, number, language) {
   const [was, is] = [before, after].map(data => data.steps[number - 1]);
-  const share = (step, id) => step.candidates.find(c => c.id === id)?.probability;
-  const pieces = new Map([...is.candidates, ...was.candidates].map(c => [c.id, c.piece]));
-  const shown = value => (value === undefined ? "(not listed)" : value.toFixed(4));
-  const rows = [...pieces].map(([id, piece]) =>
-    ({cells: [named(piece), shown(share(was, id)), shown(share(is, id))]}));
+  const rows = after.next_pieces.map(each => ({cells: [named(each.piece), each.before, each.after]}));
   const moved = Math.hypot(...is.context.data.map((value, n) => value - was.context.data[n]));
   const size = Math.hypot(...was.context.data);
   return [
@@ -370,22 +368,36 @@ const joined = lines => lines.trim().replace(/\s*\n\s*/g, " ");
 
 // --- The state of the page, which is in the fragment of its address
 
-function remember() {
-  const state = new URLSearchParams({text: text(), model: panes[0].model.name});
+// With `undo` the browser's Back leads to the state before.
+function remember(undo) {
+  const state = new URLSearchParams();
+  if (text()) state.set("text", text());
+  state.set("model", panes[0].model.name);
   if (panes[1]) state.set("with", panes[1].model.name);
   panes.forEach((pane, n) => { if (pane.prefix) state.set(`begin${n + 1}`, pane.prefix); });
-  history.replaceState(null, "", text() ? `#${state}` : location.pathname);
+  const address = `#${state}`;
+  if (undo && address !== location.hash) history.pushState({chosen}, "", address);
+  else history.replaceState({chosen}, "", address);
 }
 
-// Take the page's state from its address; without a text there, the text is the one given.
+// Take the page's state from its address, but what was typed; without both, translate an example.
 function recall(typed = "") {
   const state = new URLSearchParams(location.hash.slice(1));
-  const known = name => models.some(model => model.name === name) ? name : "";
-  byId("text").value = state.has("text") ? joined(state.get("text")) : typed;
-  byId("model").value = known(state.get("model")) || models[0].name;
-  chooseModels(known(state.get("with")));
-  panes.forEach((pane, n) => { pane.at(".prefix").value = state.get(`begin${n + 1}`) ?? ""; });
-  translateAll();
+  const [wanted, other] = [state.get("model"), state.get("with")];
+  chosen = Boolean(history.state?.chosen);
+  chooseModels(models.find(model => model.name === wanted) ?? models[0], other);
+  const shown = panes.map(pane => pane.model.name);
+  byId("fault").textContent = [
+    wanted && wanted !== shown[0] && `There is no model “${wanted}” here; this is ${shown[0]}.`,
+    other && other !== shown[1] && `“${other}” cannot be compared with ${shown[0]}.`,
+  ].filter(Boolean).join(" ");
+  const example = location.hash ? "" : examples[panes[0].model.source]?.[0][1] ?? "";
+  byId("text").value = typed || joined(state.get("text") ?? example);
+  panes.forEach((pane, n) => {
+    pane.at(".prefix").value = (!typed && state.get(`begin${n + 1}`)) || "";
+  });
+  if (typed) translateTyped();
+  else translateAll();
 }
 
 // --- Choices
@@ -393,31 +405,68 @@ function recall(typed = "") {
 function later() {
   clearTimeout(timer);
   panes.forEach(pane => pane.wait());
-  timer = setTimeout(translateAll, PAUSE);
+  timer = setTimeout(translateTyped, PAUSE);
 }
 
-function translateAll() {
+// Translate what was typed, in the direction of its language.
+async function translateTyped() {
   clearTimeout(timer);
-  remember();
+  const typed = text();
+  const model = await detected(typed).catch(() => null);  // the translation will tell what is wrong
+  if (text() !== typed) return;
+  if (model && !chosen) {
+    chooseModels(model);
+    byId("direction").textContent = `This is ${model.source_name}, so ${model.name} translates it.`;
+  }
+  translateAll();
+}
+
+// The model for the language of a text, if another one than that of the first pane.
+async function detected(typed) {
+  const {source, target} = panes[0].model;
+  if (chosen || !typed.trim() || models.every(model => model.source === source)) return null;
+  const [{language, confidence}] = await (await ask("/detect", {q: typed})).json();
+  if (language === source || confidence < SURE) return null;
+  const able = models.filter(model => model.source === language);
+  return able.find(model => model.target === source) ?? able.find(model => model.target === target)
+    ?? able[0];
+}
+
+function translateAll({undo = false} = {}) {
+  clearTimeout(timer);
+  remember(undo);
   panes.forEach(pane => pane.translate());
 }
 
-function chooseModels(otherName = byId("other").value) {
-  const first = models.find(model => model.name === byId("model").value);
+// What translates the other way; undefined if no model does.
+const reverse = ({source, target}) =>
+  models.find(model => model.source === target && model.target === source);
+
+function chooseByHand(model, otherName) {
+  chosen = true;
+  byId("fault").textContent = "";
+  chooseModels(model, otherName);
+  translateAll({undo: true});
+}
+
+function chooseModels(first, otherName = byId("other").value) {
   // The text is in one language, so both models must translate it.
   const able = models.filter(model => model.source === first.source && model !== first);
   const option = model => make("option", model.name, {value: model.name});
+  byId("model").value = first.name;
   byId("other").replaceChildren(make("option", "no other", {value: ""}), ...able.map(option));
   byId("other").value = able.some(model => model.name === otherName) ? otherName : "";
   byId("other").disabled = !able.length;
-  const chosen = [first, ...able.filter(model => model.name === byId("other").value)];
-  panes = chosen.map((model, n) => {
+  const shown = [first, ...able.filter(model => model.name === byId("other").value)];
+  panes = shown.map((model, n) => {
     const pane = panes[n] ?? new Pane();
     if (pane.model !== model) pane.use(model);
     return pane;
   });
   byId("panes").replaceChildren(...panes.map(pane => pane.root));
   document.body.classList.toggle("compares", panes.length > 1);
+  byId("swap").disabled = !reverse(first);
+  byId("direction").textContent = "";
   byId("text-label").textContent = `${first.source_name} text`;
   byId("text").lang = first.source;
   const sentences = examples[first.source] ?? [];
@@ -438,18 +487,33 @@ async function start() {
   byId("text").addEventListener("keydown", event => {
     if (event.key !== "Enter" || event.isComposing) return;
     event.preventDefault();
-    translateAll();
+    translateTyped();
   });
+  // What is typed first takes the place of the example.
+  const example = () => Object.values(examples).some(([[, sentence]]) => sentence === text());
+  for (const name of ["focus", "click"])
+    byId("text").addEventListener(name, () => { if (example()) byId("text").select(); }, {once: true});
   byId("text").addEventListener("input", () => {
     // A model translates one line.
     if (text().includes("\n")) byId("text").value = joined(text());
     // What was chosen for another text does not fit this one.
     panes.forEach(pane => { pane.at(".prefix").value = ""; });
+    byId("fault").textContent = "";
+    if (!text().trim()) {
+      chosen = false;
+      byId("direction").textContent = "";
+    }
     later();
   });
-  byId("key").addEventListener("change", translateAll);
-  byId("model").addEventListener("change", () => { chooseModels(); translateAll(); });
-  byId("other").addEventListener("change", () => { chooseModels(); translateAll(); });
+  byId("key").addEventListener("change", () => translateAll());
+  byId("model").addEventListener("change", () =>
+    chooseByHand(models.find(model => model.name === byId("model").value)));
+  byId("other").addEventListener("change", () => chooseByHand(panes[0].model));
+  byId("swap").addEventListener("click", () => {
+    const {model, found} = panes[0];
+    if (found?.text) byId("text").value = found.text;
+    chooseByHand(reverse(model), "");
+  });
   byId("example").addEventListener("change", () => {
     if (!byId("example").value) return;
     byId("text").value = byId("example").value;
