@@ -29,7 +29,7 @@ COMMANDS = (
     "seq2seq.analysis.commands.align",
     "seq2seq.commands.export",
     "seq2seq.commands.distill",
-    "seq2seq.analysis.commands.study",
+    "seq2seq.analysis.study.command",
     "seq2seq.analysis.commands.doctor",
     "seq2seq.analysis.commands.faults",
     "seq2seq.commands.reference",

@@ -131,5 +131,5 @@ def residual_name(config: ModelConfig, attention: Attention) -> str:
     if attention.residual is None:
         return "none: a_i = c_i (model.attention.residual)"
     if attention.residual.query is None:
-        return "a_i = c_i + q_i: the query is added, so that what the decoder knew is not lost"
+        return "a_i = c_i + q_i: the query is added, so that its information is not lost"
     return "a_i = c_i + W q_i: the query is added, by residual.query.weight in the context's size"

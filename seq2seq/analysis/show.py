@@ -171,7 +171,7 @@ class _Printer:
         if step.attention is None:
             summary = "the summary: the last forward and the first backward state of H"
             facts += [
-                ("weights", "none: nothing says which piece is read"),
+                ("weights", "none: the model has no attention"),
                 ("instead", f"{_vector(self.source.summary_H)}  {summary}, the same at every step"),
             ]
         else:
