@@ -7,7 +7,9 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from conftest import toy_pairs
 from deep_translator import LibreTranslator
 from hypothesis import given
@@ -28,11 +31,16 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from properties import examples
 from serving import Client, Gate, both_directions, served, until
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, WorkerError
 from seq2seq.inference.translator import Translator
+from seq2seq.packaged import model_names
+from seq2seq.serving import interactive, server
+from seq2seq.serving.batching import Batcher
 from seq2seq.serving.limits import Limits
+from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.models import Model, Models, load_models
-from seq2seq.serving.server import listen
+from seq2seq.serving.server import listen, run
+from seq2seq.serving.service import Service
 
 LINES = [source for source, _ in toy_pairs(20, seed=7)]
 FORM = "application/x-www-form-urlencoded"
@@ -104,6 +112,27 @@ def test_json_forms_and_query_strings_are_equal(client: Client) -> None:
     assert [answer.json for answer in answers] == [expected] * len(answers)
     repeated = client.post_form("/translate", [*values, ("q", LINES[1])]).json
     assert repeated == client.translate(LINES[:2])
+
+
+def test_forms_and_queries_may_be_raw_utf8(client: Client) -> None:
+    expected = client.translate("niño")
+    assert expected != client.translate("niÃ±o")
+    form = "q=niño&source=es&target=en"
+    assert client.send("POST", "/translate", form.encode(), {"Content-Type": FORM}).json == expected
+    refused = client.send("POST", "/translate", form.encode("latin-1"), {"Content-Type": FORM})
+    assert refused.status == 400
+    assert refused.json["error"].endswith("is not UTF-8; encode it as UTF-8")
+    many = client.send("POST", "/translate", b"a=b&" * 1000, {"Content-Type": FORM})
+    assert many.json["error"] == "more than 130 parameters; send fewer"
+
+
+@pytest.mark.parametrize("code", ["es", "ES", "es-ES", "es_MX", "Es-419", "es-Latn-ES"])
+def test_case_and_region_of_a_language_are_ignored(client: Client, code: str) -> None:
+    expected = client.translate(LINES[0])
+    assert client.translate(LINES[0], source=code, target="EN_us") == expected
+    back = client.translate("dog", source="en-GB", target=code)
+    assert back == client.translate("dog", source="en", target="es")
+    assert client.translate("gato", source=code, target=code) == {"translatedText": "gato"}
 
 
 def test_alternatives_are_the_next_best_and_differ(client: Client, translator: Translator) -> None:
@@ -257,6 +286,8 @@ def test_npm_clients(client: Client, translator: Translator, tmp_path: Path) -> 
         ({"q": None}, "q: "),
         ({"source": None}, "source: "),
         ({"target": None}, "target: "),
+        ({"source": "e"}, "source: unknown language 'e'"),
+        ({"source": "est"}, "source: unknown language 'est'"),
         ({"source": "xx"}, "source: unknown language 'xx'; use one of en, es"),
         ({"target": "auto"}, "target: unknown language 'auto'"),
         ({"source": "auto", "target": "xx"}, "target: unknown language 'xx'"),
@@ -324,10 +355,106 @@ def test_keys(models: Models) -> None:
         assert client.post("/detect", q="gato", api_key="two").status == 403
         assert client.post("/detect", q="gato", api_key="zwöi").status == 200
         assert client.translate("gato", api_key="one")["translatedText"]
+        for given, status in (
+            ("Bearer one", 200), ("bearer zwöi", 200), ("Bearer two", 403), ("Bearer", 403),
+            ("Bearer ", 403), ("Basic one", 403), ("one", 403),
+        ):  # fmt: skip
+            header = {"Authorization": given.encode().decode("latin-1")}
+            assert client.send("POST", "/detect?q=gato", headers=header).status == status, given
         assert client.get("/frontend/settings").json["keyRequired"]
         metrics = client.get("/metrics").body.decode()
         assert 'status="403"} 1' in metrics
         assert "zw" not in metrics
+
+
+def test_stream_of_a_client_that_has_gone_leaves_no_warning(
+    models: Models, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone, shown, held = threading.Event(), threading.Event(), threading.Event()
+
+    def search(*_: Any, show: Any, **__: Any) -> Any:
+        show("")
+        gone.wait(60)
+        for number in range(50):
+            show(str(number))
+        shown.set()
+        raise UserError("the search has ended")
+
+    monkeypatch.setattr(interactive, "translate", search)
+    with served(models) as client:
+        assert client.service is not None
+        with socket.create_connection(("127.0.0.1", client.port)) as raw:
+            raw.sendall(b"POST /api/stream?q=gato&model=there HTTP/1.1\r\nHost: x\r\n\r\n")
+            found = b""
+            while b"event: partial" not in found:
+                found += raw.recv(1000)
+            # The server gets all that follows at once: the reset of the connection, and 50 events.
+            [task, *_] = client.service.batcher._tasks
+            task.get_loop().call_soon_threadsafe(held.wait, 60)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.set()
+        assert shown.wait(60)
+        held.set()
+        until(lambda: 'path="/api/stream"' in client.get("/metrics").body.decode())
+    assert caplog.text == ""
+
+
+# --- Defects of the server
+
+
+def break_batching(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("defect")
+
+    monkeypatch.setattr(Metrics, "count_batch", fail)
+
+
+def test_server_whose_batching_failed_is_not_ready(
+    models: Models, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_batching(monkeypatch)
+    stays = uvicorn.Server.on_tick
+    monkeypatch.setattr(server._Server, "on_tick", stays)
+    with served(models) as client:
+        assert client.get("/ready").status == 200
+        for _ in range(2):
+            answer = client.post("/translate", q="gato", source="es", target="en")
+            assert (answer.status, {*answer.json}) == (500, {"error"})
+        answer = client.get("/ready")
+        assert answer.status == 503
+        assert answer.json["status"].startswith("batching failed (test_serving.py:")
+    assert "Traceback" not in caplog.text
+
+
+@contextlib.contextmanager
+def kept_signals() -> Iterator[None]:
+    """Restore the handlers of signals that `run` replaces."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def test_server_whose_batching_failed_ends(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_batching(monkeypatch)
+    metrics = Metrics()
+    batcher = Batcher(models, queue_size=9, metrics=metrics)
+    listening = listen("127.0.0.1", 0)
+    client = Client(listening.getsockname()[1])
+    with ThreadPoolExecutor(2) as pool:
+        asked = [
+            pool.submit(client.post, "/translate", q="gato", source="es", target="en")
+            for _ in range(2)
+        ]
+        with (
+            kept_signals(),
+            pytest.raises(WorkerError, match=r"batching failed .*KeyError: 'defect'") as raised,
+        ):
+            run(Service(models, batcher, metrics), listening)
+        assert [each.result().status for each in asked] == [500, 500]
+    assert raised.value.exit_code == 1
 
 
 # --- The queue
@@ -535,6 +662,11 @@ def test_names_of_models(exported: Path, tmp_path: Path, translator: Translator)
     assert [*load_models(runs, load).by_name] == [*runs[:2], exported.name]
     with pytest.raises(UserError, match="named twice"):
         load_models([str(exported), str(exported)], load)
+
+
+def test_the_model_of_the_readme_is_the_first(translator: Translator) -> None:
+    assert "es-en" in model_names()[1:]  # their order is that of the alphabet
+    assert next(iter(load_models([], lambda _: translator).by_name)) == "es-en"
 
 
 def test_without_models_a_run_is_asked_for(

@@ -103,6 +103,9 @@ class Api:
             try:
                 while text is not None:
                     yield _event("partial", _json({"text": text}))
+                    # asyncio warns of several writes to a connection that the loop has not yet
+                    # noticed to be closed.
+                    await asyncio.sleep(0)
                     text = await events.get()
                 try:
                     yield _event("translation", await work)
@@ -173,7 +176,7 @@ class Api:
         """Return a request and its model. Raises RequestError if it cannot be used."""
         service = self.service
         wanted = parse_request(await read_parameters(request, service.limits), kind)
-        service.check_key(wanted)
+        service.check_key(request, wanted)
         service.check_size([wanted.q])
         for name in ("prefix", "target"):
             size, most = len(getattr(wanted, name, None) or ""), service.limits.characters

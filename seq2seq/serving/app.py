@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seq2seq.errors import one_line, verdict
+from seq2seq.errors import WorkerError, one_line, verdict
 from seq2seq.serving.api import Api
 from seq2seq.serving.batching import TOO_LATE, DeadlineError, QueueFullError
 from seq2seq.serving.libretranslate import LibreTranslate
@@ -30,6 +30,7 @@ from seq2seq.serving.service import Service
 
 access_log = logging.getLogger("seq2seq.access")
 
+INTERNAL = "internal error; the server's log has the details"
 _CLIENT_GONE = 499  # in the log and the metrics; nobody receives it
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 
@@ -59,6 +60,7 @@ def create_app(service: Service) -> Starlette:
             ClientDisconnect: _client_gone,
             QueueFullError: _queue_full,
             DeadlineError: _too_late,
+            WorkerError: _worker_lost,
             Exception: _server_error,
         },
     )
@@ -95,9 +97,13 @@ async def _too_late(_: Request, __: Exception) -> Response:
     return _error(TOO_LATE, 504)
 
 
+async def _worker_lost(_: Request, __: Exception) -> Response:
+    return _error(INTERNAL, 500)  # the server is about to stop and says why
+
+
 async def _server_error(_: Request, error: Exception) -> Response:
     found = verdict(error)
-    return _error(found[1] if found else "internal error; the server's log has the details", 500)
+    return _error(found[1] if found else INTERNAL, 500)
 
 
 class _Observed:

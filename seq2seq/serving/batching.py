@@ -14,14 +14,17 @@ import contextlib
 import logging
 import multiprocessing
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from seq2seq.errors import WorkerError
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.processes import work, worker_pool
@@ -33,6 +36,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TOO_LATE = "the translation took too long; send less text at once"
+KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
 
 
@@ -87,8 +91,9 @@ class Batcher:
         self, models: Models, *, queue_size: int, metrics: Metrics, processes: int = 1
     ) -> None:
         self.models, self.queue_size, self.metrics = models, queue_size, metrics
-        self.failed = asyncio.Event()  # a worker process was killed
+        self.failure: WorkerError | None = None  # why nothing can be translated any more
         self._waiting: list[_Waiting] = []
+        self._unfinished: set[asyncio.Future[list[list[Translation]]]] = set()
         self._changed: list[asyncio.Event] = []  # one per worker
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
@@ -116,13 +121,16 @@ class Batcher:
             self._changed.append(changed)
             self._tasks.append(asyncio.create_task(self._run(executor, names, changed)))
         for sentinel in self._sentinels:
-            asyncio.get_running_loop().add_reader(sentinel, self._fail)
+            asyncio.get_running_loop().add_reader(sentinel, self._fail, KILLED)
 
-    def _fail(self) -> None:
-        """Note that a worker process has ended."""
-        self.failed.set()
+    def _fail(self, reason: str) -> None:
+        """Fail all requests from now on."""
+        self.failure = self.failure or WorkerError(reason)
         while self._sentinels:
             asyncio.get_running_loop().remove_reader(self._sentinels.pop())
+        for done in self._unfinished:
+            if not done.done():
+                done.set_exception(self.failure)
 
     async def stop(self) -> None:
         """Stop without waiting for what is being translated."""
@@ -145,11 +153,13 @@ class Batcher:
         """Return the translations of each line, best first.
 
         If the caller is cancelled, lines that no worker has been handed are dropped. Raises
-        QueueFullError, DeadlineError when this many seconds have passed, and what translating
-        raises.
+        QueueFullError, DeadlineError when this many seconds have passed, WorkerError when there is
+        no worker any more, and what translating raises.
         """
         if not lines:
             return []
+        if self.failure:
+            raise self.failure
         if self.queue_length >= self.queue_size:
             raise QueueFullError
         encode = self.models.by_name[model].translator.source.encode
@@ -157,12 +167,14 @@ class Batcher:
         done = asyncio.get_running_loop().create_future()
         request = _Waiting(model, options, lines, sizes, done)
         self._waiting.append(request)
+        self._unfinished.add(done)
         self._notify()
         try:
             return await asyncio.wait_for(done, seconds)
         except asyncio.TimeoutError:
             raise DeadlineError from None
         finally:
+            self._unfinished.discard(done)
             with contextlib.suppress(ValueError):
                 self._waiting.remove(request)
 
@@ -189,7 +201,19 @@ class Batcher:
     async def _run(
         self, executor: Executor, names: Collection[str], changed: asyncio.Event
     ) -> None:
-        """Hand batches to a worker, one after the other."""
+        """Hand batches to a worker until the server stops; fail all requests if that raises."""
+        try:
+            await self._hand_out(executor, names, changed)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            name = f"{Path(place.filename).name}:{place.lineno}"
+            self._fail(
+                f"batching failed ({name}: {type(error).__name__}: {error}); please report it"
+            )
+
+    async def _hand_out(
+        self, executor: Executor, names: Collection[str], changed: asyncio.Event
+    ) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._idle[executor] += 1
@@ -201,9 +225,10 @@ class Batcher:
             started = time.monotonic()
             try:
                 found = await loop.run_in_executor(executor, self._call, batch)
+            except BrokenProcessPool:
+                self._fail(KILLED)
+                continue
             except Exception as error:
-                if isinstance(error, BrokenProcessPool):
-                    self._fail()
                 for each, _, _ in taken:
                     if not each.done.done():
                         each.done.set_exception(error)

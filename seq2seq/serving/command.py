@@ -5,7 +5,7 @@ examples:
   seq2seq serve runs/quickstart --port 8000
   seq2seq serve runs/tatoeba runs/tatoeba-en-es   (two directions)
   seq2seq serve --workers 4 --api-keys keys.txt --host 0.0.0.0
-  curl -d q=Hola -d source=es -d target=en localhost:5000/translate
+  curl -d q='Hola.' -d source=es -d target=en localhost:5000/translate
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class LibreTranslate:
     async def translate(self, request: Request) -> Response:
         values = await read_parameters(request, self.service.limits)
         wanted = parse_request(values, TranslateRequest)
-        self.service.check_key(wanted)
+        self.service.check_key(request, wanted)
         texts = [wanted.q] if isinstance(wanted.q, str) else wanted.q
         self.service.check_size(texts, wanted.alternatives)
         # HTML takes long enough to hold up others.
@@ -110,22 +110,24 @@ class LibreTranslate:
         return JSONResponse(answer)
 
     def _item(self, text: str, wanted: TranslateRequest) -> _Item:
-        models, source, detected = self.service.models, wanted.source, None
+        models, detected = self.service.models, None
+        target = self.service.language("target", wanted.target)
         parts: Sequence[str | Token | Block] = text.split("\n")
         if wanted.format == "html":
             parts = read_html(text)
-        if source == AUTO:
-            self.service.check_language("target", wanted.target)
-            able = {code for code in models.tokenizers if models.of(code, wanted.target)}
-            judged = text
+        if wanted.source == AUTO:
+            able = {code for code in models.tokenizers if models.of(code, target)}
+            visible = text
             if wanted.format == "html":
-                judged = " ".join(part.text for part in parts if isinstance(part, Block))
+                visible = " ".join(part.text for part in parts if isinstance(part, Block))
             # Without a model into the target, any language: the pair is refused below.
-            detected = models.detect(judged, able | {wanted.target} if able else None)[0]
+            detected = models.detect(visible, able | {target} if able else None)[0]
             if not detected.confidence:  # no letters, or none that a model knows: keep the text
-                detected = Detected(wanted.target, 0.0)
+                detected = Detected(target, 0.0)
             source = detected.language
-        model = self.service.model(source, wanted.target)
+        else:
+            source = self.service.language("source", wanted.source)
+        model = self.service.model(source, target)
         return _Item(model, detected, parts if model else [text])
 
     async def _translations(
@@ -157,7 +159,7 @@ class LibreTranslate:
 
     async def detect(self, request: Request) -> Response:
         wanted = parse_request(await read_parameters(request, self.service.limits), DetectRequest)
-        self.service.check_key(wanted)
+        self.service.check_key(request, wanted)
         self.service.check_size([wanted.q])
         return JSONResponse([asdict(each) for each in self.service.models.detect(wanted.q)])
 
@@ -190,8 +192,8 @@ class LibreTranslate:
         return JSONResponse({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
-        if self.service.batcher.failed.is_set():
-            return JSONResponse({"status": "a worker process was killed"}, 503)
+        if failure := self.service.batcher.failure:
+            return JSONResponse({"status": str(failure)}, 503)
         return JSONResponse({"status": "ready"})
 
     async def metrics(self, _: Request) -> Response:

@@ -22,6 +22,7 @@ LANGUAGE_NAMES = {  # in English
     "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sv": "Swedish",
     "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
+_FIRST = "es-en"  # of the models that come with the program, the one that README shows
 _MOST_DETECTED = 1000  # characters that are enough to detect a language
 
 
@@ -85,6 +86,16 @@ class Models:
         models = self.by_name.values()
         return next((m for m in models if (m.source, m.target) == (source, target)), None)
 
+    def language(self, code: str) -> str | None:
+        """Return the code that the models have for a language; None if they do not have it.
+
+        Case, and a region or script that they do not name, are ignored: `ES`, `es-MX` and `es_ES`
+        are `es`.
+        """
+        known = {code.lower().replace("_", "-"): code for code in self.tokenizers}
+        wanted = code.lower().replace("_", "-")
+        return known.get(wanted) or known.get(wanted.partition("-")[0])
+
     def targets(self, source: str) -> list[str]:
         """Return the languages that a language can be translated into."""
         return sorted({model.target for model in self.by_name.values() if model.source == source})
@@ -100,7 +111,7 @@ class Models:
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detected]:
         """Return the languages that a text may be in, the likeliest first.
 
-        Tokenizers of the models judge it: a language's own spells it in fewer and more frequent
+        By the tokenizers of the models: a language's own spells it in fewer and more frequent
         pieces. The confidences are the probabilities of the languages, all equally frequent, times
         the share of the text that the likeliest one's tokenizer can spell. They are 0 for a text
         without letters. `among` are the languages to choose from (default: all).
@@ -109,16 +120,19 @@ class Models:
         text = text[:_MOST_DETECTED]
         if not any(map(str.isalpha, text)):
             return [Detected(code, 0.0) for code in codes]
-        # Of the tokenizers of a language, the one that knows the text best.
-        judged = {
-            code: max(tokenizer.log_likelihood(text) for tokenizer in self.tokenizers[code])
+        # By the tokenizer of a language to which the text is likeliest. A vocabulary has few words
+        # with a capital, so that "Hola" is also read as "hola".
+        spellings = {text, text.lower()}
+        likelihoods = {
+            code: max(each.log_likelihood(s) for each in self.tokenizers[code] for s in spellings)
             for code in codes
         }
-        best = max(log_prob for log_prob, _ in judged.values())
-        odds = {code: math.exp(log_prob - best) for code, (log_prob, _) in judged.items()}
+        best = max(log_prob for log_prob, _ in likelihoods.values())
+        odds = {code: math.exp(log_prob - best) for code, (log_prob, _) in likelihoods.items()}
         total = sum(odds.values())
         found = [
-            Detected(code, round(100 * odds[code] / total * judged[code][1], 1)) for code in codes
+            Detected(code, round(100 * odds[code] / total * likelihoods[code][1], 1))
+            for code in codes
         ]
         return sorted(found, key=lambda each: (-odds[each.language], each.language))
 
@@ -129,7 +143,7 @@ def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> Model
     A model has the name of its directory, or its path where two directories share a name. Raises
     UserError if there is none, for a run that is named twice, and as `load` does.
     """
-    runs = list(runs) or model_names()
+    runs = list(runs) or sorted(model_names(), key=lambda name: name != _FIRST)
     if not runs:
         raise UserError(
             "no models come with this installation; name a run: seq2seq serve runs/quickstart"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import Message
+from starlette.types import Message, Receive
 
 from seq2seq.errors import one_line
 from seq2seq.serving.batching import Batcher
@@ -36,10 +38,17 @@ class Service:
     search: Mapping[str, Any] = field(default_factory=dict)  # for Translator.options
     keys: Sequence[str] = ()  # none: no key is needed
 
-    def check_key(self, request: Keyed) -> None:
-        """Raise RequestError if the server has keys and the request has none of them."""
-        given = (request.api_key or "").encode()
-        if self.keys and not any(hmac.compare_digest(given, key.encode()) for key in self.keys):
+    def check_key(self, request: Request, wanted: Keyed) -> None:
+        """Raise RequestError if the server has keys and the request has none of them.
+
+        A key is the parameter `api_key`, or in the header `Authorization: Bearer KEY`.
+        """
+        if not self.keys:
+            return
+        header = request.headers.get("authorization", "").encode("latin-1")
+        bearer = re.fullmatch(rb"(?i)bearer +(\S+) *", header)
+        given = {(wanted.api_key or "").encode(), bearer[1] if bearer else b""}
+        if not any(hmac.compare_digest(g, key.encode()) for g in given for key in self.keys):
             raise RequestError("api_key: missing or wrong; ask the owner of this server", 403)
 
     def check_size(self, texts: Sequence[str], alternatives: int = 0) -> None:
@@ -57,21 +66,24 @@ class Service:
                 f"alternatives: {alternatives}; ask for at most {limits.alternatives}"
             )
 
-    def check_language(self, name: str, code: str) -> None:
-        """Raise RequestError, which names the parameter, for a language that no model has."""
-        known = sorted(self.models.tokenizers)
-        if code not in known:
+    def language(self, name: str, code: str) -> str:
+        """Return the code that the models have for a language: `es` for `ES` and `es-MX`.
+
+        Raises RequestError, which names the parameter, for a language that no model has.
+        """
+        found = self.models.language(code)
+        if found is None:
+            known = ", ".join(sorted(self.models.tokenizers))
             raise RequestError(
-                f"{name}: unknown language '{one_line(code[:40])}'; use one of {', '.join(known)}"
+                f"{name}: unknown language '{one_line(code[:40])}'; use one of {known}"
             )
+        return found
 
     def model(self, source: str, target: str) -> Model | None:
         """Return the model for a pair of languages; None if there is nothing to translate.
 
-        Raises RequestError for a language or a pair that no model has.
+        Raises RequestError for a pair that no model has.
         """
-        self.check_language("source", source)
-        self.check_language("target", target)
         if source == target:
             return None
         found = self.models.of(source, target)
@@ -89,20 +101,27 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
 
     Raises RequestError for a body that is too large, too slow, or not JSON or a form.
     """
-    body = await _body(request, limits.body_bytes, limits.read_seconds)
-    found: dict[str, Any] = _fields(request.query_params.multi_items())
+    request = Request(request.scope, _limited(request, limits.body_bytes))
+    try:
+        body = await asyncio.wait_for(request.body(), limits.read_seconds)
+    except asyncio.TimeoutError:
+        message = f"the body did not arrive within {limits.read_seconds:g} seconds"
+        raise RequestError(message, 408) from None
+    fields = limits.texts + _MOST_FIELDS
+    found = _urlencoded(request.scope["query_string"], fields)
     if not body.strip():
         return found
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Some clients leave out the type of JSON, or send that of a form.
-    if kind == _MULTIPART or ("json" not in kind and not body.lstrip().startswith(b"{")):
-        form = _replayed(request, body, is_multipart=kind == _MULTIPART)
-        fields = limits.texts + _MOST_FIELDS
+    if kind == _MULTIPART:
+        size = limits.body_bytes
         try:
-            read = await form.form(max_files=0, max_fields=fields, max_part_size=limits.body_bytes)
+            form = await request.form(max_files=0, max_fields=fields, max_part_size=size)
         except (LookupError, ValueError):
             raise RequestError("the form cannot be read; encode it as its type says") from None
-        return found | _fields(read.multi_items())
+        return found | _fields(form.multi_items())
+    if "json" not in kind and not body.lstrip().startswith(b"{"):
+        return found | _urlencoded(body, fields)
     try:
         values = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -120,38 +139,35 @@ def _fields(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-async def _body(request: Request, most: int, seconds: float) -> bytes:
-    """Return the body of a request; raise RequestError if it is too large or too slow."""
+def _urlencoded(data: bytes, most: int) -> dict[str, Any]:
+    """Return the fields of a URL-encoded form or query; characters may be %-escapes or UTF-8."""
+    try:
+        text = data.decode()
+        items = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
+    except UnicodeDecodeError:
+        raise RequestError("the form or query string is not UTF-8; encode it as UTF-8") from None
+    except ValueError:
+        raise RequestError(f"more than {most} parameters; send fewer") from None
+    return _fields(items)
 
-    async def read() -> bytes:
-        found = bytearray()
-        async for chunk in request.stream():
-            found += chunk
-            if len(found) > most:
-                raise too_large
-        return bytes(found)
 
-    too_large = RequestError(f"the body has more than {most} bytes; send less at once", 413)
+def _limited(request: Request, most: int) -> Receive:
+    """Return what receives a request, and raises RequestError if its body is too large."""
+    error = RequestError(f"the body has more than {most} bytes; send less at once", 413)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > most:
-        raise too_large
-    try:
-        return await asyncio.wait_for(read(), seconds)
-    except asyncio.TimeoutError:
-        raise RequestError(f"the body did not arrive within {seconds:g} seconds", 408) from None
-
-
-def _replayed(request: Request, body: bytes, *, is_multipart: bool) -> Request:
-    """Return the request of a form with a body that was read already."""
+        raise error
+    size = 0
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
+        nonlocal size
+        message = await request.receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise error
+        return message
 
-    headers = list(request.scope["headers"])
-    if not is_multipart:
-        headers = [each for each in headers if each[0] != b"content-type"]
-        headers.append((b"content-type", b"application/x-www-form-urlencoded"))
-    return Request({**request.scope, "headers": headers}, receive)
+    return receive
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
