@@ -102,3 +102,13 @@ def test_python_in_readme_runs() -> None:
     with contextlib.redirect_stdout(printed):
         exec(block, {})
     assert printed.getvalue().startswith("Where's the dog? ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_paths_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    suffixes = "py|sh|yaml|md|ipynb|txt"
+    named = re.findall(
+        rf"`((?:seq2seq|tests|scripts|configs|docs)/[\w/.-]+\.(?:{suffixes}))`", text
+    )
+    assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []
