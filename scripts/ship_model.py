@@ -3,7 +3,7 @@
     python scripts/ship_model.py runs/tatoeba es-en --evaluate data/tatoeba/test.tsv
 
 Measures BLEU and chrF of the compact weights on a test set that the run was not chosen by. Run it
-from the folder in which the run was trained: the validation set tells what int8 costs.
+from the folder in which the run was trained: what int8 costs is measured on its validation set.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from seq2seq import Translator, evaluate
 from seq2seq.commands.options import Parser
 from seq2seq.config.loading import changed_keys, dump_config, load_config
+from seq2seq.data.cleaning import read_validation
 from seq2seq.errors import verdict
 from seq2seq.evaluation.evaluate import read_test
 from seq2seq.files import write_atomic
@@ -85,8 +86,8 @@ def ship(run: str, name: str, test: str, machine: str, recipe: str | None) -> Pa
     """Write a run's compact weights and its card as the model of this name; return its folder."""
     path, trained = MODELS / name, RunDirectory(Path(run))
     (path / CARD).unlink(missing_ok=True)
-    checkpoint = export_compact(run, path)
     config = trained.config()
+    checkpoint = export_compact(run, path, valid=read_validation(config.data))
     shown = config.model_copy(update={"run_dir": f"runs/{name}"})  # says nothing of this machine
     write_atomic(RunDirectory(path).config_path, dump_config(shown))
     translator = Translator.load(path)

@@ -20,7 +20,7 @@ from processes import Server
 
 from seq2seq.config import Config, parse_config
 from seq2seq.files import locked
-from seq2seq.onnx.export import export
+from seq2seq.onnx.export import export, read_valid
 from seq2seq.pipeline import train
 
 LEXICON = {
@@ -193,9 +193,14 @@ def trained(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def single(trained: Path, shared: Path) -> Iterator[Path]:
+def single(toy: ToyCorpus, trained: Path, shared: Path) -> Iterator[Path]:
     """Return a copy of that run with only the last checkpoint, and its graphs."""
-    yield from made_once(shared / "single", lambda path: export(copy_run(trained, path)))
+
+    def make(path: Path) -> None:
+        run = copy_run(trained, path)
+        export(run, valid=read_valid(run, str(toy.folder / "valid.tsv")))
+
+    yield from made_once(shared / "single", make)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.files import sha256
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx.export import export, export_compact
+from seq2seq.onnx.export import export, export_compact, read_valid
 from seq2seq.onnx.graphs import read_graphs
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint
@@ -30,8 +30,9 @@ SCALE = "output_weight.row_scale"
 
 
 @pytest.fixture
-def small(trained: Path, tmp_path: Path) -> Path:
-    export_compact(trained, tmp_path / "small")
+def small(toy: ToyCorpus, trained: Path, tmp_path: Path) -> Path:
+    valid = read_valid(trained, str(toy.folder / "valid.tsv"))
+    export_compact(trained, tmp_path / "small", valid=valid)
     return tmp_path / "small"
 
 
@@ -165,15 +166,21 @@ def test_weights_that_do_not_fit_are_refused(
         Translator.load(small, backend=backend)
 
 
-def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, path = str(trained), str(tmp_path / "small")
-    assert main(["export", run, "-o", path, "--compact", "--json"]) == 0
+    valid = ["--valid", str(toy.folder / "valid.tsv")]
+    assert main(["export", run, "-o", path, "--compact", "--json", *valid]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["bytes"].keys() == {"model.safetensors", "state.json", "SHA256SUMS"}
     assert isinstance(found["compact_bleu_loss"], float)
-    assert main(["export", run, "-o", path, "--compact"]) == 0
+    assert main(["export", run, "-o", path, "--compact", *valid]) == 0
     printed = capsys.readouterr().out
     assert "int8 weights: " in printed
+    assert main(["export", run, "-o", path, "--compact"]) == 0
+    printed = capsys.readouterr().out
+    assert "int8 weights: " not in printed
     assert printed.endswith(f"translate with: seq2seq translate {path}\n")
     for wrong in (["--compact"], ["--compact", "-o", path, "--precision", "int8"]):
         assert main(["export", run, *wrong]) == 2

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import ToyCorpus, toy_pairs
 
+from seq2seq import cli
 from seq2seq.config import DataConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
@@ -109,3 +113,33 @@ def test_unwritable_hypotheses_raise(tmp_path: Path) -> None:
     assert (tmp_path / "h").read_text() == "a\n\né\n"
     with pytest.raises(DataError, match="cannot be written"):
         write_lines(tmp_path / "none/h", ["a"])
+
+
+def test_hypotheses_are_written_before_the_scores_are_printed(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "hypotheses.txt", []
+
+    class Output(io.StringIO):
+        def write(self, text: str) -> int:
+            seen.append(path.read_text().count("\n"))
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stdout", Output())
+    test = toy.folder / "test.tsv"
+    assert cli.main(["evaluate", str(trained), str(test), "--beam", "1", "-o", str(path)]) == 0
+    assert set(seen) == {20}
+
+
+def test_two_processes_may_evaluate_a_run_at_once(
+    toy: ToyCorpus, trained: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "hypotheses.txt"
+    command = [sys.executable, "-m", "seq2seq", "evaluate", trained, toy.folder / "test.tsv"]
+    processes = [
+        subprocess.Popen([*command, "--beam", beam, "-o", path], stdout=subprocess.DEVNULL)
+        for beam in ("1", "3")
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0]
+    assert path.read_text().count("\n") == 20
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]

@@ -24,8 +24,9 @@ from seq2seq.inference import translator
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import backend as onnx_backend
+from seq2seq.onnx import export as export_module
 from seq2seq.onnx import run as exporting
-from seq2seq.onnx.export import export
+from seq2seq.onnx.export import export, read_valid
 from seq2seq.onnx.graphs import KINDS, META, PRECISIONS, Graphs, read_graphs
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
@@ -323,16 +324,56 @@ def test_export_refuses_other_runs_and_what_cannot_be_written(
         export(exported, tmp_path / "again")
 
 
-def test_export_without_the_validation_set(
-    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_int8_is_measured_on_the_data_that_is_named(
+    run: Path,
+    toy: ToyCorpus,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = run / "config.yaml"
-    path.write_text(path.read_text().replace("/valid.tsv", "/gone.tsv"))
-    if multiplies_int8():  # measured when training ended
-        assert "int8_bleu_loss" in export(run, tmp_path / "early").meta
+    caplog.set_level(logging.INFO)
     shutil.rmtree(run / "graph")
     assert "int8_bleu_loss" not in export(run, tmp_path / "dog").meta
     assert "int8 was not measured, so --precision auto will not use it" in caplog.text
+    pairs = [line.split("\t")[:2] for line in (toy.folder / "valid.tsv").read_text().splitlines()]
+    sides = tmp_path / "valid.es", tmp_path / "valid.en"
+    for side, texts in zip(sides, zip(*pairs, strict=True), strict=True):
+        side.write_text("".join(f"{text}\n" for text in texts))
+    for named in ([toy.folder / "valid.tsv"], [sides[0], "--target", sides[1]]):
+        assert command("export", run, "-o", tmp_path / "dog", "--json", "--valid", *named) == 0
+        cost = json.loads(capsys.readouterr().out)["int8_bleu_loss"]
+        assert (cost is not None) == multiplies_int8()
+    for wrong in (
+        ["--valid", sides[0], "--precision", "int8"],
+        ["--target", sides[1]],
+        ["--valid", "none"],
+    ):
+        assert command("export", run, *wrong) == 2
+        assert "--valid" in (error := capsys.readouterr().err) or "no such file" in error
+
+
+@VNNI
+def test_cost_is_not_recorded_in_graphs_that_replaced_those_it_was_measured_of(
+    run: Path, trained: Path, toy: ToyCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = read_valid(run, str(toy.folder / "valid.tsv"))
+    score_graphs, early = export_module._bleu, trained / "checkpoints/step-000050"
+
+    def replace_meanwhile(*arguments: Any) -> float:
+        found = score_graphs(*arguments)
+        if arguments[1] == "int8":
+            shutil.rmtree(checkpoint_of(run))
+            shutil.copytree(early, run / "checkpoints/step-000050")
+            monkeypatch.setattr(export_module, "_bleu", score_graphs)
+            export(run)
+        return found
+
+    monkeypatch.setattr(export_module, "_bleu", replace_meanwhile)
+    export(run, valid=pairs)
+    meta = graphs_of(run).meta
+    assert (meta["checkpoint"], "int8_bleu_loss" in meta) == ("step-000050", False)
+    assert "int8_bleu_loss" in export(run, valid=pairs).meta
+    assert "int8_bleu_loss" in graphs_of(run).meta
 
 
 def test_exported_directory_needs_no_weights(

@@ -157,6 +157,53 @@ def test_loading_opens_no_other_file_and_runs_no_code(trained: Path, tmp_path: P
     assert set(found["events"]) <= harmless
 
 
+WATCH_EXPORT = """
+import json, sys
+from seq2seq import cli
+
+seen = []
+sys.addaudithook(lambda event, arguments: seen.append(f"{event} {arguments}"))
+ways = [], ["-o", sys.argv[2], "--compact"]
+codes = [cli.main(["export", sys.argv[1], *way]) for way in ways]
+print(json.dumps({"codes": codes, "seen": seen}))
+"""
+
+
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        {"path": "canary.tsv"},
+        {"format": "aligned", "source_path": "canary.tsv", "target_path": "canary.tsv"},
+        {
+            "format": "huggingface",
+            "name": "canary/canary",
+            "split": "validation",
+            "source": "es",
+            "target": "en",
+        },
+    ],
+)
+def test_exporting_reads_no_corpus_that_the_recipe_names(
+    trained: Path, tmp_path: Path, corpus: dict[str, str]
+) -> None:
+    run, canary = copy_run(trained, tmp_path / "run"), tmp_path / "canary.tsv"
+    canary.write_text("gato\tcat\n")
+    recipe = yaml.safe_load((run / "config.yaml").read_text())
+    recipe["data"]["valid"] = {k: v.replace("canary.tsv", str(canary)) for k, v in corpus.items()}
+    (run / "config.yaml").write_text(yaml.safe_dump(recipe))
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH_EXPORT, run, tmp_path / "small"],
+        capture_output=True, encoding="utf-8",
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["codes"] == [0, 0]
+    assert any(event.startswith("open") for event in found["seen"])
+    assert [event for event in found["seen"] if "canary" in event or "socket" in event] == []
+    assert "int8 was not measured" in done.stderr
+
+
 LINKED = [
     "config.yaml",
     "source.model",

@@ -7,6 +7,7 @@ examples:
   seq2seq export runs/quickstart -o small --precision int8
   seq2seq translate small --precision int8 < spanish.txt
   seq2seq export runs/quickstart -o compact --compact    (a byte for each weight, and no graphs)
+  seq2seq export runs/quickstart -o compact --compact --valid data/sample/valid.tsv
 """
 
 from __future__ import annotations
@@ -39,23 +40,38 @@ def add(commands: options.Commands) -> None:
         help="write int8 weights instead of graphs, which are then made at the first use; such a "
         "directory is a quarter of the fp32 weights and can be fine-tuned; requires --output",
     )  # fmt: skip
+    parser.add_argument(
+        "--valid", metavar="FILE",
+        help="measure on this validation set (in the layout of the recipe's, or the source side) "
+        "how much BLEU int8 costs, which decides what --precision auto uses; default: what "
+        "training measured when it ended",
+    )  # fmt: skip
+    options.add_target(parser)
     options.add_json(parser)
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from seq2seq.onnx.export import export, export_compact
+    from seq2seq.onnx.export import export, export_compact, read_valid
     from seq2seq.onnx.graphs import PRECISIONS
 
+    if arguments.valid and arguments.precision:
+        raise UserError("--valid compares both precisions; leave out --precision")
+    if arguments.target and not arguments.valid:
+        raise UserError("--target requires --valid FILE")
     if arguments.compact:
         if arguments.precision:
             raise UserError("--precision does not go with --compact, which writes no graphs")
         if not arguments.output:
             raise UserError("--compact requires --output DIR")
-        checkpoint = export_compact(arguments.run, arguments.output)
+    valid = []
+    if arguments.valid:
+        valid = read_valid(arguments.run, arguments.valid, target=arguments.target)
+    if arguments.compact:
+        checkpoint = export_compact(arguments.run, arguments.output, valid=valid)
         folder, about, files = Path(arguments.output), checkpoint.state, checkpoint.path
     else:
         precisions = (arguments.precision,) if arguments.precision else PRECISIONS
-        graphs = export(arguments.run, arguments.output, precisions)
+        graphs = export(arguments.run, arguments.output, precisions, valid=valid)
         folder, about, files = graphs.path.parent, graphs.meta, graphs.path
     sizes = {path.name: path.stat().st_size for path in sorted(files.iterdir())}
     costs = {name: about.get(f"{name}_bleu_loss") for name in ("compact", "int8")}

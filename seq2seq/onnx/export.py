@@ -7,11 +7,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from seq2seq.data.cleaning import read_validation
 from seq2seq.data.corpus import Pair
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import ConfigError, DataError, UserError
-from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.evaluate import read_test, references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.files import make_folder, remove_directory, write_atomic
 from seq2seq.inference.translator import Translator
@@ -24,18 +23,27 @@ from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, ru
 
 log = logging.getLogger(__name__)
 
+_NOT_MEASURED = (
+    "int8 was not measured, so --precision auto will not use it; export with --valid FILE to "
+    "measure it on a validation set"
+)
+
 
 def export(
     run: str | Path,
     output: str | Path | None = None,
     precisions: Sequence[Precision] = PRECISIONS,
+    *,
+    valid: Sequence[Pair] = (),
 ) -> Graphs:
     """Write the graphs of a run's best checkpoint, or of the checkpoint that the path names.
 
     They go into the run, or with the tokenizers and the recipe into the directory `output`. What
-    int8 costs is measured on the recipe's validation set. Raises CheckpointError for a run that
-    cannot be used, UserError for a checkpoint without `output` (a run has the graphs of its best
-    one), DataError for a directory that cannot be written or is another run.
+    int8 costs is measured on the pairs `valid`; without them, what the run's own graphs of the same
+    weights record is kept. The recipe's validation set is not read: the run may come from anyone,
+    and its recipe may name any file. Raises CheckpointError for a run that cannot be used,
+    UserError for a checkpoint without `output` (a run has the graphs of its best one), DataError
+    for a directory that cannot be written or is another run.
     """
     path = find_run(run)
     checkpoint, source = find_checkpoint(path), run_of(path)
@@ -52,19 +60,24 @@ def export(
         graphs = export_graphs(checkpoint, source, target.graphs, precisions)
         remove_directory(target.checkpoints)  # of an earlier compact export
         _copy(source, target)
-    if len(precisions) < len(PRECISIONS) or "int8_bleu_loss" in graphs.meta:
+    if len(precisions) < len(PRECISIONS):
         return graphs
-    valid = _validation_set(source)
-    return _measure_int8(graphs, source, valid) if valid else graphs
+    if valid:
+        return _measure_int8(graphs, source, valid)
+    if "int8_bleu_loss" not in graphs.meta:
+        log.info(_NOT_MEASURED)
+    return graphs
 
 
-def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
+def export_compact(
+    run: str | Path, output: str | Path, *, valid: Sequence[Pair] = ()
+) -> Checkpoint:
     """Write the weights of a run's best checkpoint in int8, with what else translating needs.
 
     The directory `output` is a run from which graphs are made at the first use, and which can be
-    fine-tuned. What int8 costs is measured on the recipe's validation set and kept in the state of
-    its checkpoint: `compact_bleu_loss` by these weights alone, `int8_bleu_loss` by graphs of them
-    that also compute in int8. Raises as `export` does.
+    fine-tuned. What int8 costs is measured on the pairs `valid`, if there are any, and kept in the
+    state of its checkpoint: `compact_bleu_loss` by these weights alone, `int8_bleu_loss` by graphs
+    of them that also compute in int8. Raises as `export` does.
     """
     path = find_run(run)
     checkpoint, source = find_checkpoint(path), run_of(path)
@@ -80,8 +93,8 @@ def export_compact(run: str | Path, output: str | Path) -> Checkpoint:
         _copy(source, target)
         target.checkpoints.mkdir()
         made = save_compact(target.checkpoints / checkpoint.path.name, arrays, state)
-        valid = _validation_set(source)
         if not valid:
+            log.info(_NOT_MEASURED)
             return made
         small = export_graphs(made, target, Path(folder) / "compact")
         bleu = _bleu(small, "fp32", target, valid)
@@ -121,19 +134,16 @@ def _copy(source: RunDirectory, target: RunDirectory) -> None:
         write_atomic(target.path / name, (source.path / name).read_bytes())
 
 
-def _validation_set(run: RunDirectory) -> list[Pair]:
-    """Return the validation pairs of a run's recipe; none, with a warning, if they are missing."""
-    try:
-        return read_validation(run.config().data)
-    except UserError as error:
-        log.warning(
-            "int8 was not measured, so --precision auto will not use it: %s (paths of the recipe "
-            "start from the current directory)", error,
-        )  # fmt: skip
-        return []
+def read_valid(run: str | Path, path: str, *, target: str | None = None) -> list[Pair]:
+    """Return the pairs of a file in the layout of a run's validation set.
+
+    With `target` the sides are two files. Raises DataError as read_test does.
+    """
+    data = run_of(find_run(run)).config().data
+    return read_test(path, data.model_copy(update={"test": None}), target=target)
 
 
-def export_trained(run: RunDirectory, valid: list[Pair]) -> None:
+def export_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
     """Write the graphs that translating uses; without them it would make them at its first call."""
     try:
         checkpoint = run.best(run.config().training.metric)
@@ -144,7 +154,7 @@ def export_trained(run: RunDirectory, valid: list[Pair]) -> None:
         log.warning("%s: not exported (%s); training is complete", run.graphs, error)
 
 
-def _measure_int8(graphs: Graphs, run: RunDirectory, valid: list[Pair]) -> Graphs:
+def _measure_int8(graphs: Graphs, run: RunDirectory, valid: Sequence[Pair]) -> Graphs:
     """Record what int8 costs on the validation set, if this processor can tell."""
     if not multiplies_int8():
         log.info("int8 was not measured: this processor has no instructions for it (VNNI)")
@@ -154,7 +164,7 @@ def _measure_int8(graphs: Graphs, run: RunDirectory, valid: list[Pair]) -> Graph
     return record_int8_loss(graphs, full - int8)
 
 
-def _bleu(graphs: Graphs, precision: Precision, run: RunDirectory, valid: list[Pair]) -> float:
+def _bleu(graphs: Graphs, precision: Precision, run: RunDirectory, valid: Sequence[Pair]) -> float:
     """Return the BLEU of graphs on the validation set, with the beam of validation."""
     config, (source, target) = run.config(), run.tokenizers()
     pairs = valid[: config.training.validation_sentences]

@@ -117,10 +117,21 @@ def write_graphs(
 
 
 def record_int8_loss(graphs: Graphs, bleu: float) -> Graphs:
-    """Record how much BLEU int8 costs on the validation set, for `--precision auto`."""
-    meta = graphs.meta | {"int8_bleu_loss": round(bleu, 3)}
-    _write_meta(graphs.path, meta)
-    return replace(graphs, meta=meta)
+    """Record how much BLEU int8 costs on the validation set, for `--precision auto`.
+
+    Measuring takes minutes. If another process has exported other graphs into the folder in the
+    meantime, nothing is recorded.
+    """
+    cost = {"int8_bleu_loss": round(bleu, 3)}
+    with locked(graphs.path.parent):
+        found = read_graphs(graphs.path)
+        if found and found.is_of({key: graphs.meta[key] for key in ("weights", "graphs")}):
+            _write_meta(graphs.path, found.meta | cost)
+        else:
+            log.warning(
+                "%s: exported again meanwhile; what int8 costs is not recorded", graphs.path
+            )
+    return replace(graphs, meta=graphs.meta | cost)
 
 
 def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
