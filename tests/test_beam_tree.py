@@ -127,4 +127,4 @@ def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(arguments) == 2
     assert "--tree requires --format jsonl" in capsys.readouterr().err
     assert main([*arguments, "--format", "jsonl", "--samples", "2"]) == 2
-    assert "--tree does not go with --samples" in capsys.readouterr().err
+    assert "--tree requires beam search" in capsys.readouterr().err

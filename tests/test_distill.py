@@ -159,7 +159,7 @@ def test_killed_and_continued(
         process.send(stop)
         assert process.wait() == (130 if stop == signal.SIGINT else -9)
         if stop == signal.SIGINT:
-            assert process.text().endswith("interrupted; the same command continues\n")
+            assert process.text().endswith("interrupted; run the same command again to continue\n")
         assert not output.exists()
     assert server.start([*arguments], tmp_path / "last.txt", setup).wait() == 0
     assert output.read_text() == expected
@@ -177,7 +177,7 @@ def test_killed_and_continued(
         (("{run}", "{other}", "{corpus}"), "partial: made by another command: runs was"),
         (("{run}", "{single}"), "partial: made by another command: corpus was"),
         (("{run}", "{corpus}", "-o", "out.tsv.gz"), "out.tsv.gz: the file is not compressed"),
-        (("{run}", "{corpus}", "--closest", "--beam", "1"), "--closest chooses among the beam"),
+        (("{run}", "{corpus}", "--closest", "--beam", "1"), "--closest requires a beam of several"),
         (("{run}", "{corpus}", "-o", "/none/x"), "/none/x.partial: cannot be written"),
         (
             ("{run}", "{corpus}", "-o", "{corpus}"),

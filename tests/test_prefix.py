@@ -272,4 +272,4 @@ def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "line 1: expected a JSON object" in capsys.readouterr().err
     both = ["--input-format", "jsonl", "--prefix", files[1]]
     assert main(["translate", run, "-i", files[2], *both]) == 2
-    assert "--prefix does not go with" in capsys.readouterr().err
+    assert "remove --prefix" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Translate a corpus with one or several runs, as training pairs for another run.
 
 The result has a line for each pair of the corpus: its source and the translation. Add it to
-data.train (docs/distillation.md). When it was stopped, the same command continues.
+data.train (docs/distillation.md). To continue after an interruption, run the same command again.
 
 examples:
   seq2seq distill runs/a runs/b data/train.tsv -o data/distilled.tsv --workers 2
@@ -24,11 +24,9 @@ from seq2seq.version import VERSION
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "distill", __doc__, action=_distill)
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="run directory or checkpoint; several: ensemble"
-    )
+    options.add_arguments(parser, "runs")
     parser.add_argument("corpus", metavar="CORPUS", help="TSV: source, target; or the source side")
-    options.add_target(parser)
+    options.add_arguments(parser, "--target")
     parser.add_argument(
         "-o", "--output", metavar="FILE", required=True,
         help="TSV to write, until then FILE.partial; FILE.distill.json says what it is made of",
@@ -43,7 +41,7 @@ def add(commands: options.Commands) -> None:
         help="the runs translate the target side back: write the translation and the target",
     )  # fmt: skip
     options.add_search(parser)
-    options.add_workers(parser)
+    options.add_arguments(parser, "--workers")
 
 
 def _distill(arguments: argparse.Namespace) -> int:
@@ -66,7 +64,9 @@ def _distill(arguments: argparse.Namespace) -> int:
         search = translator.options(**options.search_options(arguments))
         if arguments.closest:
             if search.beam_size == 1:
-                raise UserError("--closest chooses among the beam; use --beam 2 or more")
+                raise UserError(
+                    "--closest requires a beam of several hypotheses; use --beam 2 or more"
+                )
             search = translator.options(**asdict(search) | {"nbest": search.beam_size})
         made_of = {
             "program": VERSION,
@@ -83,7 +83,7 @@ def _distill(arguments: argparse.Namespace) -> int:
                 parallelism=shared,
             )  # fmt: skip
         except KeyboardInterrupt:
-            print("interrupted; the same command continues", file=sys.stderr)
+            print("interrupted; run the same command again to continue", file=sys.stderr)
             raise
         if shared.ranks.is_first:
             print(f"{arguments.output}: {pairs} pairs", file=sys.stderr)

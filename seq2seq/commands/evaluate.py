@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "evaluate", __doc__, action=_evaluate)
-    options.add_run_and_test(parser, "TSV: source, target, further references; or the source side")
+    options.add_arguments(parser, "run", "test", "--target", "--json")
     parser.add_argument(
         "--single-reference", action="store_true", help="use the first reference only"
     )
@@ -39,7 +39,7 @@ def add(commands: options.Commands) -> None:
         help="write translations; default: RUN/<test name>.hypotheses.txt, replaced each time",
     )  # fmt: skip
     options.add_search(parser)
-    options.add_workers(parser)
+    options.add_arguments(parser, "--workers")
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:

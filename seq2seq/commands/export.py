@@ -22,9 +22,7 @@ from seq2seq.errors import UserError
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "export", __doc__, action=_export)
-    parser.add_argument(
-        "run", metavar="RUN", help="run directory (its best checkpoint) or checkpoint"
-    )
+    options.add_arguments(parser, "run", help="run directory (its best checkpoint) or checkpoint")
     parser.add_argument(
         "-o", "--output", metavar="DIR",
         help="write graphs, tokenizers and recipe into this directory, which translate takes as "
@@ -46,8 +44,7 @@ def add(commands: options.Commands) -> None:
         "how much BLEU int8 costs, which decides what --precision auto uses; default: what "
         "training measured when it ended",
     )  # fmt: skip
-    options.add_target(parser)
-    options.add_json(parser)
+    options.add_arguments(parser, "--target", "--json")
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -60,7 +57,7 @@ def _export(arguments: argparse.Namespace) -> int:
         raise UserError("--target requires --valid FILE")
     if arguments.compact:
         if arguments.precision:
-            raise UserError("--precision does not go with --compact, which writes no graphs")
+            raise UserError("--compact writes no graphs; remove --precision")
         if not arguments.output:
             raise UserError("--compact requires --output DIR")
     valid = []

@@ -15,7 +15,7 @@ from seq2seq.commands import options
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "models", __doc__, action=_models)
-    options.add_json(parser)
+    options.add_arguments(parser, "--json")
 
 
 def _models(arguments: argparse.Namespace) -> int:

@@ -70,83 +70,93 @@ def _threads(text: str) -> int:
     return number
 
 
-def add_run_and_test(parser: argparse.ArgumentParser, test: str, **options: Any) -> None:
-    """Add RUN, TEST with its help text and options, --target, and --json."""
-    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
-    parser.add_argument("test", metavar="TEST", help=test, **options)
-    add_target(parser)
-    add_json(parser)
+_TEST = {"metavar": "TEST", "help": "TSV: source, target, further references; or the source side"}
+# What several commands take, by name; `add_arguments` adds it to a parser.
+_SHARED: dict[str, dict[str, Any]] = {
+    "run": {"metavar": "RUN", "help": "run directory or checkpoint"},
+    "runs": {
+        "metavar": "RUN",
+        "nargs": "+",
+        "help": "run directory or checkpoint; several: ensemble",
+    },
+    "test": _TEST,
+    "--test": _TEST,
+    "--target": {"metavar": "FILE", "help": "the target side, one sentence per line"},
+    "--json": {"action": "store_true", "help": "print JSON"},
+    "--words": {
+        "action": "store_true",
+        "help": "show weights of words instead of pieces (sums over source pieces, means over "
+        "target pieces)",
+    },
+    "--workers": {
+        "type": positive,
+        "default": 1,
+        "metavar": "N",
+        "help": "translate in N processes with one CPU thread each, which is faster than one "
+        "process with N threads; does not affect the output. Under torchrun, its processes share "
+        "the lines instead",
+    },
+    "--beam": {
+        "type": positive,
+        "metavar": "N",
+        "help": "beam size; 1 is greedy search; default: that of the recipe",
+    },
+    "--length-penalty": {
+        "type": float,
+        "metavar": "ALPHA",
+        "help": "divide scores by ((5 + length) / 6)**ALPHA; larger values prefer longer "
+        "translations",
+    },
+    "--coverage-penalty": {
+        "type": float,
+        "metavar": "BETA",
+        "help": "larger values prefer translations whose attention covers every source piece",
+    },
+    "--no-repeat-ngram": {
+        "type": from_zero,
+        "metavar": "N",
+        "help": "forbid repeated n-grams of size N",
+    },
+    "--device": {"default": "auto", "help": "auto (a GPU if there is one), cpu, cuda or cuda:N"},
+    "--precision": {
+        "choices": ("auto", "fp32", "bf16", "int8"),
+        "default": "fp32",
+        "help": "number format of matrix products; int8 needs a CPU with VNNI, bf16 needs PyTorch; "
+        "auto: int8 on such a CPU if it cost less than 0.2 BLEU when the run was exported, bf16 on "
+        "GPUs, otherwise fp32; default: %(default)s",
+    },
+    "--backend": {
+        "choices": ("auto", "onnx", "torch"),
+        "default": "auto",
+        "help": "onnx: run the exported graphs on the CPU; torch: run the weights with PyTorch; "
+        "default: onnx on CPUs, torch on GPUs and for bf16",
+    },
+    "--threads": {
+        "type": _threads,
+        "metavar": "N",
+        "help": "CPU threads; default: 1 with onnx, PyTorch's own choice with torch",
+    },
+}
+_SEARCH = "--beam", "--length-penalty", "--coverage-penalty", "--no-repeat-ngram"
+_DEVICE = "--device", "--precision", "--backend", "--threads"
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", metavar="FILE", help="the target side, one sentence per line")
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def add_beam(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--beam", type=positive, metavar="N",
-        help="beam size; 1 is greedy search; default: that of the recipe",
-    )  # fmt: skip
-
-
-def add_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--words", action="store_true",
-        help="show weights of words instead of pieces (sums over source pieces, means over target "
-        "pieces)",
-    )  # fmt: skip
+def add_arguments(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
+    """Add arguments that several commands share, with changes to what argparse is given."""
+    for name in names:
+        parser.add_argument(name, **_SHARED[name] | changes)
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of search and of the device."""
     group = parser.add_argument_group("search (defaults: the run's inference section)")
-    add_beam(group)
-    group.add_argument(
-        "--length-penalty", type=float, metavar="ALPHA",
-        help="divide scores by ((5 + length) / 6)**ALPHA; larger values prefer longer translations",
-    )  # fmt: skip
-    group.add_argument(
-        "--coverage-penalty", type=float, metavar="BETA",
-        help="larger values prefer translations whose attention covers every source piece",
-    )  # fmt: skip
-    group.add_argument(
-        "--no-repeat-ngram", type=from_zero, metavar="N", help="forbid repeated n-grams of size N"
-    )
+    add_arguments(group, *_SEARCH)
     add_device(parser)
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("device")
-    group.add_argument(
-        "--device", default="auto", help="auto (a GPU if there is one), cpu, cuda or cuda:N"
-    )
-    group.add_argument(
-        "--precision", choices=("auto", "fp32", "bf16", "int8"), default="fp32",
-        help="number format of matrix products; int8 needs a CPU with VNNI, bf16 needs PyTorch; "
-        "auto: int8 on such a CPU if it cost less than 0.2 BLEU when the run was exported, bf16 on "
-        "GPUs, otherwise fp32; default: %(default)s",
-    )  # fmt: skip
-    group.add_argument(
-        "--backend", choices=("auto", "onnx", "torch"), default="auto",
-        help="onnx: run the exported graphs on the CPU; torch: run the weights with PyTorch; "
-        "default: onnx on CPUs, torch on GPUs and for bf16",
-    )  # fmt: skip
-    group.add_argument(
-        "--threads", type=_threads, metavar="N",
-        help="CPU threads; default: 1 with onnx, PyTorch's own choice with torch",
-    )  # fmt: skip
-
-
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workers", type=positive, default=1, metavar="N",
-        help="translate in N processes with one CPU thread each, which is faster than one process "
-        "with N threads; does not affect the output. Under torchrun, its processes share the lines "
-        "instead",
-    )  # fmt: skip
+    """Add the options of the device, which load_translator reads."""
+    add_arguments(parser.add_argument_group("device"), *_DEVICE)
 
 
 @contextlib.contextmanager
@@ -160,12 +170,8 @@ def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given search options, as Translator.options takes them."""
-    return {
-        "beam_size": arguments.beam,
-        "length_penalty": arguments.length_penalty,
-        "coverage_penalty": arguments.coverage_penalty,
-        "no_repeat_ngram": arguments.no_repeat_ngram,
-    }
+    names = ("length_penalty", "coverage_penalty", "no_repeat_ngram")
+    return {"beam_size": arguments.beam} | {name: getattr(arguments, name) for name in names}
 
 
 def load_translator(arguments: argparse.Namespace, *runs: str) -> Translator:
@@ -175,9 +181,7 @@ def load_translator(arguments: argparse.Namespace, *runs: str) -> Translator:
     threads = arguments.threads
     if getattr(arguments, "workers", 1) > 1:
         if threads:
-            raise UserError(
-                "--threads does not go with --workers, which have one thread each; omit --threads"
-            )
+            raise UserError("--workers: each worker has one thread; remove --threads")
         threads = 1
     return Translator.load(
         *runs,

@@ -22,9 +22,7 @@ from seq2seq.errors import UserError
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "translate", __doc__, action=_translate)
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="run directory or checkpoint; several: ensemble"
-    )
+    options.add_arguments(parser, "runs")
     parser.add_argument("-i", "--input", metavar="FILE", help="default: standard input")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument(
@@ -38,7 +36,7 @@ def add(commands: options.Commands) -> None:
         "translation), which may end within a word; a space at its end completes the word",
     )  # fmt: skip
     options.add_search(parser)
-    options.add_workers(parser)
+    options.add_arguments(parser, "--workers")
     parser.add_argument(
         "--nbest", type=options.positive, default=1, metavar="N",
         help="write the N best translations of each line (as text, N lines); a smaller beam is "
@@ -100,15 +98,17 @@ def _translate(arguments: argparse.Namespace) -> int:
     if drawing and not arguments.samples:
         raise UserError(f"--{next(iter(drawing)).replace('_', '-')} requires --samples N")
     if arguments.samples and arguments.nbest > 1:
-        raise UserError("--nbest does not go with --samples N, which gives N translations a line")
+        raise UserError("--samples N writes N translations of each line; remove --nbest")
     if arguments.attention and arguments.format != "jsonl":
         raise UserError("--attention requires --format jsonl")
     if arguments.tree and arguments.format != "jsonl":
         raise UserError("--tree requires --format jsonl")
     if arguments.tree and arguments.samples:
-        raise UserError("--tree does not go with --samples, which search no tree")
+        raise UserError("--tree requires beam search; remove --samples")
     if arguments.prefix and arguments.input_format == "jsonl":
-        raise UserError('--prefix does not go with --input-format jsonl; write "prefix" into it')
+        raise UserError(
+            '--input-format jsonl has prefixes in its lines, as "prefix"; remove --prefix'
+        )
     with options.parallelism(arguments) as shared:
         from seq2seq.inference.sampling import Sampling
         from seq2seq.inference.streams import Request, translate_files

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "align", __doc__, action=_align)
-    options.add_run_and_test(parser, "TSV in the layout of the run's test set; or the source side")
+    options.add_arguments(parser, "run")
+    options.add_arguments(
+        parser, "test", help="TSV in the layout of the run's test set; or the source side"
+    )
+    options.add_arguments(parser, "--target", "--json")
     parser.add_argument(
         "--gold", metavar="FILE",
         help="gold alignments, one line for each pair: i-j sure, i?j or ipj possible; default: the "

@@ -30,7 +30,7 @@ def add(commands: options.Commands) -> None:
         metavar="TEST",
         help="TSV in the layout of the first run's test set; or the source side",
     )
-    options.add_target(parser)
+    options.add_arguments(parser, "--target")
     parser.add_argument(
         "--test", choices=("bootstrap", "randomization"), default="bootstrap",
         help="significance test: paired bootstrap (default), or approximate randomization, which "
@@ -40,7 +40,7 @@ def add(commands: options.Commands) -> None:
         "--resamples", type=options.positive, metavar="N",
         help="default: 1000; with --test randomization: 10000",
     )  # fmt: skip
-    options.add_json(parser)
+    options.add_arguments(parser, "--json")
     parser.add_argument("--html", metavar="FILE", help="also write the comparison as a page")
     options.add_search(parser)
 

@@ -18,8 +18,11 @@ from seq2seq.errors import EXIT_FAULT
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "doctor", __doc__, action=_doctor)
-    options.add_run_and_test(parser, "test set; default: that of the run's recipe", nargs="?")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    options.add_arguments(parser, "run")
+    options.add_arguments(
+        parser, "test", nargs="?", help="test set; default: that of the run's recipe"
+    )
+    options.add_arguments(parser, "--target", "--json", "--device")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

@@ -22,13 +22,13 @@ from seq2seq.errors import UserError
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "explain", __doc__, action=_explain)
-    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
+    options.add_arguments(parser, "run")
     parser.add_argument("sentence", metavar="SENTENCE", help="a sentence of the source language")
     parser.add_argument(
         "--step", type=options.positive, metavar="N",
         help="show this step in full (from 1); default: the first step, and a row for each one",
     )  # fmt: skip
-    options.add_beam(parser)
+    options.add_arguments(parser, "--beam")
     parser.add_argument(
         "--force", metavar="TARGET", help="explain this translation instead of the model's own"
     )
@@ -37,11 +37,10 @@ def add(commands: options.Commands) -> None:
         help="what would follow if at this step (from 1) all the weight was on the source piece at "
         "this position (from 1); the pieces before the step are kept; may be repeated",
     )  # fmt: skip
-    options.add_words(parser)
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print all tensors instead of tables, to recompute them with NumPy",
-    )  # fmt: skip
+    options.add_arguments(parser, "--words")
+    options.add_arguments(
+        parser, "--json", help="print all tensors instead of tables, to recompute them with NumPy"
+    )
     parser.add_argument("--html", metavar="FILE", help="write an interactive page, in one file")
     parser.add_argument("--plot", metavar="FILE", help="draw the weights: PNG, SVG or PDF")
 

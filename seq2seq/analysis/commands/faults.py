@@ -24,10 +24,8 @@ def add(commands: options.Commands) -> None:
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="runs/quickstart", help="default: runs/quickstart"
     )
-    parser.add_argument(
-        "--test", metavar="TEST", help="test set; default: that of the run's recipe"
-    )
-    options.add_target(parser)
+    options.add_arguments(parser, "--test", help="test set; default: that of the run's recipe")
+    options.add_arguments(parser, "--target")
     parser.add_argument(
         "--sentences",
         type=options.positive,

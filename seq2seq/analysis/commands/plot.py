@@ -38,18 +38,17 @@ def _add_attention(kinds: options.Commands) -> None:
         "  seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf",
         action=_plot_attention,
     )
-    parser.add_argument("run", metavar="RUN", help="run directory or checkpoint")
+    options.add_arguments(parser, "run")
     parser.add_argument(
         "sentences", nargs="*", metavar="SENTENCE", help="sentences of the source language"
     )
     parser.add_argument("-i", "--input", metavar="FILE", help="file of sentences, one per line")
     _add_output(parser, "attention.png")
-    options.add_beam(parser)
+    options.add_arguments(parser, "--beam", "--words")
     parser.add_argument(
         "--force", metavar="TARGET",
         help="draw this translation of the sentence instead of the model's own",
     )  # fmt: skip
-    options.add_words(parser)
 
 
 def _add_training(kinds: options.Commands) -> None:
@@ -86,11 +85,8 @@ def _add_length(kinds: options.Commands) -> None:
         help="run or checkpoint to translate the test set with, or a file of translations, such "
         "as seq2seq evaluate writes",
     )  # fmt: skip
-    parser.add_argument(
-        "--test", required=True, metavar="TEST",
-        help="TSV: source, target, further references; or the source side",
-    )  # fmt: skip
-    options.add_target(parser)
+    options.add_arguments(parser, "--test", required=True)
+    options.add_arguments(parser, "--target")
     parser.add_argument(
         "--buckets",
         type=options.positive,
@@ -98,7 +94,7 @@ def _add_length(kinds: options.Commands) -> None:
         metavar="N",
         help="number of length groups; default: 6",
     )
-    options.add_beam(parser)
+    options.add_arguments(parser, "--beam")
     _add_output(parser, "length.png")
 
 
