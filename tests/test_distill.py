@@ -17,7 +17,7 @@ from seq2seq import cli
 from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.evaluation.metrics import closest
-from seq2seq.inference import distillation
+from seq2seq.inference import streams
 from seq2seq.inference.translator import Translator
 
 
@@ -43,7 +43,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distillation, "WINDOW", 7)
+    monkeypatch.setattr(streams, "WINDOW", 7)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_killed_and_continued(
     output, part = tmp_path / "out.tsv", tmp_path / "out.tsv.partial"
     arguments = ("distill", single, other, corpus, "-o", output)
     setup = (
-        "import time; from seq2seq.inference import distillation as d\n"
+        "import time; from seq2seq.inference import streams as d\n"
         "d.WINDOW, t = 7, d._translate\n"
         "d._translate = lambda *a: (time.sleep(0.1), t(*a))[1]"
     )
@@ -207,7 +207,7 @@ def test_two_processes_do_not_share_a_file(tmp_path: Path, server: Server, singl
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("perro\tdog\n")
     setup = (
-        "import time; from seq2seq.inference import distillation as d\n"
+        "import time; from seq2seq.inference import streams as d\n"
         "d._translate = lambda *_: time.sleep(60)"
     )
     arguments = ("distill", single, corpus, "-o", tmp_path / "out.tsv")

@@ -49,7 +49,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     from seq2seq.data.corpus import COMPRESSED
     from seq2seq.data.sources import describe
     from seq2seq.files import sha256
-    from seq2seq.inference.distillation import Request, distill, weights_sum
+    from seq2seq.inference.streams import Request, distill
 
     if arguments.closest:
         from seq2seq.evaluation.metrics import closest
@@ -64,19 +64,22 @@ def _distill(arguments: argparse.Namespace) -> int:
         search = translator.options(**options.search_options(arguments))
         if arguments.closest:
             if search.beam_size == 1:
-                raise UserError(
-                    "--closest requires a beam of several hypotheses; use --beam 2 or more"
-                )
+                raise UserError("--closest requires a beam of several; use --beam 2 or more")
             search = translator.options(**asdict(search) | {"nbest": search.beam_size})
         made_of = {
             "program": VERSION,
-            "runs": [weights_sum(run) for run in arguments.runs],
+            "runs": [_weights_sum(run) for run in arguments.runs],
             "corpus": describe(corpus, sha256)["files"],
             **{name: getattr(arguments, name) for name in ("closest", "reverse")},
             **{name: getattr(arguments, name) for name in ("device", "backend", "precision")},
             **asdict(search),
         }
-        request = Request(search, arguments.reverse, closest if arguments.closest else None)
+        request = Request(
+            search,
+            format="tsv",
+            reverse=arguments.reverse,
+            choose=closest if arguments.closest else None,
+        )
         try:
             pairs = distill(
                 translator, request, corpus, Path(arguments.output), made_of=made_of,
@@ -88,3 +91,16 @@ def _distill(arguments: argparse.Namespace) -> int:
         if shared.ranks.is_first:
             print(f"{arguments.output}: {pairs} pairs", file=sys.stderr)
     return 0
+
+
+def _weights_sum(run: str) -> str:
+    """Return the checksum of the weights that translate, also for a run exported without them."""
+    from seq2seq.onnx.graphs import read_graphs
+    from seq2seq.packaged import find_run
+    from seq2seq.runs.directory import find_checkpoint, run_of
+
+    path = find_run(run)
+    directory = run_of(path)
+    if not directory.checkpoints.exists() and (graphs := read_graphs(directory.graphs)):
+        return str(graphs.meta["weights"])
+    return find_checkpoint(path).weights_sum

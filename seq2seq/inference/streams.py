@@ -1,4 +1,4 @@
-"""Translate streams of lines: files, pipes and a prompt."""
+"""Translate streams of lines: files, pipes, a prompt, and corpora as new training pairs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, islice, repeat, zip_longest
+from itertools import count, islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TextIO
 
 from tqdm import tqdm
 
-from seq2seq.data.corpus import MAX_LINE_BYTES
+from seq2seq.data.corpus import MAX_LINE_BYTES, Pair, read_corpus
 from seq2seq.errors import DataError
-from seq2seq.files import check_writable
+from seq2seq.files import check_writable, locked, naming, sync_directory, sync_file, write_atomic
 from seq2seq.inference.mbr import Metric
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Sampling
@@ -27,25 +27,45 @@ from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.processes import SERIAL, Parallelism
 
+if TYPE_CHECKING:
+    from seq2seq.config import CorpusConfig
+
 log = logging.getLogger(__name__)
 
 WINDOW = 1000  # lines that are sorted by length and translated together
 
+# From the texts of the n-best list and a reference, a choice makes the index of a text.
+Choose = Callable[[list[str], str], int]
+
+
+class InputLine(NamedTuple):
+    """A line to translate."""
+
+    text: str
+    prefix: str = ""  # of its translation
+    reference: str = ""  # what a choice among the translations compares them with
+
 
 @dataclass(frozen=True)
 class Request:
-    """How to translate lines, and what to write for each."""
+    """How to translate lines, and what to write for each.
+
+    As tsv, the line and its translation are written as a training pair, with `reverse` the
+    translation first; it is the best one, or the one that `choose` picks.
+    """
 
     options: SearchOptions
     sampling: Sampling | None = None
     mbr: Metric | None = None
     refuse_long: bool = False
     refuse_invalid: bool = False  # a line that is not UTF-8
-    format: Literal["text", "jsonl"] = "text"
+    format: Literal["text", "jsonl", "tsv"] = "text"
     attention: bool = False  # in JSON
     tree: bool = False  # in JSON, of the best translation
     word_links: Callable[[Translation], str] | None = None  # makes the lines of alignments
     input_format: Literal["text", "jsonl"] = "text"  # jsonl: objects with `text` and `prefix`
+    reverse: bool = False
+    choose: Choose | None = None
 
     @property
     def shown(self) -> int:
@@ -93,30 +113,148 @@ def translate_files(
         linked = _open_output(alignments, stack) if alignments else None
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
-        lines = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid)
-        pairs: Iterator[tuple[str, str]] = zip(lines, repeat(""))
+        texts = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid)
+        lines: Iterator[InputLine] = map(InputLine, texts)
         if prefixes:
             begins = _lines(_open_input(prefixes, stack), request.refuse_invalid, f"{prefixes}: ")
-            pairs = _paired(lines, begins, prefixes)
+            lines = _with_prefixes(texts, begins, prefixes)
         elif request.input_format == "jsonl":
-            pairs = map(_parse, lines, count(1))
-        results = (SERIAL if is_prompt else parallelism).map(
-            partial(_translate, translator, request),
-            _windows(pairs, 1 if is_prompt else WINDOW),
-            on_gpu=translator.on_gpu,
-        )
+            lines = map(_parse, texts, count(1))
         quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:
-            for rows in results:
-                for written, links in rows:
-                    target.write(written)
-                    if linked is not None:
-                        linked.write(links)
-                target.flush()
-                bar.update(len(rows))
+            _translate_lines(
+                translator, request, lines, target, linked, bar=bar,
+                window=1 if is_prompt else WINDOW,
+                parallelism=SERIAL if is_prompt else parallelism,
+            )  # fmt: skip
 
 
-def _paired(lines: Iterator[str], prefixes: Iterator[str], name: str) -> Iterator[tuple[str, str]]:
+def distill(
+    translator: Translator,
+    request: Request,
+    corpus: CorpusConfig,
+    output: Path,
+    *,
+    made_of: Mapping[str, Any],
+    parallelism: Parallelism = SERIAL,
+) -> int:
+    """Write a line `source<TAB>target` for each pair of a corpus, with one side translated.
+
+    That is the source, or with `request.reverse` the target. Line n is made from pair n, whatever its
+    translation is: training drops empty sides and duplicates. What is written does not depend
+    on `parallelism`, nor on interruptions: OUTPUT.partial, which is renamed when it is complete, is
+    continued after the last complete window if OUTPUT.distill.json says that it is `made_of` the
+    same. Returns the number of lines.
+
+    Raises DataError for a corpus that cannot be read and for a file that another command began or
+    another process is writing, WorkerError if a worker was killed.
+    """
+    ranks = parallelism.ranks
+    partial_path = output.with_name(f"{output.name}.partial")
+    total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
+    with contextlib.ExitStack() as stack:
+        done = ranks.on_rank0(_begin, output, partial_path, made_of, total, stack)
+        lines = (_side(pair, reverse=request.reverse) for pair in read_corpus(corpus))
+        path = partial_path if ranks.is_first and done < total else Path(os.devnull)
+        stack.enter_context(naming(partial_path))
+        target = stack.enter_context(path.open("a", encoding="utf-8", newline="\n"))
+        quiet = None if ranks.is_first else True
+        with tqdm(total=total, initial=done, unit=" pairs", disable=quiet) as bar:
+            _translate_lines(
+                translator, request, islice(lines, done, None), target, bar=bar, window=WINDOW,
+                parallelism=parallelism,
+            )  # fmt: skip
+        if ranks.is_first and not output.exists():
+            sync_file(partial_path)
+            partial_path.replace(output)
+            sync_directory(output.parent)
+    return total
+
+
+def _begin(
+    output: Path,
+    partial_path: Path,
+    made_of: Mapping[str, Any],
+    total: int,
+    stack: contextlib.ExitStack,
+) -> int:
+    """Return the number of lines that are already written; lock what is not complete.
+
+    Raises DataError as `distill` does.
+    """
+    about = output.with_name(f"{output.name}.distill.json")
+    if output.exists():
+        _check_same(output, about, made_of)
+        if output.read_bytes().count(b"\n") != total:
+            raise DataError(f"{output}: changed since it was written; delete it")
+        return total
+    check_writable(partial_path)
+    try:
+        stack.enter_context(locked(partial_path, wait=False))
+    except BlockingIOError:
+        raise DataError(f"{partial_path}: another process is writing it") from None
+    with partial_path.open("r+b") as file:
+        if partial_path.stat().st_size:
+            _check_same(partial_path, about, made_of)
+        else:
+            write_atomic(about, json.dumps(made_of, indent=1) + "\n")
+        lines = size = end = 0
+        for number, line in enumerate(file, 1):
+            end += len(line)
+            if number % WINDOW == 0 and line.endswith(b"\n"):
+                lines, size = number, end
+        file.truncate(size)
+    return lines
+
+
+def _check_same(path: Path, about: Path, made_of: Mapping[str, Any]) -> None:
+    """Raise DataError if a file is not what this command writes."""
+    try:
+        before = json.loads(about.read_bytes())
+    except (OSError, ValueError):
+        before = None
+    if before == made_of:
+        return
+    how = f"{about.name} does not say how it was made"
+    if isinstance(before, dict):
+        names = sorted({*before, *made_of})
+        key = next(name for name in names if before.get(name) != made_of.get(name))
+        how = f"made by another command: {key} was {before.get(key)} and is {made_of.get(key)}"
+    raise DataError(f"{path}: {how}; choose another --output, or delete it to start over")
+
+
+def _side(pair: Pair, *, reverse: bool) -> InputLine:
+    """Return the side of a pair to translate; the other one is the reference."""
+    # A sentence of parallel files may have tabs.
+    source, target = (text.replace("\t", " ") for text in (pair.source, pair.target))
+    return InputLine(target, reference=source) if reverse else InputLine(source, reference=target)
+
+
+def _translate_lines(
+    translator: Translator,
+    request: Request,
+    lines: Iterator[InputLine],
+    target: TextIO,
+    linked: TextIO | None = None,
+    *,
+    window: int,
+    bar: tqdm[Any],
+    parallelism: Parallelism,
+) -> None:
+    """Write what the request asks for of each line, and its word links, a window at a time."""
+    results = parallelism.map(
+        partial(_translate, translator, request), _windows(lines, window), on_gpu=translator.on_gpu
+    )
+    for rows in results:
+        for written, links in rows:
+            target.write(written)
+            if linked is not None:
+                linked.write(links)
+        target.flush()
+        bar.update(len(rows))
+
+
+def _with_prefixes(lines: Iterator[str], prefixes: Iterator[str], name: str) -> Iterator[InputLine]:
     """Yield each line with its prefix. Raises DataError if there is not one for each."""
     both: Iterator[tuple[str | None, str | None]] = zip_longest(lines, prefixes)
     for number, (line, prefix) in enumerate(both, 1):
@@ -126,10 +264,10 @@ def _paired(lines: Iterator[str], prefixes: Iterator[str], name: str) -> Iterato
                 f"{name}: {found} lines than the input; give one prefix for each line (line "
                 f"{number}), which may be empty"
             )
-        yield line, prefix
+        yield InputLine(line, prefix)
 
 
-def _parse(line: str, number: int) -> tuple[str, str]:
+def _parse(line: str, number: int) -> InputLine:
     """Return text and prefix of a line of JSON."""
     try:
         found = json.loads(line)
@@ -138,53 +276,54 @@ def _parse(line: str, number: int) -> tuple[str, str]:
     if isinstance(found, dict):
         text, prefix = found.get("text"), found.get("prefix", "")
         if isinstance(text, str) and isinstance(prefix, str):
-            return text, prefix
+            return InputLine(text, prefix)
     raise DataError(
         f'line {number}: expected a JSON object such as {{"text": "No lo veo.", "prefix": "I"}}; '
         "correct it, or leave out --input-format jsonl"
     )
 
 
-def _windows(
-    pairs: Iterator[tuple[str, str]], size: int
-) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """Yield this many lines at a time with their prefixes, and the number of the first."""
+def _windows(lines: Iterator[InputLine], size: int) -> Iterator[tuple[int, list[InputLine]]]:
+    """Yield this many lines at a time, and the number of the first."""
     number = 1
-    while window := list(islice(pairs, size)):
+    while window := list(islice(lines, size)):
         yield number, window
         number += len(window)
 
 
 def _translate(
-    translator: Translator, request: Request, window: tuple[int, list[tuple[str, str]]]
+    translator: Translator, request: Request, window: tuple[int, list[InputLine]]
 ) -> list[tuple[str, str]]:
     """Return for each line of a window the text to write, and its word links."""
-    first_number, pairs = window
+    first_number, lines = window
     options = request.options
     if request.mbr and not request.sampling:
         options = replace(options, nbest=options.beam_size)
     found = translator.translate(
-        [line for line, _ in pairs],
+        [line.text for line in lines],
         options,
         sampling=request.sampling,
         mbr=request.mbr,
-        prefixes=[prefix for _, prefix in pairs],
+        prefixes=[line.prefix for line in lines],
         refuse_long=request.refuse_long,
         first_number=first_number,
     )
     links = request.word_links
     return [
-        (_written(translations, request), links(translations[0]) + "\n" if links else "")
-        for translations in found
+        (_written(line, translations, request), links(translations[0]) + "\n" if links else "")
+        for line, translations in zip(lines, found, strict=True)
     ]
 
 
-def _written(translations: list[Translation], request: Request) -> str:
-    """Return what is written for a line: `shown` lines of text, or one of JSON."""
+def _written(line: InputLine, translations: list[Translation], request: Request) -> str:
+    """Return what is written for a line: `shown` lines of text, or one of JSON or TSV."""
     shown = translations[: request.shown]
+    texts = [translation.text for translation in shown]
+    if request.format == "tsv":
+        chosen = texts[request.choose(texts, line.reference) if request.choose else 0]
+        return f"{chosen}\t{line.text}\n" if request.reverse else f"{line.text}\t{chosen}\n"
     if request.format == "text":
         # Missing ones are empty lines, so that the lines of the input can be found by number.
-        texts = [translation.text for translation in shown]
         return "".join(f"{text}\n" for text in texts + [""] * (request.shown - len(texts)))
     alternatives = [
         translation.as_json(attention=request.attention, tree=request.tree and rank == 0)
