@@ -140,8 +140,8 @@ def distill(
 ) -> int:
     """Write a line `source<TAB>target` for each pair of a corpus, with one side translated.
 
-    That is the source, or with `request.reverse` the target. Line n is made from pair n, whatever its
-    translation is: training drops empty sides and duplicates. What is written does not depend
+    That is the source, or with `request.reverse` the target. Line n is made from pair n, whatever
+    its translation is: training drops empty sides and duplicates. What is written does not depend
     on `parallelism`, nor on interruptions: OUTPUT.partial, which is renamed when it is complete, is
     continued after the last complete window if OUTPUT.distill.json says that it is `made_of` the
     same. Returns the number of lines.
