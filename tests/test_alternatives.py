@@ -19,8 +19,7 @@ from random_model import RandomBackend, random_translator
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import BOS, EOS, Tokenizer, train_tokenizer
 from seq2seq.errors import ConfigError, DataError
-from seq2seq.inference.alternatives import next_words
-from seq2seq.inference.prefix import Spelling
+from seq2seq.inference.prefix import Spelling, next_words
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from prefix_model import prefix_model
 
-from seq2seq.inference.ensemble import Ensemble, EnsembleState
-from seq2seq.inference.protocol import Step
+from seq2seq.inference.protocol import Ensemble, EnsembleState, Step
 from seq2seq.inference.search import SearchOptions, beam_search, greedy
 
 OPTIONS = SearchOptions(beam_size=3, nbest=3, keep_weights=True, coverage_penalty=0.2)

@@ -8,7 +8,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from seq2seq.inference import mbr
-from seq2seq.inference.mbr import Metric, expected_utilities, minimum_bayes_risk
+from seq2seq.inference.search import Metric, expected_utilities, minimum_bayes_risk
 
 CANDIDATES = [
     "a dog ran over a road",

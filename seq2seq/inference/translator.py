@@ -17,20 +17,17 @@ from seq2seq.data.ragged import source_batches
 from seq2seq.data.tokenizer import EOS, EOS_PIECE, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.inference.alternatives import Alternative, next_words
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.mbr import Metric, minimum_bayes_risk
-from seq2seq.inference.prefix import Prefix, Spelling
+from seq2seq.inference.prefix import Alternative, Prefix, Spelling, next_words
 from seq2seq.inference.protocol import (
     SEARCH_KEYS,
     Backend,
     Decoding,
+    Ensemble,
     Hypothesis,
     Ints,
     SearchOptions,
 )
-from seq2seq.inference.sampling import Sampling, sample
-from seq2seq.inference.search import force, search
+from seq2seq.inference.search import Metric, Sampling, force, minimum_bayes_risk, sample, search
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_line
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import run_of
@@ -157,7 +154,7 @@ class Translator:
         """Return for each line its translations, best first (`options.nbest` at most).
 
         With `sampling` they are samples, in the order of drawing. With `mbr` the one with the
-        highest expected utility comes first (seq2seq.inference.mbr). A line longer than
+        highest expected utility comes first (seq2seq.inference.search). A line longer than
         `inference.max_source_length` pieces is split (seq2seq.inference.text), or raises DataError
         with `refuse_long`. `first_number` is the number of the first line, which error messages
         and samples depend on.
@@ -270,7 +267,7 @@ class Translator:
         """Return the likeliest next words after a prefix of a translation, best first.
 
         The prefix is taken as complete words. Each word comes with its probability
-        (seq2seq.inference.alternatives) and with the best translation that begins with the prefix
+        (seq2seq.inference.prefix) and with the best translation that begins with the prefix
         and the word; the word "" is the end of the translation. Raises DataError for an empty
         source, and for one longer than inference.max_source_length (which would be split),
         ConfigError for a number below 1.

@@ -1,4 +1,4 @@
-"""The unfinished hypotheses of a batch, and a fast search for their best extensions.
+"""The unfinished hypotheses of a batch, their best extensions, and the trees of a beam search.
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, T pieces so far, C candidates a row, N candidates a sentence, Z blocks of pieces,
@@ -8,6 +8,7 @@ X places in [K * C]
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,15 @@ import numpy.typing as npt
 from seq2seq.data.tokenizer import BOS, EOS
 from seq2seq.errors import ConfigError
 from seq2seq.inference.prefix import END, FREE, Prefix
-from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
+from seq2seq.inference.protocol import (
+    BeamNode,
+    Decoding,
+    Floats,
+    Hypothesis,
+    Ints,
+    SearchOptions,
+    Status,
+)
 
 Bools = npt.NDArray[np.bool_]
 
@@ -245,6 +254,54 @@ class BeamState:
             w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
         ]
         return np.stack(steps)
+
+
+class BeamTrees:
+    """One tree for each sentence, which grows by a level at each step of the search."""
+
+    def __init__(self, number: int) -> None:
+        """Start with the root of this many trees, the empty hypothesis."""
+        self.trees = [[BeamNode(None, BOS, 0.0, 0.0, "unfinished")] for _ in range(number)]
+        self._last: list[list[int]] = [[0] for _ in range(number)]  # unfinished, in the beam
+        self._nodes_R: Ints = np.zeros(number, np.int64)
+        self._nodes_BN: Ints = np.zeros((number, 1), np.int64)
+
+    def grow(
+        self,
+        beams: BeamState,
+        log_probs_BN: Floats,
+        parents_BN: Ints,
+        tokens_BN: Ints,
+        taken_BN: Bools,
+        ended_BN: Bools,
+    ) -> None:
+        """Add the candidates of a step; those that are not taken are pruned at once."""
+        scores_BN = beams.scores(log_probs_BN, parents_BN)
+        nodes_BK = self._nodes_R.reshape(len(beams.sentences), -1)
+        self._nodes_BN = np.full(log_probs_BN.shape, -1)
+        extended: list[set[int]] = [set() for _ in beams.sentences]
+        going_on: list[list[int]] = [[] for _ in beams.sentences]
+        for b, n in np.argwhere(np.isfinite(log_probs_BN)).tolist():
+            tree, parent = self.trees[beams.sentences[b]], int(nodes_BK[b, parents_BN[b, n]])
+            self._nodes_BN[b, n] = len(tree)
+            status: Status = "pruned"
+            if taken_BN[b, n]:
+                extended[b].add(parent)
+                status = "finished" if ended_BN[b, n] else "unfinished"
+            if status == "unfinished":
+                going_on[b].append(len(tree))
+            log_prob, score = float(log_probs_BN[b, n]), float(scores_BN[b, n])
+            tree.append(BeamNode(parent, int(tokens_BN[b, n]), log_prob, score, status))
+        for b, sentence in enumerate(beams.sentences.tolist()):
+            tree = self.trees[sentence]
+            for node in self._last[sentence]:
+                became: Status = "extended" if node in extended[b] else "pruned"
+                tree[node] = replace(tree[node], status=became)
+            self._last[sentence] = going_on[b]
+
+    def extend(self, chosen: tuple[Ints, Ints]) -> None:
+        """Follow the rows of the search; takes what `BeamState.extend` returns."""
+        self._nodes_R = self._nodes_BN[chosen].ravel()
 
 
 def length_limits(
