@@ -24,8 +24,7 @@ from seq2seq.inference import translator
 from seq2seq.inference.search import Sampling
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import backend as onnx_backend
-from seq2seq.onnx import export as export_module
-from seq2seq.onnx import run as exporting
+from seq2seq.onnx import export as exporting
 from seq2seq.onnx.export import export, read_valid
 from seq2seq.onnx.graphs import KINDS, META, PRECISIONS, Graphs, read_graphs
 from seq2seq.pipeline import train
@@ -357,18 +356,18 @@ def test_cost_is_not_recorded_in_graphs_that_replaced_those_it_was_measured_of(
     run: Path, trained: Path, toy: ToyCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = read_valid(run, str(toy.folder / "valid.tsv"))
-    score_graphs, early = export_module._bleu, trained / "checkpoints/step-000050"
+    score_graphs, early = exporting._bleu, trained / "checkpoints/step-000050"
 
     def replace_meanwhile(*arguments: Any) -> float:
         found = score_graphs(*arguments)
         if arguments[1] == "int8":
             shutil.rmtree(checkpoint_of(run))
             shutil.copytree(early, run / "checkpoints/step-000050")
-            monkeypatch.setattr(export_module, "_bleu", score_graphs)
+            monkeypatch.setattr(exporting, "_bleu", score_graphs)
             export(run)
         return found
 
-    monkeypatch.setattr(export_module, "_bleu", replace_meanwhile)
+    monkeypatch.setattr(exporting, "_bleu", replace_meanwhile)
     export(run, valid=pairs)
     meta = graphs_of(run).meta
     assert (meta["checkpoint"], "int8_bleu_loss" in meta) == ("step-000050", False)

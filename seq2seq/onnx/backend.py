@@ -174,7 +174,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
         log.warning("%s: doing that now", error)
     checkpoint = find_checkpoint(path)
     if is_run and not is_packaged(run.path):
-        from seq2seq.onnx.run import ensure_graphs  # imports onnx, which is slow
+        from seq2seq.onnx.export import ensure_graphs  # imports onnx, which is slow
 
         with contextlib.suppress(OSError):
             return start(ensure_graphs(checkpoint, run))
@@ -185,7 +185,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
 
 
 def _write_graphs(checkpoint: Checkpoint, run: RunDirectory, folder: Path) -> dict[str, Any]:
-    from seq2seq.onnx.run import write_graphs
+    from seq2seq.onnx.export import write_graphs
 
     meta = write_graphs(checkpoint, run, folder)
     log.info("%s: made its graphs, which are kept in the cache", run.path.name)

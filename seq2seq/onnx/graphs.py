@@ -6,7 +6,7 @@ graph/embedding.fp32.onnx          target pieces to what a step needs of their e
 graph/step.fp32.onnx               one target piece to the next probabilities and state
 graph/*.int8.onnx                  the same with products of 8-bit integers
 
-docs/export.md describes the format. seq2seq.onnx.run writes it.
+docs/export.md describes the format. seq2seq.onnx.export writes it.
 """
 
 from __future__ import annotations

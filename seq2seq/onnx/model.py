@@ -37,9 +37,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from seq2seq.onnx.builder import Graph
+from seq2seq.onnx.builder import Graph, Parameters
 from seq2seq.onnx.graphs import Precision
-from seq2seq.onnx.weights import Model
 from seq2seq.runs.tensors import Array
 
 Shape = list[int | str]
@@ -47,38 +46,38 @@ Stepped = tuple[str, list[str], str | None]  # features, next states, weights
 _Norm = tuple[Array, Array] | None  # weight and bias
 
 
-def encoder_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
+def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that computes the initial state and the memory of sources."""
-    g, attention = Graph("encoder", precision), _fused_attention(model)
-    encoded = _encode(g, model)
-    g.output(_initial_state(g, model, encoded), "state", ["B", sum(_state_sizes(model))])
+    g, attention = Graph("encoder", precision), _fused_attention(params)
+    encoded = _encode(g, params)
+    g.output(_initial_state(g, params, encoded), "state", ["B", sum(_state_sizes(params))])
     values = attention.make_memory(g, encoded)
     for value, (name, shape) in zip(values, attention.memory.items(), strict=True):
         g.output(value, name, shape)
-    if model.config.lexical:
-        words_BSO = g.lookup(model.source_embedding(), "source", _lexical(model))
-        g.output(words_BSO, "words", ["B", "S", model.config.features_size])
+    if params.config.lexical:
+        words_BSO = g.lookup(params.source_embedding(), "source", _lexical(params))
+        g.output(words_BSO, "words", ["B", "S", params.config.features_size])
     return g.model()
 
 
-def embedding_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
+def embedding_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that computes what a step needs of the embeddings of target pieces."""
     g = Graph("embedding", precision)
     pieces = g.input("pieces", ["N"], np.int64)
-    weight_XE, bias_X = _entering(model)
-    inputs = g.lookup(model.target_embedding(), pieces, weight_XE, bias_X)
+    weight_XE, bias_X = _entering(params)
+    inputs = g.lookup(params.target_embedding(), pieces, weight_XE, bias_X)
     g.output(inputs, "inputs", ["N", len(weight_XE)])
     return g.model()
 
 
-def step_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
+def step_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that advances all hypotheses by one target piece."""
-    g, config = Graph("step", precision), model.config
-    sizes = _state_sizes(model)
-    entering, _ = _entering(model)
+    g, config = Graph("step", precision), params.config
+    sizes = _state_sizes(params)
+    entering, _ = _entering(params)
     inputs = g.input("inputs", ["B", "K", len(entering)])
     state = g.split(g.input("state", ["B", "K", sum(sizes)]), sizes)
-    attention = _fused_attention(model)
+    attention = _fused_attention(params)
     for name, shape in attention.memory.items():
         g.input(name, shape)
     step = {
@@ -87,14 +86,14 @@ def step_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
         "luong": _luong,
         "pre_attention": _pre_attention,
     }[config.style]
-    features, state, weights = step(g, model, attention, inputs, state)
+    features, state, weights = step(g, params, attention, inputs, state)
     if config.lexical and weights is not None:
         words = g.input("words", ["B", "S", config.features_size])
         features = g("Add", features, g("Tanh", g("MatMul", weights, words)))
-    is_maxout = _has_deep_output(model) and config.readout == "maxout"
-    bias_V = model("output_bias", model.target_vocab)
+    is_maxout = _has_deep_output(params) and config.readout == "maxout"
+    bias_V = params("output_bias", params.target_vocab)
     logits = g.product(
-        features, model.output_weight(), bias_V, bound=None if is_maxout or config.lexical else 1.0
+        features, params.output_weight(), bias_V, bound=None if is_maxout or config.lexical else 1.0
     )
     g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
     g.output(g.concat(state), "next_state", ["B", "K", sum(sizes)])
@@ -106,23 +105,23 @@ def step_graph(model: Model, *, precision: Precision) -> onnx.ModelProto:
 class _Cell:
     """One GRU layer. The biases of r and z, and of n's input, enter with the inputs."""
 
-    def __init__(self, model: Model, name: str, input_size: int, size: int) -> None:
+    def __init__(self, params: Parameters, name: str, input_size: int, size: int) -> None:
         self.size = size
         self.sizes = [2 * size, size]  # of r and z, and of n
-        self.input_GI = model(f"{name}.weight_input", 3 * size, input_size)
-        self.hidden_GD = model(f"{name}.weight_hidden", 3 * size, size)
+        self.input_GI = params(f"{name}.weight_input", 3 * size, input_size)
+        self.hidden_GD = params(f"{name}.weight_hidden", 3 * size, size)
         self.input_bias_G, self.hidden_bias_D = np.zeros(3 * size), None
         self.norm_input: _Norm = None
         self.norm_hidden: _Norm = None
-        if model.config.layer_norm:
+        if params.config.layer_norm:
             self.norm_input, self.norm_hidden = (
-                (model(f"{name}.{norm}.weight", 3 * size), model(f"{name}.{norm}.bias", 3 * size))
+                (params(f"{name}.{norm}.weight", 3 * size), params(f"{name}.{norm}.bias", 3 * size))
                 for norm in ("norm_input", "norm_hidden")
             )
         else:
-            bias_hidden_G = model(f"{name}.bias_hidden", 3 * size)
+            bias_hidden_G = params(f"{name}.bias_hidden", 3 * size)
             bias_rz, self.hidden_bias_D = np.split(bias_hidden_G, [2 * size])
-            bias_input_G = model(f"{name}.bias_input", 3 * size)
+            bias_input_G = params(f"{name}.bias_input", 3 * size)
             self.input_bias_G = bias_input_G + np.pad(bias_rz, (0, size))
 
     def gates(self, g: Graph, inputs: str, *more: int) -> list[str]:
@@ -158,8 +157,8 @@ def _layer_norm(g: Graph, norm: _Norm, value: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    """The names of the encoder's states, and of the padding mask (1: real)."""
+class _EncoderStates:
+    """The names of the states of the encoder, and of what is 1 at real positions, 0 at padding."""
 
     states_BSH: str
     real_BS: str
@@ -189,24 +188,24 @@ class _Encoded:
         return g("ReduceSum", self.real_BS, np.array([1]), keepdims=1)
 
 
-def _encode(g: Graph, model: Model) -> _Encoded:
+def _encode(g: Graph, params: Parameters) -> _EncoderStates:
     """Run the layers, each as a Scan of both directions side by side.
 
     The backward direction's half of all that is scanned is reversed. Its states are zero at
     padding, so that a sentence begins as it would without; forward states there are never read.
     """
-    config, size = model.config, model.config.encoder_size
+    config, size = params.config, params.config.encoder_size
     source_BS = g.input("source", ["B", "S"], np.int64)
     real_BS = g("Cast", g("Cast", source_BS, to=TensorProto.BOOL), to=TensorProto.FLOAT)
     real_SB11 = g("Unsqueeze", g("Transpose", real_BS, perm=[1, 0]), np.array([2, 3]))
     always_SB11 = g("Expand", np.ones((1, 1, 1, 1)), g("Shape", real_SB11))
     real_SB21 = g("Concat", always_SB11, _reversed(g, real_SB11), axis=2)
     layer_SBH = g("Transpose", source_BS, perm=[1, 0])
-    enter: Callable[[str, Array, Array], str] = partial(g.lookup, model.source_embedding())
+    enter: Callable[[str, Array, Array], str] = partial(g.lookup, params.source_embedding())
     for number in range(config.encoder_layers):
         input_size = 2 * size if number else config.embedding_size
         cells = [
-            _Cell(model, f"encoder.{direction}.{number}", input_size, size)
+            _Cell(params, f"encoder.{direction}.{number}", input_size, size)
             for direction in ("forwards", "backwards")
         ]
         gates = [
@@ -225,7 +224,7 @@ def _encode(g: Graph, model: Model) -> _Encoded:
         states_SBH = g("Reshape", states_SB2h, np.array([0, 0, 2 * size]))
         forth_SBh, back_SBh = g.split(states_SBH, [size, size])
         layer_SBH, enter = g.concat([forth_SBh, _reversed(g, back_SBh)]), g.product
-    return _Encoded(g("Transpose", layer_SBH, perm=[1, 0, 2]), real_BS, size)
+    return _EncoderStates(g("Transpose", layer_SBH, perm=[1, 0, 2]), real_BS, size)
 
 
 def _reversed(g: Graph, value: str) -> str:
@@ -255,45 +254,45 @@ def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
     return body.body()
 
 
-def _lexical(model: Model) -> Array:
-    return model("lexical.weight", model.config.features_size, model.config.embedding_size)
+def _lexical(params: Parameters) -> Array:
+    return params("lexical.weight", params.config.features_size, params.config.embedding_size)
 
 
-def _cells(model: Model) -> list[_Cell]:
+def _cells(params: Parameters) -> list[_Cell]:
     """Return the layers of the decoder."""
-    config, size = model.config, model.config.decoder_size
+    config, size = params.config, params.config.decoder_size
     first = [config.embedding_size]
     if config.style in ("conditional", "pre_attention"):
         first.append(config.attention_output_size)
     inputs = first + [size] * (config.decoder_layers - 1)
-    return [_Cell(model, f"decoder.layers.{n}", inputs[n], size) for n in range(len(inputs))]
+    return [_Cell(params, f"decoder.layers.{n}", inputs[n], size) for n in range(len(inputs))]
 
 
-def _state_sizes(model: Model) -> list[int]:
+def _state_sizes(params: Parameters) -> list[int]:
     """Return the sizes of what the decoder's state holds side by side."""
-    config = model.config
+    config = params.config
     layers = config.decoder_layers + (config.style == "pre_attention")
-    return [config.decoder_size] * layers + _fed_sizes(model)
+    return [config.decoder_size] * layers + _fed_sizes(params)
 
 
-def _fed_sizes(model: Model) -> list[int]:
+def _fed_sizes(params: Parameters) -> list[int]:
     """Return the size of the attentional state, if it is fed."""
-    config = model.config
+    config = params.config
     return [config.features_size] if config.style == "luong" and config.input_feeding else []
 
 
-def _initial_state(g: Graph, model: Model, encoded: _Encoded) -> str:
+def _initial_state(g: Graph, params: Parameters, encoded: _EncoderStates) -> str:
     """Return the state before the first target piece [B, Z]; see Decoder.start."""
-    config, sizes = model.config, _state_sizes(model)
+    config, sizes = params.config, _state_sizes(params)
     if config.initial_state == "zeros":
         return _per_sentence(g, np.zeros(sum(sizes)))
     reads = {"backward": encoded.backward_Bh, "mean": encoded.mean_BH, "last": encoded.summary_BH}
     read = reads[config.initial_state](g)
     read_size = config.encoder_size * (1 if config.initial_state == "backward" else 2)
-    fed = sum(_fed_sizes(model))
+    fed = sum(_fed_sizes(params))
     hidden_size = sum(sizes) - fed
-    weight = model("decoder.initial.weight", hidden_size, read_size)
-    hidden = g("Tanh", g.product(read, weight, model("decoder.initial.bias", hidden_size)))
+    weight = params("decoder.initial.weight", hidden_size, read_size)
+    hidden = g("Tanh", g.product(read, weight, params("decoder.initial.bias", hidden_size)))
     return g.concat([hidden, _per_sentence(g, np.zeros(fed))] if fed else [hidden])
 
 
@@ -303,19 +302,19 @@ class _FusedAttention:
     This one reads the same of the source at every step (score none).
     """
 
-    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
+    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
         self.read_XM, self.bias_X = read_XM, bias_X
         # A state of the decoder is within 1, its sum with a product of the piece before is not.
-        self.query_bound = None if model.config.attention.previous_piece else 1.0
+        self.query_bound = None if params.config.attention.previous_piece else 1.0
         self.residual_XQ = None
-        if model.config.residual:
-            sizes = model.config.attention_output_size, model.config.decoder_size
+        if params.config.residual:
+            sizes = params.config.attention_output_size, params.config.decoder_size
             same = sizes[0] == sizes[1]
-            query = None if same else model("decoder.attention.residual.query.weight", *sizes)
+            query = None if same else params("decoder.attention.residual.query.weight", *sizes)
             self.residual_XQ = _joined(read_XM, query)
         self.memory: dict[str, Shape] = {"values": ["B", 1, len(read_XM)]}
 
-    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
         """Return the values of the memory."""
         values_BX = g.product(encoded.summary_BH(g), self.read_XM, self.bias_X)
         return [g("Unsqueeze", values_BX, np.array([1]))]
@@ -343,31 +342,31 @@ class _DotProducts(_FusedAttention):
     The values are what is read of the encoder's states.
     """
 
-    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(model, read_XM, bias_X)
-        config, memory_size = model.config.attention, 2 * model.config.encoder_size
+    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(params, read_XM, bias_X)
+        config, memory_size = params.config.attention, 2 * params.config.encoder_size
         key_DH, value_MH = (
-            None if size is None else model(f"decoder.attention.{name}.weight", size, memory_size)
+            None if size is None else params(f"decoder.attention.{name}.weight", size, memory_size)
             for name, size in (("key", config.key_size), ("value", config.value_size))
         )
         self.read_XM = _joined(read_XM, value_MH)
         self.memory = {
-            "keys": self.set_score(model, key_DH),
+            "keys": self.set_score(params, key_DH),
             "values": ["B", "S", len(read_XM)],
             "mask": ["B", 1, "S"],
         }
 
-    def set_score(self, model: Model, key_DH: Array | None) -> Shape:
+    def set_score(self, params: Parameters, key_DH: Array | None) -> Shape:
         """Join the weights of the score with the projection of the keys; return the keys' shape."""
-        config, size = model.config.attention, model.config.decoder_size
-        key_size = config.key_size or 2 * model.config.encoder_size
+        config, size = params.config.attention, params.config.decoder_size
+        key_size = config.key_size or 2 * params.config.encoder_size
         self.scale = 1 / math.sqrt(key_size) if config.score == "scaled_dot" else 1.0
         self.key_QH = key_DH
         if config.score == "general":
-            weight_QD = model("decoder.attention.score.key.weight", size, key_size)
+            weight_QD = params("decoder.attention.score.key.weight", size, key_size)
             self.key_QH = _joined(weight_QD, key_DH)
         elif config.project_query and size != key_size:
-            weight_DQ = model("decoder.attention.score.query.weight", key_size, size)
+            weight_DQ = params("decoder.attention.score.query.weight", key_size, size)
             self.key_QH = _joined(weight_DQ.T, key_DH)
         return ["B", size, "S"]
 
@@ -380,7 +379,7 @@ class _DotProducts(_FusedAttention):
         """Return scores [B, K, S] before the mask."""
         return g("MatMul", query_BKQ, "keys")
 
-    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
         values_BSX = g.product(encoded.states_BSH, self.read_XM, self.bias_X)
         return [self.keys(g, encoded.states_BSH), values_BSX, encoded.mask_B1S(g)]
 
@@ -392,29 +391,29 @@ class _DotProducts(_FusedAttention):
 class _AdditiveScores(_DotProducts):
     """One head; v'tanh(W q + U k + b), additive or concat."""
 
-    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(model, read_XM, bias_X)
+    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(params, read_XM, bias_X)
         self.memory["energy"] = ["B", 1, len(self.energy_A1), 1]
 
-    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
         # The vector v is memory, not a constant of the step, where it would be laid out in advance;
         # that makes products with a single column slow.
         energy_B1A1 = _per_sentence(g, self.energy_A1[None])
         return [*super().make_memory(g, encoded), energy_B1A1]
 
-    def set_score(self, model: Model, key_DH: Array | None) -> Shape:
-        config, query_size = model.config.attention, model.config.decoder_size
-        size, key_size = config.size, config.key_size or 2 * model.config.encoder_size
+    def set_score(self, params: Parameters, key_DH: Array | None) -> Shape:
+        config, query_size = params.config.attention, params.config.decoder_size
+        size, key_size = config.size, config.key_size or 2 * params.config.encoder_size
         if config.score == "additive":
-            self.query_AQ = model("decoder.attention.score.query.weight", size, query_size)
-            key_AD = model("decoder.attention.score.key.weight", size, key_size)
-            self.key_bias_A = model("decoder.attention.score.key.bias", size)
+            self.query_AQ = params("decoder.attention.score.query.weight", size, query_size)
+            key_AD = params("decoder.attention.score.key.weight", size, key_size)
+            self.key_bias_A = params("decoder.attention.score.key.bias", size)
         else:
-            weight = model("decoder.attention.score.weight", size, query_size + key_size)
+            weight = params("decoder.attention.score.weight", size, query_size + key_size)
             self.query_AQ, key_AD = np.split(weight, [query_size], axis=1)
             self.key_bias_A = np.zeros(size)
         self.key_AH = _joined(key_AD, key_DH)
-        self.energy_A1 = model("decoder.attention.score.energy", size)[:, None]
+        self.energy_A1 = params("decoder.attention.score.energy", size)[:, None]
         return ["B", 1, "S", size]
 
     def keys(self, g: Graph, states_BSH: str) -> str:
@@ -432,26 +431,26 @@ class _AdditiveScores(_DotProducts):
 class _Heads(_FusedAttention):
     """Several heads, whose contexts go side by side through one product."""
 
-    def __init__(self, model: Model, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(model, read_XM, bias_X)
-        config, memory_size = model.config.attention, 2 * model.config.encoder_size
+    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
+        super().__init__(params, read_XM, bias_X)
+        config, memory_size = params.config.attention, 2 * params.config.encoder_size
         key_size, value_size = config.key_size or memory_size, config.value_size or memory_size
         name, self.heads = "decoder.attention", config.heads
         self.scale = 1 / math.sqrt(key_size // config.heads)
-        self.query_DQ = model(f"{name}.query.weight", key_size, model.config.decoder_size)
-        self.query_bias_D = model(f"{name}.query.bias", key_size)
-        self.key_DH = model(f"{name}.key.weight", key_size, memory_size)
-        self.value_MH = model(f"{name}.value.weight", value_size, memory_size)
-        self.value_bias_M = model(f"{name}.value.bias", value_size)
-        self.read_XM = _joined(read_XM, model(f"{name}.output.weight", value_size, value_size))
-        self.bias_X = bias_X + read_XM @ model(f"{name}.output.bias", value_size)
+        self.query_DQ = params(f"{name}.query.weight", key_size, params.config.decoder_size)
+        self.query_bias_D = params(f"{name}.query.bias", key_size)
+        self.key_DH = params(f"{name}.key.weight", key_size, memory_size)
+        self.value_MH = params(f"{name}.value.weight", value_size, memory_size)
+        self.value_bias_M = params(f"{name}.value.bias", value_size)
+        self.read_XM = _joined(read_XM, params(f"{name}.output.weight", value_size, value_size))
+        self.bias_X = bias_X + read_XM @ params(f"{name}.output.bias", value_size)
         self.memory = {
             "keys": ["B", self.heads, key_size // self.heads, "S"],
             "values": ["B", self.heads, "S", value_size // self.heads],
             "mask": ["B", 1, 1, "S"],
         }
 
-    def make_memory(self, g: Graph, encoded: _Encoded) -> list[str]:
+    def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
         keys_BSD = g.product(encoded.states_BSH, self.key_DH * self.scale)
         values_BSM = g.product(encoded.states_BSH, self.value_MH, self.value_bias_M)
         return [
@@ -480,20 +479,20 @@ def _joined(weight: Array, before: Array | None) -> Array:
     return weight if before is None else weight @ before
 
 
-def _fused_attention(model: Model) -> _FusedAttention:
+def _fused_attention(params: Parameters) -> _FusedAttention:
     """Return the attention of a decoder with the product that reads it."""
-    config = model.config
+    config = params.config
     if config.style == "luong":
-        read_XM, _ = _combine(model)
+        read_XM, _ = _combine(params)
         bias_X = np.zeros(len(read_XM))
     elif config.style == "bahdanau":
-        bias_X = _cells(model)[0].input_bias_G
-        read_XM = model("decoder.context.weight", len(bias_X), config.attention_output_size)
+        bias_X = _cells(params)[0].input_bias_G
+        read_XM = params("decoder.context.weight", len(bias_X), config.attention_output_size)
     else:
-        second = _cells(model)[1]
+        second = _cells(params)[1]
         read_XM, bias_X = second.input_GI, second.input_bias_G
-    if _has_deep_output(model):
-        *_, read_WM, bias_W = _readout(model)
+    if _has_deep_output(params):
+        *_, read_WM, bias_W = _readout(params)
         read_XM = np.concatenate([read_XM, read_WM])
         bias_X = np.concatenate([bias_X, bias_W])
     kinds = {
@@ -502,92 +501,92 @@ def _fused_attention(model: Model) -> _FusedAttention:
         "additive": _AdditiveScores,
         "concat": _AdditiveScores,
     }
-    return kinds.get(config.attention.score, _DotProducts)(model, read_XM, bias_X)
+    return kinds.get(config.attention.score, _DotProducts)(params, read_XM, bias_X)
 
 
-def _has_deep_output(model: Model) -> bool:
+def _has_deep_output(params: Parameters) -> bool:
     """Return whether features see state, embedding and context (DeepOutputDecoder)."""
-    return model.config.style in ("bahdanau", "conditional")
+    return params.config.style in ("bahdanau", "conditional")
 
 
-def _readout(model: Model) -> tuple[Array, Array, Array, Array]:
+def _readout(params: Parameters) -> tuple[Array, Array, Array, Array]:
     """Return the matrices of state, embedding and context, and the bias, of a deep output.
 
     Maxout takes pairs of outputs; here, the second ones follow all first ones.
     """
-    config, is_maxout = model.config, model.config.readout == "maxout"
+    config, is_maxout = params.config, params.config.readout == "maxout"
     width = config.features_size * (2 if is_maxout else 1)
     sizes = [config.decoder_size, config.embedding_size, config.attention_output_size]
     order = np.r_[0:width:2, 1:width:2] if is_maxout else np.arange(width)
-    weight = model("decoder.readout.weight", width, sum(sizes))[order]
-    bias_W = model("decoder.readout.bias", width)[order]
+    weight = params("decoder.readout.weight", width, sum(sizes))[order]
+    bias_W = params("decoder.readout.bias", width)[order]
     state_WD, embedded_WE, context_WM = np.split(weight, np.cumsum(sizes)[:-1], axis=1)
     return state_WD, embedded_WE, context_WM, bias_W
 
 
-def _combine(model: Model) -> list[Array]:
+def _combine(params: Parameters) -> list[Array]:
     """Return the matrices of context and state of Luong's attentional state."""
-    config, size = model.config, model.config.attention_output_size
-    weight = model("decoder.combine.weight", config.features_size, size + config.decoder_size)
+    config, size = params.config, params.config.attention_output_size
+    weight = params("decoder.combine.weight", config.features_size, size + config.decoder_size)
     return np.split(weight, [size], axis=1)
 
 
-def _entering(model: Model) -> tuple[Array, Array | None]:
+def _entering(params: Parameters) -> tuple[Array, Array | None]:
     """Return the matrix [X, E] and the bias by which embeddings enter a step."""
-    cell, config = _cells(model)[0], model.config
-    if not _has_deep_output(model):
+    cell, config = _cells(params)[0], params.config
+    if not _has_deep_output(params):
         return cell.input_GI, cell.input_bias_G
-    parts = [cell.input_GI, _readout(model)[1]]
+    parts = [cell.input_GI, _readout(params)[1]]
     if config.attention.previous_piece:
-        parts.append(model("decoder.query.weight", config.decoder_size, config.embedding_size))
+        parts.append(params("decoder.query.weight", config.decoder_size, config.embedding_size))
     if config.style == "bahdanau":  # the bias is in what is read of the attention
         return np.concatenate(parts), None
     return np.concatenate(parts), np.pad(cell.input_bias_G, (0, len(parts[1])))
 
 
 def _bahdanau(
-    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, hidden: list[str]
 ) -> Stepped:
-    cells, (state_WD, *_) = _cells(model), _readout(model)
+    cells, (state_WD, *_) = _cells(params), _readout(params)
     query = hidden[-1]
-    if model.config.attention.previous_piece:
+    if params.config.attention.previous_piece:
         inputs, seen = g.split(inputs, [3 * cells[0].size + len(state_WD), cells[0].size])
         query = g("Add", query, seen)
     reads, weights = attention(g, query)
     *gates, deep = cells[0].gates(g, g("Add", inputs, reads), len(state_WD))
     hidden = _step_layers(g, cells, gates, hidden)
-    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+    return _deep_output(g, params, deep, hidden[-1]), hidden, weights
 
 
 def _conditional(
-    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, hidden: list[str]
 ) -> Stepped:
-    (first, *upper), (state_WD, *_) = _cells(model), _readout(model)
+    (first, *upper), (state_WD, *_) = _cells(params), _readout(params)
     *gates, deep_embedded = first.gates(g, inputs, len(state_WD))
     query = first.step(g, gates, hidden[0])
     reads, weights = attention(g, query)
     *gates, deep_context = upper[0].gates(g, reads, len(state_WD))
     hidden = _step_layers(g, upper, gates, [query, *hidden[1:]])
     deep = g("Add", deep_embedded, deep_context)
-    return _deep_output(g, model, deep, hidden[-1]), hidden, weights
+    return _deep_output(g, params, deep, hidden[-1]), hidden, weights
 
 
-def _deep_output(g: Graph, model: Model, deep: str, state: str) -> str:
+def _deep_output(g: Graph, params: Parameters, deep: str, state: str) -> str:
     """Return the features, given the products of embedding and context."""
-    state_WD = _readout(model)[0]
+    state_WD = _readout(params)[0]
     deep = g("Add", deep, g.product(state, state_WD))
-    if model.config.readout == "tanh":
+    if params.config.readout == "tanh":
         return g("Tanh", deep)
     return g("Max", *g.split(deep, [len(state_WD) // 2] * 2))
 
 
 def _luong(
-    g: Graph, model: Model, attention: _FusedAttention, inputs: str, state: list[str]
+    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, state: list[str]
 ) -> Stepped:
-    config, cells, (_, state_OD) = model.config, _cells(model), _combine(model)
+    config, cells, (_, state_OD) = params.config, _cells(params), _combine(params)
     if config.input_feeding:
         sizes = 3 * config.decoder_size, config.features_size
-        inputs = g("Add", inputs, g.product(state[-1], model("decoder.feed.weight", *sizes)))
+        inputs = g("Add", inputs, g.product(state[-1], params("decoder.feed.weight", *sizes)))
     hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
     reads, weights = attention(g, hidden[-1], state_OD)
     features = g("Tanh", reads)
@@ -595,18 +594,18 @@ def _luong(
 
 
 def _pre_attention(
-    g: Graph, model: Model, attention: _FusedAttention, inputs: str, hidden: list[str]
+    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, hidden: list[str]
 ) -> Stepped:
-    first, *upper = _cells(model)
+    first, *upper = _cells(params)
     query = first.step(g, first.gates(g, inputs), hidden[0])
     reads, weights = attention(g, query)
     states = [query, *_step_layers(g, upper, upper[0].gates(g, reads), hidden[1:])]
-    sizes = model.config.features_size, model.config.decoder_size
+    sizes = params.config.features_size, params.config.decoder_size
     if sizes[0] == sizes[1]:
         return states[-1], states, weights
     weight_OD, bias_O = (
-        model("decoder.readout.weight", *sizes),
-        model("decoder.readout.bias", sizes[0]),
+        params("decoder.readout.weight", *sizes),
+        params("decoder.readout.bias", sizes[0]),
     )
     return g("Tanh", g.product(states[-1], weight_OD, bias_O)), states, weights
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
 from seq2seq.model.model import TranslationModel
-from seq2seq.onnx.weights import Model
+from seq2seq.onnx.builder import Parameters
 
 SOURCE_VOCAB, TARGET_VOCAB = 11, 9
 SOURCE_LENGTHS = (4, 1, 5)
@@ -178,11 +178,11 @@ def tiny_model(
     return model
 
 
-def arrays_of(model: TranslationModel) -> Model:
+def arrays_of(model: TranslationModel) -> Parameters:
     """Return the model as the arrays that graphs are made of."""
     arrays = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
     target_vocab, _ = model.output_weight.shape
-    return Model(model.config, SOURCE_VOCAB, target_vocab, arrays, origin=Path("tiny"))
+    return Parameters(model.config, SOURCE_VOCAB, target_vocab, arrays, origin=Path("tiny"))
 
 
 @dataclass(frozen=True)
