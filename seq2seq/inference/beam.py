@@ -1,8 +1,7 @@
 """The unfinished hypotheses of a batch, their best extensions, and the trees of a beam search.
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
-V vocabulary, T pieces so far, C candidates a row, N candidates a sentence, Z blocks of pieces,
-X places in [K * C]
+V vocabulary, T pieces so far, C candidates a row, N candidates a sentence
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ class BeamState:
         self._shortest = min(limits, default=0)
         self._forbidden = options.forbidden
         self._prefixes = prefixes or []
-        # The state of each row's prefix (seq2seq.inference.prefix), until all have spelled it.
+        # The state of each row in its prefix (seq2seq.inference.prefix); None when all are beyond.
         starts = [prefix.start for prefix in self._prefixes for _ in range(copies)]
-        self._places_R = _held(starts)
+        self._prefix_states_R = _unless_free(starts)
 
     @property
     def length(self) -> int:
@@ -94,7 +93,7 @@ class BeamState:
         """
         options = self.options
         blocked = None
-        if self._places_R is not None:
+        if self._prefix_states_R is not None:
             count = None  # the likeliest pieces may all be illegal
         if options.no_repeat_ngram > 0:
             blocked = repeated(self.tokens_RT, options.no_repeat_ngram)
@@ -109,7 +108,7 @@ class BeamState:
             self._weights.append(weights_RS)
         if covers:
             self._cover(weights_RS)
-        if self._places_R is None:
+        if self._prefix_states_R is None:
             self._forbid(log_probs_RC, pieces_RC, blocked)
         else:
             self._follow_prefixes(log_probs_RC, blocked)
@@ -145,7 +144,7 @@ class BeamState:
         Only candidates with a finite log probability are used. Each sentence gets as many rows as
         the one with the most of them needs. Returns the index of the candidates of each row.
         """
-        order_B = _closed_up(kept_B)
+        order_B = _compact_order(kept_B)
         used_BN = log_probs_BN[order_B] > -np.inf
         if used_BN.all():
             chosen = order_B[:, None], np.arange(used_BN.shape[1])
@@ -164,11 +163,11 @@ class BeamState:
             self.tokens_RT = self.tokens_RT[rows]
             if self._coverage_RS is not None:
                 self._coverage_RS = self._coverage_RS[rows]
-        if self._places_R is not None:
+        if self._prefix_states_R is not None:
             sentences = self.sentences.repeat(len(rows) // len(self.sentences)).tolist()
-            self._places_R = _held(
+            self._prefix_states_R = _unless_free(
                 [
-                    self._prefixes[sentence].after(self._places_R[row], piece)
+                    self._prefixes[sentence].after(self._prefix_states_R[row], piece)
                     for sentence, row, piece in zip(
                         sentences, rows.tolist(), tokens.tolist(), strict=True
                     )
@@ -202,14 +201,14 @@ class BeamState:
 
         Pieces of a prefix are legal, whatever the options say.
         """
-        assert self._places_R is not None
+        assert self._prefix_states_R is not None
         legal = []
-        for row, place in enumerate(self._places_R):
+        for row, state in enumerate(self._prefix_states_R):
             prefix = self._prefixes[self.sentences[row // self.width]]
-            if place >= 0:
-                pieces = list(prefix.steps[place])
+            if state >= 0:
+                pieces = list(prefix.steps[state])
                 legal.append((row, pieces, log_probs_RV[row, pieces]))
-            elif place == END:
+            elif state == END:
                 log_probs_RV[row, prefix.barred] = -np.inf
         self._forbid(log_probs_RV, None, blocked)
         for row, pieces, values in legal:
@@ -280,7 +279,7 @@ class BeamTrees:
         nodes_BK = self._nodes_R.reshape(len(beams.sentences), -1)
         self._nodes_BN = np.full(log_probs_BN.shape, -1)
         extended: list[set[int]] = [set() for _ in beams.sentences]
-        going_on: list[list[int]] = [[] for _ in beams.sentences]
+        unfinished: list[list[int]] = [[] for _ in beams.sentences]
         for b, n in np.argwhere(np.isfinite(log_probs_BN)).tolist():
             tree, parent = self.trees[beams.sentences[b]], int(nodes_BK[b, parents_BN[b, n]])
             self._nodes_BN[b, n] = len(tree)
@@ -289,7 +288,7 @@ class BeamTrees:
                 extended[b].add(parent)
                 status = "finished" if ended_BN[b, n] else "unfinished"
             if status == "unfinished":
-                going_on[b].append(len(tree))
+                unfinished[b].append(len(tree))
             log_prob, score = float(log_probs_BN[b, n]), float(scores_BN[b, n])
             tree.append(BeamNode(parent, int(tokens_BN[b, n]), log_prob, score, status))
         for b, sentence in enumerate(beams.sentences.tolist()):
@@ -297,10 +296,10 @@ class BeamTrees:
             for node in self._last[sentence]:
                 became: Status = "extended" if node in extended[b] else "pruned"
                 tree[node] = replace(tree[node], status=became)
-            self._last[sentence] = going_on[b]
+            self._last[sentence] = unfinished[b]
 
     def extend(self, chosen: tuple[Ints, Ints]) -> None:
-        """Follow the rows of the search; takes what `BeamState.extend` returns."""
+        """Reorder the nodes like the rows of the search, as `BeamState.extend` returned."""
         self._nodes_R = self._nodes_BN[chosen].ravel()
 
 
@@ -314,10 +313,10 @@ def length_limits(
     return [max(limit, p.longest) for limit, p in zip(limits, prefixes, strict=True)]
 
 
-def _closed_up(kept_B: Bools) -> Ints:
-    """Return the kept positions, in an order that leaves most of them where they are.
+def _compact_order(kept_B: Bools) -> Ints:
+    """Return the kept positions, in an order that moves as few of them as possible.
 
-    Those behind the new end fill the places of those that go.
+    Those beyond the new length fill the gaps.
     """
     size = np.count_nonzero(kept_B)
     order_B = np.arange(size)
@@ -367,6 +366,6 @@ def top(scores_RC: Floats, count: int) -> tuple[Floats, Ints]:
     return found_RC, columns_RC
 
 
-def _held(places_R: list[int]) -> list[int] | None:
-    """Return the states of prefixes, or None if all hypotheses may go on as they like."""
-    return places_R if any(place != FREE for place in places_R) else None
+def _unless_free(states_R: list[int]) -> list[int] | None:
+    """Return the states of rows in their prefixes, or None if all rows are beyond them."""
+    return states_R if any(state != FREE for state in states_R) else None

@@ -1,4 +1,4 @@
-"""How a translation must begin, and how it may go on: prefixes, and the likeliest next words.
+"""How a translation begins and continues: given prefixes, and the likeliest next words.
 
 All words of the text but the last have their usual pieces, as the tokenizer cuts them. The last
 word may be unfinished, and the longer word that it begins may be cut in another way. So "hou" is
@@ -9,6 +9,8 @@ probability that forced decoding gives it.
 The legal pieces are a graph. In state n, from 0, a hypothesis has the first n usual pieces of the
 text; in END it has all of them and nothing else; in FREE it is beyond the text. The other states
 are positions in the last word that other pieces have reached.
+
+Legend: V vocabulary
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ END, FREE = -2, -1
 
 @dataclass(frozen=True)
 class Prefix:
-    """How the translation of one sentence begins; by default nothing is required.
+    """What the translation of one sentence must begin with; by default nothing.
 
     `text` is normalized, and `tokens` are its usual pieces. `steps` has for each state the legal
     pieces, with the state that each leads to; pieces in `barred` may not follow END. A hypothesis

@@ -1,7 +1,7 @@
-"""The interface of search: a model to decode with (or several as one), options, and hypotheses.
+"""The interface of search: a model (or an ensemble) to decode with, options, and hypotheses.
 
-Search computes with NumPy alone. What runs the model, ONNX Runtime or PyTorch, is behind
-`Decoding` (seq2seq.onnx.backend, torch_backend).
+Search computes with NumPy alone. ONNX Runtime or PyTorch runs the model, behind `Decoding`
+(seq2seq.onnx.backend, seq2seq.inference.torch_backend).
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, C candidates a row
@@ -112,7 +112,7 @@ class BeamNode:
 
     `status` is "extended" for a hypothesis in the beam that one in the beam extends, "finished" for
     one in the beam that ends with EOS, "unfinished" for the others that were in the beam when the
-    search ended, and "pruned" for all that others displaced: from the beam, or before they got into
+    search ended, and "pruned" for those that better ones displaced from the beam or kept out of
     it. The finished hypothesis with the best score, of equal ones the first, is the translation.
     `piece` is the token as text, in what a Translator returns.
     """

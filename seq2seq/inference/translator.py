@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MOST_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
+_MAX_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
 
 
 class Translator:
@@ -51,7 +51,7 @@ class Translator:
     def __init__(
         self, backends: Sequence[Backend], source: Tokenizer, target: Tokenizer, config: Config
     ) -> None:
-        """Take what runs the models (seq2seq.inference.torch_backend, onnx_backend)."""
+        """Take a backend for each model (seq2seq.onnx.backend, seq2seq.inference.torch_backend)."""
         self.backends = list(backends)
         self.source, self.target, self.config = source, target, config
 
@@ -167,16 +167,16 @@ class Translator:
         """
         for texts in (lines, prefixes):
             if isinstance(texts, str):
-                raise DataError("a text where a list of lines is expected; give [text]")
-        begins = self._prefixes(prefixes, len(lines), first_number)
+                raise DataError("expected a list of lines, found one text; pass [text]")
+        forced = self._prefixes(prefixes, len(lines), first_number)
         limit = self.config.inference.max_source_length
         numbered = list(enumerate(lines, first_number))
         split = [
             split_line(line, self.source, limit, number=number, refuse=refuse_long)
             for number, line in numbered
         ]
-        if begins:
-            split, begins = _begun(split, begins)
+        if forced:
+            split, forced = _assign_prefixes(split, forced)
         sentences = [sentence for line in split for sentence in line]
         # What is drawn for a sentence depends only on its place in the input.
         keys = [
@@ -189,7 +189,7 @@ class Translator:
         rows = sampling.num_samples if sampling else chosen.beam_size
         with _checkpoint_errors():
             for decoding, indices in self._batches(sentences, rows):
-                given = [begins[i] for i in indices] if begins else None
+                given = [forced[i] for i in indices] if forced else None
                 if sampling:
                     chosen_keys = [keys[i] for i in indices]
                     results = sample(decoding, chosen, sampling, keys=chosen_keys, prefixes=given)
@@ -197,7 +197,7 @@ class Translator:
                     results = search(decoding, chosen, given)
                 for index, hypotheses in zip(indices, results, strict=True):
                     found[index] = hypotheses
-        parts = map(self.parts, sentences, found, begins or repeat(Prefix()))
+        parts = map(self.parts, sentences, found, forced or repeat(Prefix()))
         if mbr:
             sampled = sampling is not None
             parts = map(partial(_lowest_risk_first, metric=mbr, sampled=sampled), parts)
@@ -215,10 +215,10 @@ class Translator:
             return []
         found = [self.spelling.prefix(text) for text in texts]
         for place, prefix in enumerate(found, first_number):
-            if len(prefix.tokens) > _MOST_FORCED:
+            if len(prefix.tokens) > _MAX_FORCED:
                 raise DataError(
                     f"prefix {place}: {len(prefix.tokens)} pieces are too many to force; give at "
-                    f"most {_MOST_FORCED}"
+                    f"most {_MAX_FORCED}"
                 )
         return found if any(prefix.text for prefix in found) else []
 
@@ -238,17 +238,17 @@ class Translator:
         """
         if len(sources) != len(targets):
             raise DataError(
-                f"{len(sources)} sources for {len(targets)} targets; give one target a source"
+                f"{len(sources)} sources for {len(targets)} targets; give one for each source"
             )
         options = replace(options or self.options(), keep_weights=True)
         texts = [normalize_line(line) for line in sources]
         sentences = [Sentence(text, self.source.encode_normalized(text)) for text in texts]
         forced = self.target.encode_batch(targets)
         for number, tokens in enumerate(forced, 1):
-            if len(tokens) > _MOST_FORCED:
+            if len(tokens) > _MAX_FORCED:
                 raise DataError(
                     f"target {number} of {len(forced)}: {len(tokens)} pieces are too many to force "
-                    f"at once; give sentences of at most {_MOST_FORCED} pieces"
+                    f"at once; give sentences of at most {_MAX_FORCED} pieces"
                 )
         found: dict[int, Hypothesis] = {}
         with _checkpoint_errors():
@@ -281,16 +281,16 @@ class Translator:
             raise DataError(f"the source {found}; give one sentence to find alternatives in")
         chosen = options or self.options()
         text = normalize_line(prefix)
-        [begun] = self._prefixes([text], 1, 1) or [Prefix()]
+        [given] = self._prefixes([text], 1, 1) or [Prefix()]
         decoding = self.decoding(np.array([[*sentences[0].ids, EOS]]))
         with _checkpoint_errors():
-            words = next_words(decoding, begun.tokens, self.spelling, chosen, number)
-        begins = [f"{text} {word} " for word, _ in words if word]
-        going_on = iter(self.translate([source] * len(begins), chosen, prefixes=begins))
+            words = next_words(decoding, given.tokens, self.spelling, chosen, number)
+        longer = [f"{text} {word} " for word, _ in words if word]
+        continued = iter(self.translate([source] * len(longer), chosen, prefixes=longer))
         [ended] = self.force([source], [text], chosen)
         end = Translation([replace(ended, text=text)])
         return [
-            Alternative(word, log_prob, next(going_on)[0] if word else end)
+            Alternative(word, log_prob, next(continued)[0] if word else end)
             for word, log_prob in words
         ]
 
@@ -338,18 +338,18 @@ class Translator:
         ]
 
 
-def _begun(
+def _assign_prefixes(
     lines: Sequence[list[Sentence]], prefixes: Sequence[Prefix]
 ) -> tuple[list[list[Sentence]], list[Prefix]]:
     """Return the sentences of each line, and the prefix of each sentence of all lines.
 
     The first sentence of a line has its prefix. An empty line with one becomes an empty sentence.
     """
-    found, begins = [], []
+    found, assigned = [], []
     for line, prefix in zip(lines, prefixes, strict=True):
         found.append(line or ([Sentence("", [])] if prefix.text else []))
-        begins += [prefix, *repeat(Prefix(), len(found[-1]) - 1)] if found[-1] else []
-    return found, begins
+        assigned += [prefix, *repeat(Prefix(), len(found[-1]) - 1)] if found[-1] else []
+    return found, assigned
 
 
 def _lowest_risk_first(parts: list[Part], *, metric: Metric, sampled: bool) -> list[Part]:
@@ -360,7 +360,7 @@ def _lowest_risk_first(parts: list[Part], *, metric: Metric, sampled: bool) -> l
 
 @contextmanager
 def _checkpoint_errors() -> Iterator[None]:
-    """Turn the error for logits that are not finite into a CheckpointError."""
+    """Raise a CheckpointError in place of the error for logits that are not finite."""
     try:
         yield
     except FloatingPointError as error:

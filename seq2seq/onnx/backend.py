@@ -159,7 +159,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
     is_run = path == run.path
     check_files(run.path, run.graphs, run.checkpoints if is_run else path)
     if is_run and not run.checkpoints.exists() and (kept := read_graphs(run.graphs)):
-        if not kept.is_of(origin_of(run)):
+        if not kept.matches(origin_of(run)):
             raise CheckpointError(f"{run.graphs}: exported with other tokenizers{AGAIN}")
         return start(kept)
     # Reading all weights to verify them takes longer than translating a sentence.
@@ -168,7 +168,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
     origins = [origin_of(run, checkpoint, config.model) for checkpoint in first]
     try:
         kept = read_graphs(run.graphs)
-        if kept and any(map(kept.is_of, origins)):
+        if kept and any(map(kept.matches, origins)):
             return start(kept)
     except CheckpointError as error:
         log.warning("%s: doing that now", error)

@@ -170,7 +170,7 @@ def read_valid(run: str | Path, path: str, *, target: str | None = None) -> list
 
 
 def export_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
-    """Write the graphs that translating uses; without them it would make them at its first call."""
+    """Write the graphs of a run whose training has ended, and measure int8 on its validation set."""
     try:
         checkpoint = run.best(run.config().training.metric)
         graphs = ensure_graphs(checkpoint, run)
@@ -181,7 +181,7 @@ def export_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
 
 
 def _measure_int8(graphs: Graphs, run: RunDirectory, valid: Sequence[Pair]) -> Graphs:
-    """Record what int8 costs on the validation set, if this processor can tell."""
+    """Record what int8 costs on a validation set, if this processor has instructions for it."""
     if not multiplies_int8():
         log.info("int8 was not measured: this processor has no instructions for it (VNNI)")
         return graphs
@@ -219,14 +219,14 @@ def export_graphs(
 
 
 def ensure_graphs(checkpoint: Checkpoint, run: RunDirectory) -> Graphs:
-    """Return the graphs of a run's checkpoint in the run, exported now if they are not there.
+    """Return the graphs of a run's checkpoint, which are exported into the run if it lacks them.
 
-    Another process may have just done that. Raises what export_graphs does.
+    Raises as export_graphs does.
     """
     with locked(run.path):
-        with contextlib.suppress(CheckpointError):  # damaged: made again
+        with contextlib.suppress(CheckpointError):  # damaged: export them again
             found = read_graphs(run.graphs)
-            if found and found.is_of(origin_of(run, checkpoint, run.config().model)):
+            if found and found.matches(origin_of(run, checkpoint, run.config().model)):
                 for precision in PRECISIONS:
                     list(found.files(precision))
                 return found
@@ -274,9 +274,9 @@ def write_graphs(
         "graphs": graphs,
     }
     cost = checkpoint.state.get("int8_bleu_loss")
-    with contextlib.suppress(CheckpointError):  # what was measured of the same weights holds still
+    with contextlib.suppress(CheckpointError):  # a measurement of the same weights is still valid
         before = read_graphs(run.graphs)
-        if before and before.is_of(origin) and before.meta.get("program") == meta["program"]:
+        if before and before.matches(origin) and before.meta.get("program") == meta["program"]:
             cost = before.meta.get("int8_bleu_loss", cost)
     if isinstance(cost, float) and "int8" in precisions:
         meta["int8_bleu_loss"] = cost
@@ -293,7 +293,7 @@ def record_int8_loss(graphs: Graphs, bleu: float) -> Graphs:
     cost = {"int8_bleu_loss": round(bleu, 3)}
     with locked(graphs.path.parent):
         found = read_graphs(graphs.path)
-        if found and found.is_of({key: graphs.meta[key] for key in ("weights", "graphs")}):
+        if found and found.matches({key: graphs.meta[key] for key in ("weights", "graphs")}):
             _write_meta(graphs.path, found.meta | cost)
         else:
             log.warning(

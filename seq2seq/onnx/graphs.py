@@ -1,8 +1,8 @@
 """The exported graphs of a run, and what is checked before ONNX Runtime reads them.
 
-graph/graph.json                   what the graphs are of, their inputs, outputs and checksums
+graph/graph.json                   what the graphs were made from, inputs, outputs and checksums
 graph/encoder.fp32.onnx            source pieces to the memory and the first state
-graph/embedding.fp32.onnx          target pieces to what a step needs of their embeddings
+graph/embedding.fp32.onnx          target pieces to the products of their embeddings in a step
 graph/step.fp32.onnx               one target piece to the next probabilities and state
 graph/*.int8.onnx                  the same with products of 8-bit integers
 
@@ -53,13 +53,13 @@ class Graphs:
     path: Path
     meta: dict[str, Any]
 
-    def is_of(self, origin: dict[str, Any]) -> bool:
-        """Return whether all that `origin` names is what the graphs were exported from."""
+    def matches(self, origin: dict[str, Any]) -> bool:
+        """Return whether the description has all of these keys with these values."""
         return {key: self.meta.get(key) for key in origin} == origin
 
     @property
     def precisions(self) -> list[str]:
-        """The precisions that there are graphs in."""
+        """The precisions of the graphs."""
         return list(self.meta["graphs"])
 
     @property
@@ -129,9 +129,9 @@ def read_graphs(folder: Path) -> Graphs | None:
 def origin_of(
     run: RunDirectory, checkpoint: Checkpoint | None = None, model: ModelConfig | None = None
 ) -> dict[str, Any]:
-    """Return what the graphs of a run depend on, as their description names it.
+    """Return what the graphs of a run are made from, under the keys of their description.
 
-    Without a checkpoint and its model, these are only the files that are kept with graphs alone.
+    Without a checkpoint and its model, only the files that an export without weights has.
     """
     try:
         origin: dict[str, Any] = {
@@ -146,9 +146,9 @@ def origin_of(
 
 
 def check_graph(graph: bytes, path: Path) -> None:
-    """Raise CheckpointError for a graph that training did not write, or not safely.
+    """Raise CheckpointError for a graph that is not safe to load.
 
-    It must contain its weights (external data could be any file of the machine), and only the
+    A safe graph contains its weights (external data could be any file of the machine), and only
     operators that the export uses. Nothing is executed, and only the structure is read.
     """
     try:
