@@ -500,5 +500,5 @@ def test_unknown_choices_are_refused(trained: Path, wrong: dict[str, Any], words
 
 
 def test_one_text_instead_of_lines_is_refused(trained: Path) -> None:
-    with pytest.raises(DataError, match=r"give \[text\]"):
+    with pytest.raises(DataError, match=r"pass \[text\]"):
         Translator.load(trained).translate("gato")

@@ -170,7 +170,7 @@ def read_valid(run: str | Path, path: str, *, target: str | None = None) -> list
 
 
 def export_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
-    """Write the graphs of a run whose training has ended, and measure int8 on its validation set."""
+    """Write the graphs of a trained run, and measure what int8 costs on its validation set."""
     try:
         checkpoint = run.best(run.config().training.metric)
         graphs = ensure_graphs(checkpoint, run)
