@@ -21,7 +21,7 @@ from seq2seq import cli, pipeline
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.inference import translator
-from seq2seq.inference.search import Sampling
+from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import backend as onnx_backend
 from seq2seq.onnx import export as exporting

@@ -7,8 +7,8 @@ import math
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from seq2seq.inference import search
-from seq2seq.inference.search import Metric, expected_utilities, minimum_bayes_risk
+from seq2seq.inference import sampling
+from seq2seq.inference.sampling import Metric, expected_utilities, minimum_bayes_risk
 
 CANDIDATES = [
     "a dog ran over a road",
@@ -61,7 +61,7 @@ def test_an_nbest_list_is_weighted_by_its_probabilities(metric: Metric) -> None:
 def test_ties_go_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert minimum_bayes_risk(["xy", "xy", "xy"], "chrf") == 0
     assert minimum_bayes_risk(["abc def", "ghi jkl", "mno pqr"], "chrf") == 0
-    monkeypatch.setattr(search, "expected_utilities", lambda *_: [0.3, 0.1 + 0.2])
+    monkeypatch.setattr(sampling, "expected_utilities", lambda *_: [0.3, 0.1 + 0.2])
     assert minimum_bayes_risk(["b", "a"], "chrf") == 0
 
 

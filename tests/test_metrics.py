@@ -149,7 +149,7 @@ def test_paired_test_needs_two_systems() -> None:
 
 def test_sacrebleu_is_imported_lazily() -> None:
     code = (
-        "import sys, seq2seq.evaluation.metrics, seq2seq.inference.search; "
+        "import sys, seq2seq.evaluation.metrics, seq2seq.inference.sampling; "
         "assert 'sacrebleu' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

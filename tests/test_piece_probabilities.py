@@ -15,7 +15,8 @@ from prefix_model import prefix_model
 from properties import examples
 
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.search import EOS, Sampling, sample, search
+from seq2seq.inference.sampling import Sampling, sample
+from seq2seq.inference.search import EOS, search
 from seq2seq.inference.translator import Translator
 
 

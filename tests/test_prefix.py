@@ -24,7 +24,8 @@ from seq2seq.data.tokenizer import EOS, UNK, Tokenizer, normalize_line, train_to
 from seq2seq.errors import DataError
 from seq2seq.inference.prefix import END, FREE, Prefix, Spelling, forced_pieces
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.search import Sampling, beam_search, greedy, sample, search
+from seq2seq.inference.sampling import Sampling, sample
+from seq2seq.inference.search import beam_search, greedy, search
 from seq2seq.inference.translator import Translator
 
 WIDE = 3000

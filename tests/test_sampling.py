@@ -15,7 +15,8 @@ from prefix_model import EOS, prefix_model
 from properties import examples
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.search import Hypothesis, Sampling, SearchOptions, draw, greedy, sample
+from seq2seq.inference.sampling import Sampling, draw, sample
+from seq2seq.inference.search import Hypothesis, SearchOptions, greedy
 
 SHORT = SearchOptions(max_length_factor=0, max_length_offset=2)
 

@@ -16,7 +16,7 @@ from properties import examples
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.inference import streams
-from seq2seq.inference.search import Sampling
+from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import pharaoh

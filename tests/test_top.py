@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.data.tokenizer import EOS
-from seq2seq.inference.beam import top
 from seq2seq.inference.protocol import Floats
+from seq2seq.inference.search import top
 from seq2seq.inference.torch_backend import likeliest
 
 

@@ -14,7 +14,7 @@ from properties import examples
 from benchmarks.decoding import CPU, Kind, native_kinds
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.inference.search import Sampling
+from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.text import Part, Translation, join_parts
 from seq2seq.inference.translator import Translator
 from seq2seq.pipeline import train

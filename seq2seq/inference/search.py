@@ -1,35 +1,37 @@
-"""Greedy and beam search, forced decoding and sampling over a `Decoding`; minimum Bayes risk.
-
-No model is known here.
+"""Greedy search, beam search and forced decoding over a `Decoding`; no model is known here.
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
-V vocabulary, C candidates a row, N candidates a sentence, T target length
+V vocabulary, C candidates a row, N candidates a sentence, T pieces so far or target length
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.data.tokenizer import EOS
+from seq2seq.data.tokenizer import BOS, EOS
 from seq2seq.errors import ConfigError
-from seq2seq.inference.beam import BeamState, BeamTrees, length_limits, top
-from seq2seq.inference.prefix import Prefix
-from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
+from seq2seq.inference.prefix import END, FREE, Prefix
+from seq2seq.inference.protocol import (
+    BeamNode,
+    Decoding,
+    Floats,
+    Hypothesis,
+    Ints,
+    SearchOptions,
+    Status,
+)
 
-Metric = Literal["chrf", "bleu"]  # the utility of minimum Bayes risk, of sentences
-
-_NUCLEUS = 128  # pieces that usually hold the probability mass of nucleus sampling
-
+Bools = npt.NDArray[np.bool_]
 # From log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the number
 # of pieces so far, a choice makes the column of each row.
 Choose = Callable[[Floats, Ints, Ints, int], Ints]
+
+_TINY = float(np.finfo(np.float32).tiny)
 
 
 def search(
@@ -197,136 +199,341 @@ def force(
     return [found for [found] in chosen]
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How to draw samples instead of searching for the best translation.
+class BeamState:
+    """Rows of unfinished hypotheses, and everything that is reordered with them.
 
-    Logits are divided by `temperature`; then only the `top_k` likeliest pieces are kept (0: all),
-    and of these the fewest whose probabilities sum to `top_p` (Holtzman et al. 2020). The rest is
-    renormalized. Raises ConfigError for values out of range.
+    Sentences whose search has ended leave the batch.
     """
 
-    num_samples: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
+    def __init__(
+        self,
+        decoding: Decoding,
+        options: SearchOptions,
+        *,
+        copies: int = 1,
+        prefixes: Sequence[Prefix] | None = None,
+    ) -> None:
+        """Start with this many copies of the empty hypothesis for each sentence."""
+        self.options = options
+        self.decoding = decoding
+        self.state = decoding.start()
+        self.source_lengths = decoding.source_lengths_B.copy()
+        num_sentences = len(self.source_lengths)
+        num_rows = num_sentences * copies
+        if copies > 1:
+            self.state = self.state.select(np.arange(num_sentences).repeat(copies))
+        limits = length_limits(decoding, options, prefixes)
+        self.limits: Ints = np.array(limits, dtype=np.int64)
+        # The sentences that are left, by their index in the batch that was given to search.
+        self.sentences: Ints = np.arange(num_sentences)
+        self.tokens_R: Ints = np.full(num_rows, BOS)
+        self.log_probs_R: Floats = np.zeros(num_rows, dtype=np.float32)
+        self.tokens_RT: Ints = np.empty((num_rows, 0), dtype=np.int64)
+        # Of each step: the row that each row came from, and the log probabilities so far.
+        self._parents: list[Ints] = []
+        self._totals: list[Floats] = [self.log_probs_R]
+        self._weights: list[Floats | None] = []
+        self._coverage_RS: Floats | None = None
+        self._penalty_R: Floats | None = None
+        self._cut_R: Bools | None = None  # ended by the limit, not by the model
+        self._shortest = min(limits, default=0)
+        self._forbidden = options.forbidden
+        self._prefixes = prefixes or []
+        # The state of each row in its prefix (seq2seq.inference.prefix); None when all are beyond.
+        starts = [prefix.start for prefix in self._prefixes for _ in range(copies)]
+        self._prefix_states_R = _unless_free(starts)
 
-    def __post_init__(self) -> None:
-        for name, legal, expected in (
-            ("temperature", self.temperature > 0, "more than 0"),
-            ("top_k", self.top_k >= 0, "0 (all pieces) or more"),
-            ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),
-            ("num_samples", self.num_samples >= 1, "1 or more"),
-        ):
-            if not legal:
-                raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
+    @property
+    def length(self) -> int:
+        """Return T."""
+        return int(self.tokens_RT.shape[1])
 
+    @property
+    def width(self) -> int:
+        """Return K."""
+        return len(self.tokens_RT) // len(self.sentences)
 
-def sample(
-    decoding: Decoding,
-    options: SearchOptions,
-    sampling: Sampling,
-    *,
-    keys: Sequence[int] | None = None,
-    prefixes: Sequence[Prefix] | None = None,
-) -> list[list[Hypothesis]]:
-    """Return for each sentence `num_samples` independent samples, in the order of drawing.
+    def step(self, count: int | None) -> tuple[Floats, Ints | None]:
+        """Return log_probs_RC after the last pieces, -inf for illegal ones, and pieces_RC.
 
-    `log_prob` and `score` are those of the model itself, as in search, whatever distribution was
-    drawn from. The beam of the options is ignored. With `prefixes`, one for each sentence, samples
-    begin with them.
-
-    `keys` are ids of the sentences, from 0; by default their index in the batch. What is drawn for
-    a sentence depends on the seed, its key and the number of the sample, neither on the batch nor
-    on `num_samples`: give every sentence of a corpus a key of its own. Raises as
-    `search` does.
-    """
-    limits = length_limits(decoding, options, prefixes)
-    number = sampling.num_samples
-    uniforms = np.zeros((len(limits), number, max(limits, default=0) + 1))
-    chosen_keys = range(len(limits)) if keys is None else keys
-    for row, key, limit in zip(uniforms, chosen_keys, limits, strict=True):
-        generator = np.random.default_rng((sampling.seed, key))
-        row[:, : limit + 1] = generator.random((number, limit + 1))
-
-    def choose(log_probs_RV: Floats, sentences_R: Ints, copies_R: Ints, step: int) -> Ints:
-        logits_RV = log_probs_RV / sampling.temperature
-        uniforms_R = uniforms[sentences_R, copies_R, step]
-        return draw(logits_RV, uniforms_R, top_k=sampling.top_k, top_p=sampling.top_p)
-
-    return decode(decoding, options, choose, copies=number, prefixes=prefixes)
-
-
-def draw(
-    logits_RV: Floats, uniforms_R: npt.NDArray[np.float64], *, top_k: int = 0, top_p: float = 1.0
-) -> Ints:
-    """Return tokens_R by inverse transform sampling from numbers in [0, 1)."""
-    weights_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True), dtype=np.float64)
-    probs_RC, tokens_RC = weights_RV / weights_RV.sum(1, keepdims=True), None
-    if top_k > 0 or top_p < 1:
-        probs_RC, tokens_RC = _likeliest(probs_RC, top_k, top_p)
-    cumulated_RC = probs_RC.cumsum(1)
-    # Strictly below the total mass even after rounding: no piece of probability 0 is ever drawn.
-    mass_R = cumulated_RC[:, -1]
-    drawn_R = np.minimum(uniforms_R * mass_R, np.nextafter(mass_R, 0))
-    places_R: Ints = (cumulated_RC <= drawn_R[:, None]).sum(1)
-    return places_R if tokens_RC is None else tokens_RC[np.arange(len(places_R)), places_R]
-
-
-def _likeliest(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints]:
-    """Return the pieces to draw from, likeliest first; those cut off have probability 0."""
-    size = probs_RV.shape[1]
-    count = min(top_k or _NUCLEUS, size)
-    while True:  # few pieces hold the mass, so that this is cheaper than sorting all
-        probs_RC, tokens_RC = top(probs_RV.copy(), count)
-        if top_k or count == size or (probs_RC.sum(1) >= top_p).all():
-            break
-        count = min(8 * count, size)
-    if top_p < 1:
-        mass_R1 = top_p * (probs_RC.sum(1, keepdims=True) if top_k else 1.0)
-        # A piece is kept if those before it do not yet hold the mass; the first always is.
-        probs_RC[probs_RC.cumsum(1) - probs_RC >= mass_R1] = 0
-    return probs_RC, tokens_RC
-
-
-def minimum_bayes_risk(
-    candidates: Sequence[str], metric: Metric, log_probs: Sequence[float] | None = None
-) -> int:
-    """Return the index of the candidate with the highest expected utility; of equals the first."""
-    expected = expected_utilities(candidates, metric, log_probs)
-    # Utilities that differ by rounding only are equal.
-    best = max(expected) - 1e-9 * max(1.0, abs(max(expected)))
-    return next(index for index, value in enumerate(expected) if value >= best)
-
-
-def expected_utilities(
-    candidates: Sequence[str], metric: Metric, log_probs: Sequence[float] | None = None
-) -> list[float]:
-    """Return for each candidate h the mean of utility(h, r) over all candidates r, itself included.
-
-    The candidates stand for the model's distribution (Eikema and Aziz 2020): samples with equal
-    weights; an n-best list with weights in proportion to its probabilities, which are given by
-    their logarithms. The utility is sacreBLEU's sentence chrF or sentence BLEU in percent.
-    """
-    # sacreBLEU is slow to import, and most translations do not need it.
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-
-    scorer = BLEU(effective_order=True) if metric == "bleu" else CHRF()
-    if log_probs is None:
-        log_probs = [0.0] * len(candidates)
-    highest = max(log_probs, default=0.0)
-    weights: dict[str, float] = defaultdict(float)
-    for candidate, log_prob in zip(candidates, log_probs, strict=True):
-        weights[candidate] += math.exp(log_prob - highest)
-    total = math.fsum(weights.values())
-    expected = {
-        hypothesis: math.fsum(
-            weight * scorer.sentence_score(hypothesis, [reference]).score
-            for reference, weight in weights.items()
+        No pieces means that all are candidates; otherwise `count` legal ones of each row are among
+        them. Raises ConfigError for a coverage penalty if the model has no attention weights.
+        """
+        options = self.options
+        blocked = None
+        if self._prefix_states_R is not None:
+            count = None  # the likeliest pieces may all be illegal
+        if options.no_repeat_ngram > 0:
+            blocked = repeated(self.tokens_RT, options.no_repeat_ngram)
+        if count is not None:
+            count += len(self._forbidden)
+            count += np.bincount(blocked[0]).max(initial=0) if blocked else 0
+        covers = options.coverage_penalty > 0
+        log_probs_RC, self.state, weights_RS, pieces_RC = self.decoding.step(
+            self.tokens_R, self.state, count=count, weights=options.keep_weights or covers
         )
-        / total
-        for hypothesis in weights
-    }
-    return [expected[candidate] for candidate in candidates]
+        if options.keep_weights:
+            self._weights.append(weights_RS)
+        if covers:
+            self._cover(weights_RS)
+        if self._prefix_states_R is None:
+            self._forbid(log_probs_RC, pieces_RC, blocked)
+        else:
+            self._follow_prefixes(log_probs_RC, blocked)
+        return log_probs_RC, pieces_RC
+
+    def scores(self, log_probs_BN: Floats, parents_BN: Ints) -> npt.NDArray[np.float64]:
+        """Return the scores of the hypotheses that would result if these rows ended here."""
+        scores_BN = log_probs_BN.astype(np.float64) / self.options.length_norm(self.length + 1)
+        if self._penalty_R is not None:
+            penalty_BK = self._penalty_R.reshape(len(self.sentences), -1)
+            scores_BN += np.take_along_axis(penalty_BK, parents_BN, 1)
+        return scores_BN
+
+    def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
+        """Return the hypothesis that results if a row of a sentence ends after this step."""
+        row = position * self.width + int(parent)
+        rows = self._rows_of(row)
+        totals = [float(total_R[r]) for total_R, r in zip(self._totals, rows, strict=True)]
+        return Hypothesis(
+            tokens=self.tokens_RT[row].tolist(),
+            score=float(score),
+            log_prob=float(log_prob),
+            finished=self._cut_R is None or not self._cut_R[row],
+            log_probs=[after - before for before, after in pairwise([*totals, float(log_prob)])],
+            weights=self._weights_of(rows, self.source_lengths[self.sentences[position]]),
+        )
+
+    def extend(
+        self, kept_B: Bools, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
+    ) -> tuple[Ints, Ints]:
+        """Keep some sentences, and extend the rows `parents` of each by pieces.
+
+        Only candidates with a finite log probability are used. Each sentence gets as many rows as
+        the one with the most of them needs. Returns the index of the candidates of each row.
+        """
+        order_B = _compact_order(kept_B)
+        used_BN = log_probs_BN[order_B] > -np.inf
+        if used_BN.all():
+            chosen = order_B[:, None], np.arange(used_BN.shape[1])
+        else:
+            width = int(used_BN.sum(1).max(initial=0))
+            chosen = order_B[:, None], (~used_BN).argsort(1, kind="stable")[:, :width]
+        tokens: Ints = tokens_BN[chosen].ravel()
+        rows: Ints = (chosen[0] * self.width + parents_BN[chosen]).ravel()
+        if len(order_B) < len(kept_B):
+            self.sentences = self.sentences[order_B]
+            if len(order_B) == 0:
+                return chosen
+            self.decoding = self.decoding.select(order_B)
+        if len(rows) != len(self.tokens_RT) or (rows != np.arange(len(rows))).any():
+            self.state = self.state.select(rows)
+            self.tokens_RT = self.tokens_RT[rows]
+            if self._coverage_RS is not None:
+                self._coverage_RS = self._coverage_RS[rows]
+        if self._prefix_states_R is not None:
+            sentences = self.sentences.repeat(len(rows) // len(self.sentences)).tolist()
+            self._prefix_states_R = _unless_free(
+                [
+                    self._prefixes[sentence].after(self._prefix_states_R[row], piece)
+                    for sentence, row, piece in zip(
+                        sentences, rows.tolist(), tokens.tolist(), strict=True
+                    )
+                ]
+            )
+        self._parents.append(rows)
+        self.tokens_RT = np.concatenate((self.tokens_RT, tokens[:, None]), 1)
+        self.tokens_R = tokens
+        self.log_probs_R = log_probs_BN[chosen].ravel()
+        self._totals.append(self.log_probs_R)
+        return chosen
+
+    def _cover(self, weights_RS: Floats | None) -> None:
+        """Add weights to the coverage; compute the penalty of hypotheses that would end here."""
+        if weights_RS is None:
+            raise ConfigError(
+                "coverage_penalty: this model has no attention weights; set coverage_penalty=0"
+            )
+        size = weights_RS.shape[1]
+        covered_RS = weights_RS
+        if self._coverage_RS is not None:
+            covered_RS = covered_RS + self._coverage_RS[:, :size]
+        lengths_R1 = self.source_lengths[self.sentences].repeat(self.width)[:, None]
+        logs_RS = np.log(covered_RS.clip(_TINY, 1))
+        logs_RS[np.arange(size) >= lengths_R1] = 0
+        self._coverage_RS = covered_RS
+        self._penalty_R = logs_RS.sum(1) * self.options.coverage_penalty
+
+    def _follow_prefixes(self, log_probs_RV: Floats, blocked: tuple[Ints, Ints] | None) -> None:
+        """Write -inf for illegal pieces, and for those that do not follow the prefixes.
+
+        Pieces of a prefix are legal, whatever the options say.
+        """
+        assert self._prefix_states_R is not None
+        legal = []
+        for row, state in enumerate(self._prefix_states_R):
+            prefix = self._prefixes[self.sentences[row // self.width]]
+            if state >= 0:
+                pieces = list(prefix.steps[state])
+                legal.append((row, pieces, log_probs_RV[row, pieces]))
+            elif state == END:
+                log_probs_RV[row, prefix.barred] = -np.inf
+        self._forbid(log_probs_RV, None, blocked)
+        for row, pieces, values in legal:
+            log_probs_RV[row] = -np.inf
+            log_probs_RV[row, pieces] = values
+
+    def _forbid(
+        self, log_probs_RC: Floats, pieces_RC: Ints | None, blocked: tuple[Ints, Ints] | None
+    ) -> None:
+        """Write -inf for illegal pieces; at the length limit only EOS is legal."""
+        if pieces_RC is None:
+            for piece in self._forbidden:
+                log_probs_RC[:, piece] = -np.inf
+            if blocked is not None:
+                log_probs_RC[blocked] = -np.inf
+        else:
+            log_probs_RC[np.isin(pieces_RC, self._forbidden)] = -np.inf
+            if blocked is not None:
+                rows, pieces = blocked
+                numbers, columns = (pieces_RC[rows] == pieces[:, None]).nonzero()
+                log_probs_RC[rows[numbers], columns] = -np.inf
+        self._cut_R = None
+        if self.length < self._shortest:
+            return
+        at_limit_R = (self.limits[self.sentences] == self.length).repeat(self.width)
+        pieces = np.arange(log_probs_RC.shape[1]) if pieces_RC is None else pieces_RC
+        is_end_RC = np.broadcast_to(pieces == EOS, log_probs_RC.shape)
+        self._cut_R = at_limit_R & (log_probs_RC.max(1) > log_probs_RC[is_end_RC])
+        log_probs_RC[at_limit_R[:, None] & ~is_end_RC] = -np.inf
+
+    def _rows_of(self, row: int) -> list[int]:
+        """Return the row that a hypothesis had at each step, from 0 to this one."""
+        rows = [row]
+        for parents_R in reversed(self._parents):
+            rows.append(int(parents_R[rows[-1]]))
+        return rows[::-1]
+
+    def _weights_of(self, rows: Sequence[int], source_length: int) -> Floats | None:
+        if not self._weights or self._weights[-1] is None:
+            return None
+        steps = [
+            w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
+        ]
+        return np.stack(steps)
+
+
+class BeamTrees:
+    """One tree for each sentence, which grows by a level at each step of the search."""
+
+    def __init__(self, number: int) -> None:
+        """Start with the root of this many trees, the empty hypothesis."""
+        self.trees = [[BeamNode(None, BOS, 0.0, 0.0, "unfinished")] for _ in range(number)]
+        self._last: list[list[int]] = [[0] for _ in range(number)]  # unfinished, in the beam
+        self._nodes_R: Ints = np.zeros(number, np.int64)
+        self._nodes_BN: Ints = np.zeros((number, 1), np.int64)
+
+    def grow(
+        self,
+        beams: BeamState,
+        log_probs_BN: Floats,
+        parents_BN: Ints,
+        tokens_BN: Ints,
+        taken_BN: Bools,
+        ended_BN: Bools,
+    ) -> None:
+        """Add the candidates of a step; those that are not taken are pruned at once."""
+        scores_BN = beams.scores(log_probs_BN, parents_BN)
+        nodes_BK = self._nodes_R.reshape(len(beams.sentences), -1)
+        self._nodes_BN = np.full(log_probs_BN.shape, -1)
+        extended: list[set[int]] = [set() for _ in beams.sentences]
+        unfinished: list[list[int]] = [[] for _ in beams.sentences]
+        for b, n in np.argwhere(np.isfinite(log_probs_BN)).tolist():
+            tree, parent = self.trees[beams.sentences[b]], int(nodes_BK[b, parents_BN[b, n]])
+            self._nodes_BN[b, n] = len(tree)
+            status: Status = "pruned"
+            if taken_BN[b, n]:
+                extended[b].add(parent)
+                status = "finished" if ended_BN[b, n] else "unfinished"
+            if status == "unfinished":
+                unfinished[b].append(len(tree))
+            log_prob, score = float(log_probs_BN[b, n]), float(scores_BN[b, n])
+            tree.append(BeamNode(parent, int(tokens_BN[b, n]), log_prob, score, status))
+        for b, sentence in enumerate(beams.sentences.tolist()):
+            tree = self.trees[sentence]
+            for node in self._last[sentence]:
+                became: Status = "extended" if node in extended[b] else "pruned"
+                tree[node] = replace(tree[node], status=became)
+            self._last[sentence] = unfinished[b]
+
+    def extend(self, chosen: tuple[Ints, Ints]) -> None:
+        """Reorder the nodes like the rows of the search, as `BeamState.extend` returned."""
+        self._nodes_R = self._nodes_BN[chosen].ravel()
+
+
+def length_limits(
+    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None
+) -> list[int]:
+    """Return the largest number of pieces before EOS for each sentence; a prefix always fits."""
+    limits = [options.max_length(length) for length in decoding.source_lengths_B.tolist()]
+    if not prefixes:
+        return limits
+    return [max(limit, p.longest) for limit, p in zip(limits, prefixes, strict=True)]
+
+
+def _compact_order(kept_B: Bools) -> Ints:
+    """Return the kept positions, in an order that moves as few of them as possible.
+
+    Those beyond the new length fill the gaps.
+    """
+    size = np.count_nonzero(kept_B)
+    order_B = np.arange(size)
+    if size < len(kept_B):
+        order_B[~kept_B[:size]] = size + kept_B[size:].nonzero()[0]
+    return order_B
+
+
+def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return the rows and pieces that would repeat an n-gram of this size."""
+    num_rows, length = tokens_RT.shape
+    if length < size:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    starts = length - size + 1
+    same = np.ones((num_rows, starts), dtype=np.bool_)
+    for offset in range(size - 1):
+        last_R1 = tokens_RT[:, starts + offset, None]
+        same &= tokens_RT[:, offset : offset + starts] == last_R1
+    rows, positions = same.nonzero()
+    pieces = tokens_RT[rows, positions + size - 1]
+    possible = pieces != EOS  # rows that have ended repeat it
+    return rows[possible], pieces[possible]
+
+
+_FEW = 16  # up to here, taking one maximum after the other is faster than a partial sort
+
+
+def top(scores_RC: Floats, count: int) -> tuple[Floats, Ints]:
+    """Return the largest scores of each row, in descending order, and their columns [R, count].
+
+    Equal ones are in the order of columns; up to 16, the first of them are taken. The scores may be
+    overwritten.
+    """
+    count = min(count, scores_RC.shape[1])
+    rows_R = np.arange(len(scores_RC))
+    if count > _FEW:
+        columns_RC = scores_RC.argpartition(-count, axis=1)[:, -count:]
+        found_RC = np.take_along_axis(scores_RC, columns_RC, 1)
+        order_RC = np.lexsort((columns_RC, -found_RC), axis=1)
+        return found_RC[rows_R[:, None], order_RC], columns_RC[rows_R[:, None], order_RC]
+    columns_RC = np.empty((len(scores_RC), count), dtype=np.int64)
+    found_RC = np.empty((len(scores_RC), count), dtype=scores_RC.dtype)
+    for place in range(count):
+        columns_R = scores_RC.argmax(1)
+        columns_RC[:, place], found_RC[:, place] = columns_R, scores_RC[rows_R, columns_R]
+        scores_RC[rows_R, columns_R] = -np.inf
+    return found_RC, columns_RC
+
+
+def _unless_free(states_R: list[int]) -> list[int] | None:
+    """Return the states of rows in their prefixes, or None if all rows are beyond them."""
+    return states_R if any(state != FREE for state in states_R) else None

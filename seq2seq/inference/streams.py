@@ -21,7 +21,7 @@ from seq2seq.data.corpus import MAX_LINE_BYTES, Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, locked, naming, sync_directory, sync_file, write_atomic
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.search import Metric, Sampling
+from seq2seq.inference.sampling import Metric, Sampling
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.processes import SERIAL, Parallelism

@@ -27,7 +27,8 @@ from seq2seq.inference.protocol import (
     Ints,
     SearchOptions,
 )
-from seq2seq.inference.search import Metric, Sampling, force, minimum_bayes_risk, sample, search
+from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
+from seq2seq.inference.search import force, search
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_line
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import run_of
@@ -154,7 +155,7 @@ class Translator:
         """Return for each line its translations, best first (`options.nbest` at most).
 
         With `sampling` they are samples, in the order of drawing. With `mbr` the one with the
-        highest expected utility comes first (seq2seq.inference.search). A line longer than
+        highest expected utility comes first (seq2seq.inference.sampling). A line longer than
         `inference.max_source_length` pieces is split (seq2seq.inference.text), or raises DataError
         with `refuse_long`. `first_number` is the number of the first line, which error messages
         and samples depend on.
