@@ -93,9 +93,9 @@ def translate_files(
 
     Raises DataError for a file that cannot be read or written, if an output would overwrite the
     input or the other output, for standard input with several ranks, for a line that is not UTF-8
-    if the request refuses such lines, for one that is not such JSON as the request says, and if
-    there is not one prefix for each line; WorkerError if a worker was killed and RankLostError
-    if a rank was, after the lines before its part have been written.
+    if the request refuses such lines, for one that is not JSON with a text if the request expects
+    JSON, and if there is not one prefix for each line. Raises WorkerError if a worker was killed,
+    and RankLostError if a rank was, after the lines before its part have been written.
     """
     if source is None and parallelism.ranks.size > 1:
         raise DataError("several ranks cannot share standard input; name a file with --input")
@@ -367,9 +367,9 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool, name: str = "") -> Iterator[str]:
-    """Yield lines without their ends; only a line feed ends one, so that none is ever added.
+    """Yield lines without their ends; only a line feed ends one, so that lines keep their numbers.
 
-    Messages begin with `name`, which the input itself does not have.
+    `name` is the start of messages about another file than the input.
     """
     number, has_tabs = 0, bool(name)
     while raw := file.readline(MAX_LINE_BYTES + 1):

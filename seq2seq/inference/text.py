@@ -19,7 +19,7 @@ _PIECE_CHARS = 64  # no piece has more: a text that is far too long need not be 
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is translated at once: a normalized line, or a part of a long one."""
+    """The unit of translation: a normalized line, or a part of a long one."""
 
     text: str
     ids: list[int]
@@ -109,7 +109,7 @@ def _first_words(text: str, parts: Sequence[str]) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Part:
-    """A sentence that was translated at once, with one of its hypotheses."""
+    """A sentence with one of its translations."""
 
     source: str
     source_pieces: list[str]  # with EOS
@@ -188,5 +188,5 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
 
 
 def _notebook() -> Any:
-    """Return what draws attention; by its name, since translating must do without that wing."""
+    """Return the module that draws attention; imported by name, as the core works without it."""
     return import_module("seq2seq.analysis.notebook")

@@ -22,7 +22,7 @@ weights:
 Legend: B sentences, K hypotheses per sentence, S source length, E embedding size, D state of a
 decoder layer, Z whole state, h state of one direction of the encoder, H both directions, G = 3D
 gates in the order r, z, n, A attention size, N heads, d key and m value size of one head,
-M attention output size, X what is read of an attention output or an embedding, Q query size,
+M attention output size, X size of the product of an attention output or an embedding, Q query size,
 O features size, V vocabulary.
 """
 
@@ -61,10 +61,10 @@ def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProt
 
 
 def embedding_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
-    """Return the graph that computes what a step needs of the embeddings of target pieces."""
+    """Return the graph that computes the products of target embeddings that a step needs."""
     g = Graph("embedding", precision)
     pieces = g.input("pieces", ["N"], np.int64)
-    weight_XE, bias_X = _entering(params)
+    weight_XE, bias_X = _embedding_product(params)
     inputs = g.lookup(params.target_embedding(), pieces, weight_XE, bias_X)
     g.output(inputs, "inputs", ["N", len(weight_XE)])
     return g.model()
@@ -74,8 +74,8 @@ def step_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that advances all hypotheses by one target piece."""
     g, config = Graph("step", precision), params.config
     sizes = _state_sizes(params)
-    entering, _ = _entering(params)
-    inputs = g.input("inputs", ["B", "K", len(entering)])
+    embedding_XE, _ = _embedding_product(params)
+    inputs = g.input("inputs", ["B", "K", len(embedding_XE)])
     state = g.split(g.input("state", ["B", "K", sum(sizes)]), sizes)
     attention = _fused_attention(params)
     for name, shape in attention.memory.items():
@@ -198,10 +198,10 @@ def _encode(g: Graph, params: Parameters) -> _EncoderStates:
     source_BS = g.input("source", ["B", "S"], np.int64)
     real_BS = g("Cast", g("Cast", source_BS, to=TensorProto.BOOL), to=TensorProto.FLOAT)
     real_SB11 = g("Unsqueeze", g("Transpose", real_BS, perm=[1, 0]), np.array([2, 3]))
-    always_SB11 = g("Expand", np.ones((1, 1, 1, 1)), g("Shape", real_SB11))
-    real_SB21 = g("Concat", always_SB11, _reversed(g, real_SB11), axis=2)
+    ones_SB11 = g("Expand", np.ones((1, 1, 1, 1)), g("Shape", real_SB11))
+    real_SB21 = g("Concat", ones_SB11, _reversed(g, real_SB11), axis=2)
     layer_SBH = g("Transpose", source_BS, perm=[1, 0])
-    enter: Callable[[str, Array, Array], str] = partial(g.lookup, params.source_embedding())
+    project: Callable[[str, Array, Array], str] = partial(g.lookup, params.source_embedding())
     for number in range(config.encoder_layers):
         input_size = 2 * size if number else config.embedding_size
         cells = [
@@ -209,7 +209,7 @@ def _encode(g: Graph, params: Parameters) -> _EncoderStates:
             for direction in ("forwards", "backwards")
         ]
         gates = [
-            _layer_norm(g, cell.norm_input, enter(inputs, cell.input_GI, cell.input_bias_G))
+            _layer_norm(g, cell.norm_input, project(inputs, cell.input_GI, cell.input_bias_G))
             for cell, inputs in zip(cells, [layer_SBH, _reversed(g, layer_SBH)], strict=True)
         ]
         gates_SB2G = g("Reshape", g.concat(gates), np.array([0, 0, 2, 3 * size]))
@@ -222,8 +222,8 @@ def _encode(g: Graph, params: Parameters) -> _EncoderStates:
             num_scan_inputs=3,
         )
         states_SBH = g("Reshape", states_SB2h, np.array([0, 0, 2 * size]))
-        forth_SBh, back_SBh = g.split(states_SBH, [size, size])
-        layer_SBH, enter = g.concat([forth_SBh, _reversed(g, back_SBh)]), g.product
+        forward_SBh, backward_SBh = g.split(states_SBH, [size, size])
+        layer_SBH, project = g.concat([forward_SBh, _reversed(g, backward_SBh)]), g.product
     return _EncoderStates(g("Transpose", layer_SBH, perm=[1, 0, 2]), real_BS, size)
 
 
@@ -297,13 +297,13 @@ def _initial_state(g: Graph, params: Parameters, encoded: _EncoderStates) -> str
 
 
 class _FusedAttention:
-    """An attention with the product by which a decoder reads its output: W (context + query) + b.
+    """An attention joined with the decoder's product of its output: W (context + query) + b.
 
-    This one reads the same of the source at every step (score none).
+    Here the context is the same at every step (score none).
     """
 
-    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
-        self.read_XM, self.bias_X = read_XM, bias_X
+    def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
+        self.context_XM, self.bias_X = context_XM, bias_X
         # A state of the decoder is within 1, its sum with a product of the piece before is not.
         self.query_bound = None if params.config.attention.previous_piece else 1.0
         self.residual_XQ = None
@@ -311,48 +311,48 @@ class _FusedAttention:
             sizes = params.config.attention_output_size, params.config.decoder_size
             same = sizes[0] == sizes[1]
             query = None if same else params("decoder.attention.residual.query.weight", *sizes)
-            self.residual_XQ = _joined(read_XM, query)
-        self.memory: dict[str, Shape] = {"values": ["B", 1, len(read_XM)]}
+            self.residual_XQ = _joined(context_XM, query)
+        self.memory: dict[str, Shape] = {"values": ["B", 1, len(context_XM)]}
 
     def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
         """Return the values of the memory."""
-        values_BX = g.product(encoded.summary_BH(g), self.read_XM, self.bias_X)
+        values_BX = g.product(encoded.summary_BH(g), self.context_XM, self.bias_X)
         return [g("Unsqueeze", values_BX, np.array([1]))]
 
     def attend(self, g: Graph, query_BKQ: str) -> tuple[str, str | None]:
-        """Return what is read of the contexts [B, K, X], and weights [B, K, S] if there are any."""
+        """Return the product of the contexts [B, K, X], and the weights [B, K, S] if any."""
         return "values", None
 
     def __call__(
         self, g: Graph, query_BKQ: str, other_XQ: Array | None = None
     ) -> tuple[str, str | None]:
-        """Return what is read of the outputs, plus another product of the query, and weights."""
-        reads, weights = self.attend(g, query_BKQ)
+        """Return the product of the outputs, plus another product of the query, and the weights."""
+        context, weights = self.attend(g, query_BKQ)
         products = [weight for weight in (self.residual_XQ, other_XQ) if weight is not None]
         if products:
             weight_XQ = np.sum(products, 0)
             product = g.product(query_BKQ, weight_XQ, bound=self.query_bound)
-            reads = g("Add", reads, product)
-        return reads, weights
+            context = g("Add", context, product)
+        return context, weights
 
 
 class _DotProducts(_FusedAttention):
     """One head; dot products, scaled or general, with all their matrices on the side of the keys.
 
-    The values are what is read of the encoder's states.
+    The values are the products of the encoder's states.
     """
 
-    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(params, read_XM, bias_X)
+    def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
+        super().__init__(params, context_XM, bias_X)
         config, memory_size = params.config.attention, 2 * params.config.encoder_size
         key_DH, value_MH = (
             None if size is None else params(f"decoder.attention.{name}.weight", size, memory_size)
             for name, size in (("key", config.key_size), ("value", config.value_size))
         )
-        self.read_XM = _joined(read_XM, value_MH)
+        self.context_XM = _joined(context_XM, value_MH)
         self.memory = {
             "keys": self.set_score(params, key_DH),
-            "values": ["B", "S", len(read_XM)],
+            "values": ["B", "S", len(context_XM)],
             "mask": ["B", 1, "S"],
         }
 
@@ -380,7 +380,7 @@ class _DotProducts(_FusedAttention):
         return g("MatMul", query_BKQ, "keys")
 
     def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
-        values_BSX = g.product(encoded.states_BSH, self.read_XM, self.bias_X)
+        values_BSX = g.product(encoded.states_BSH, self.context_XM, self.bias_X)
         return [self.keys(g, encoded.states_BSH), values_BSX, encoded.mask_B1S(g)]
 
     def attend(self, g: Graph, query_BKQ: str) -> tuple[str, str | None]:
@@ -391,8 +391,8 @@ class _DotProducts(_FusedAttention):
 class _AdditiveScores(_DotProducts):
     """One head; v'tanh(W q + U k + b), additive or concat."""
 
-    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(params, read_XM, bias_X)
+    def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
+        super().__init__(params, context_XM, bias_X)
         self.memory["energy"] = ["B", 1, len(self.energy_A1), 1]
 
     def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
@@ -431,8 +431,8 @@ class _AdditiveScores(_DotProducts):
 class _Heads(_FusedAttention):
     """Several heads, whose contexts go side by side through one product."""
 
-    def __init__(self, params: Parameters, read_XM: Array, bias_X: Array) -> None:
-        super().__init__(params, read_XM, bias_X)
+    def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
+        super().__init__(params, context_XM, bias_X)
         config, memory_size = params.config.attention, 2 * params.config.encoder_size
         key_size, value_size = config.key_size or memory_size, config.value_size or memory_size
         name, self.heads = "decoder.attention", config.heads
@@ -442,8 +442,9 @@ class _Heads(_FusedAttention):
         self.key_DH = params(f"{name}.key.weight", key_size, memory_size)
         self.value_MH = params(f"{name}.value.weight", value_size, memory_size)
         self.value_bias_M = params(f"{name}.value.bias", value_size)
-        self.read_XM = _joined(read_XM, params(f"{name}.output.weight", value_size, value_size))
-        self.bias_X = bias_X + read_XM @ params(f"{name}.output.bias", value_size)
+        output_MM = params(f"{name}.output.weight", value_size, value_size)
+        self.context_XM = context_XM @ output_MM
+        self.bias_X = bias_X + context_XM @ params(f"{name}.output.bias", value_size)
         self.memory = {
             "keys": ["B", self.heads, key_size // self.heads, "S"],
             "values": ["B", self.heads, "S", value_size // self.heads],
@@ -466,7 +467,7 @@ class _Heads(_FusedAttention):
         context_BKNm = g("Transpose", g("MatMul", weights_BNKS, "values"), perm=[0, 2, 1, 3])
         context_BKM = g("Reshape", context_BKNm, np.array([0, 0, -1]))
         weights_BKS = g("ReduceMean", weights_BNKS, axes=[1], keepdims=0)
-        return g.product(context_BKM, self.read_XM, self.bias_X, bound=None), weights_BKS
+        return g.product(context_BKM, self.context_XM, self.bias_X, bound=None), weights_BKS
 
     def _split(self, g: Graph, vectors_BXD: str, order: list[int]) -> str:
         """Return those of the heads [B, X, N, d], with the axes in this order."""
@@ -480,20 +481,20 @@ def _joined(weight: Array, before: Array | None) -> Array:
 
 
 def _fused_attention(params: Parameters) -> _FusedAttention:
-    """Return the attention of a decoder with the product that reads it."""
+    """Return the attention of a decoder, joined with the product of its output."""
     config = params.config
     if config.style == "luong":
-        read_XM, _ = _combine(params)
-        bias_X = np.zeros(len(read_XM))
+        context_XM, _ = _combine(params)
+        bias_X = np.zeros(len(context_XM))
     elif config.style == "bahdanau":
         bias_X = _cells(params)[0].input_bias_G
-        read_XM = params("decoder.context.weight", len(bias_X), config.attention_output_size)
+        context_XM = params("decoder.context.weight", len(bias_X), config.attention_output_size)
     else:
         second = _cells(params)[1]
-        read_XM, bias_X = second.input_GI, second.input_bias_G
+        context_XM, bias_X = second.input_GI, second.input_bias_G
     if _has_deep_output(params):
-        *_, read_WM, bias_W = _readout(params)
-        read_XM = np.concatenate([read_XM, read_WM])
+        *_, context_WM, bias_W = _readout(params)
+        context_XM = np.concatenate([context_XM, context_WM])
         bias_X = np.concatenate([bias_X, bias_W])
     kinds = {
         "none": _FusedAttention,
@@ -501,7 +502,7 @@ def _fused_attention(params: Parameters) -> _FusedAttention:
         "additive": _AdditiveScores,
         "concat": _AdditiveScores,
     }
-    return kinds.get(config.attention.score, _DotProducts)(params, read_XM, bias_X)
+    return kinds.get(config.attention.score, _DotProducts)(params, context_XM, bias_X)
 
 
 def _has_deep_output(params: Parameters) -> bool:
@@ -531,15 +532,15 @@ def _combine(params: Parameters) -> list[Array]:
     return np.split(weight, [size], axis=1)
 
 
-def _entering(params: Parameters) -> tuple[Array, Array | None]:
-    """Return the matrix [X, E] and the bias by which embeddings enter a step."""
+def _embedding_product(params: Parameters) -> tuple[Array, Array | None]:
+    """Return the matrix [X, E] and the bias of the product of an embedding in a step."""
     cell, config = _cells(params)[0], params.config
     if not _has_deep_output(params):
         return cell.input_GI, cell.input_bias_G
     parts = [cell.input_GI, _readout(params)[1]]
     if config.attention.previous_piece:
         parts.append(params("decoder.query.weight", config.decoder_size, config.embedding_size))
-    if config.style == "bahdanau":  # the bias is in what is read of the attention
+    if config.style == "bahdanau":  # the bias is in the product of the attention's output
         return np.concatenate(parts), None
     return np.concatenate(parts), np.pad(cell.input_bias_G, (0, len(parts[1])))
 
@@ -552,8 +553,8 @@ def _bahdanau(
     if params.config.attention.previous_piece:
         inputs, seen = g.split(inputs, [3 * cells[0].size + len(state_WD), cells[0].size])
         query = g("Add", query, seen)
-    reads, weights = attention(g, query)
-    *gates, deep = cells[0].gates(g, g("Add", inputs, reads), len(state_WD))
+    context, weights = attention(g, query)
+    *gates, deep = cells[0].gates(g, g("Add", inputs, context), len(state_WD))
     hidden = _step_layers(g, cells, gates, hidden)
     return _deep_output(g, params, deep, hidden[-1]), hidden, weights
 
@@ -564,8 +565,8 @@ def _conditional(
     (first, *upper), (state_WD, *_) = _cells(params), _readout(params)
     *gates, deep_embedded = first.gates(g, inputs, len(state_WD))
     query = first.step(g, gates, hidden[0])
-    reads, weights = attention(g, query)
-    *gates, deep_context = upper[0].gates(g, reads, len(state_WD))
+    context, weights = attention(g, query)
+    *gates, deep_context = upper[0].gates(g, context, len(state_WD))
     hidden = _step_layers(g, upper, gates, [query, *hidden[1:]])
     deep = g("Add", deep_embedded, deep_context)
     return _deep_output(g, params, deep, hidden[-1]), hidden, weights
@@ -588,8 +589,8 @@ def _luong(
         sizes = 3 * config.decoder_size, config.features_size
         inputs = g("Add", inputs, g.product(state[-1], params("decoder.feed.weight", *sizes)))
     hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
-    reads, weights = attention(g, hidden[-1], state_OD)
-    features = g("Tanh", reads)
+    context, weights = attention(g, hidden[-1], state_OD)
+    features = g("Tanh", context)
     return features, [*hidden, features] if config.input_feeding else hidden, weights
 
 
@@ -598,8 +599,8 @@ def _pre_attention(
 ) -> Stepped:
     first, *upper = _cells(params)
     query = first.step(g, first.gates(g, inputs), hidden[0])
-    reads, weights = attention(g, query)
-    states = [query, *_step_layers(g, upper, upper[0].gates(g, reads), hidden[1:])]
+    context, weights = attention(g, query)
+    states = [query, *_step_layers(g, upper, upper[0].gates(g, context), hidden[1:])]
     sizes = params.config.features_size, params.config.decoder_size
     if sizes[0] == sizes[1]:
         return states[-1], states, weights
