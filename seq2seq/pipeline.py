@@ -11,7 +11,7 @@ import torch
 from seq2seq.config import Config
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import Pairs, load_pairs, train_tokenizers
-from seq2seq.data.sources import check_sources, checksum_sources
+from seq2seq.data.sources import check_directions, check_sources, checksum_sources
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.device import choose_device, choose_dtype
@@ -63,6 +63,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             tokenizers = ranks.on_rank0(run.tokenizers)
         else:
             tokenizers = ranks.on_rank0(train_tokenizers, pairs, config)
+        ranks.on_rank0(check_directions, config, tokenizers, valid)
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
         del initial  # its weights, mapped to the files
         ranks.wait_for_preparation()

@@ -23,10 +23,11 @@ def prepared(pairs: Sequence[tuple[str, str]]) -> PreparedPairs:
 
     def make(folder: Path) -> dict[str, Any]:
         write_pairs((corpus.Pair(*pair) for pair in pairs), folder / "pairs.arrow")
-        return {"fingerprint": hashlib.sha256(repr(pairs).encode()).hexdigest()}
+        fingerprint = hashlib.sha256(repr(pairs).encode()).hexdigest()
+        return {"fingerprint": fingerprint, "pairs": len(pairs)}
 
     cache = open_cache(None)
-    return PreparedPairs(cache.entry("pairs", {}, make), cache)
+    return cache.entry("pairs", {}, make, lambda entry: PreparedPairs(entry, cache))
 
 
 def all_pairs(pairs: PreparedPairs) -> list[tuple[str, str]]:

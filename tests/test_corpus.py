@@ -1,4 +1,4 @@
-"""Every reader, and the place and the mend that each error names."""
+"""Every reader, and what each error names: the place, and how to fix it."""
 
 from __future__ import annotations
 
@@ -266,6 +266,99 @@ def test_jsonl_names_the_depth_of_a_missing_field(tmp_path: Path) -> None:
     assert "no field 't.es'; fields of t: none" in fails(**keys)
 
 
+# --- comma-separated values
+
+
+def csv_file(tmp_path: Path, content: str | bytes, **keys: Any) -> dict[str, Any]:
+    return {"format": "csv", "path": write(tmp_path / "a.csv", content)} | keys
+
+
+def test_csv_reads_quotes_line_ends_and_commas(tmp_path: Path) -> None:
+    text = (
+        "\ufeffid,target, source\r\n"
+        '1,"He said ""yes"", twice.","Dijo ""sí"",\ndos veces."\r\n'
+        "\r\n"
+        "2,Hi.,Hola.\r\n"
+        "3,,\r\n"
+    )
+    pairs = [
+        Pair('Dijo "sí",\ndos veces.', 'He said "yes", twice.'),
+        Pair("Hola.", "Hi."),
+        Pair("", ""),
+    ]
+    assert read(**csv_file(tmp_path, text)) == pairs
+    packed = csv_file(tmp_path, "")
+    packed["path"] = write(tmp_path / "a.csv.gz", gzip.compress(text.encode()))
+    assert read(**packed) == pairs
+
+
+def test_csv_reads_the_columns_that_are_named_or_numbered(tmp_path: Path) -> None:
+    keys = csv_file(tmp_path, "en,links,es\nHello.,0-0,Hola.\n")
+    pair = Pair("Hola.", "Hello.", alignment="0-0")
+    assert read(**keys, source="es", target="en", alignment="links") == [pair]
+    assert read(**keys, source=2, target=0, alignment=1) == [pair]
+
+
+HEADER = "source,target\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("es,en\na,b\n", ":1: no column 'source' in the header (es, en); set 'source' to the name"),
+        ("source,x,x\na,b,c\n", ":1: no column 'target' in the header"),
+        ("source,target,target\na,b,c\n", ":1: 2 columns 'target' in the header"),
+        (HEADER + 'a,"b" c\n', ":2: not CSV (',' expected after '\"'); put text with commas"),
+        (HEADER + 'a,b\nc,"d\n\ne\n', ":3: not CSV (unexpected end of data)"),
+        (HEADER + 'a,"' + "b" * 200_000 + '"\n', ":2: not CSV (field larger than field limit"),
+        (HEADER + "Sí, claro.,Yes.\n", ":2: 3 columns, but the header has 2; put text with commas"),
+        (HEADER + "a;b\n", ":2: 1 column, but the header has 2"),
+        (HEADER + "\n", ":2: blank lines only; rows below the header are expected"),
+        (HEADER, ":1: blank lines only; rows below the header are expected"),
+        ("\n\n", ": blank lines only; a header and rows are expected"),
+        ("", ": an empty file"),
+    ],
+)
+def test_csv_errors_name_the_line(tmp_path: Path, text: str, message: str) -> None:
+    keys = csv_file(tmp_path, text)
+    assert fails(**keys).startswith(f"{keys['path']}{message}")
+
+
+def test_csv_column_that_the_header_lacks(tmp_path: Path) -> None:
+    keys = csv_file(tmp_path, HEADER + "a,b\n", alignment=2)
+    assert "no column 2 in the header (source, target); set 'alignment'" in fails(**keys)
+
+
+# --- all malformed lines in one error
+
+
+def test_first_ten_malformed_lines_are_named_and_all_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\n" + "c\nd\te\n" * 14)
+    assert fails(path=path) == (
+        f"{path}:2: 1 column but column 1 is asked for, counted from 0; separate columns by tabs "
+        "or set source, target, alignment; 14 lines are malformed: 2, 4, 6, 8, 10, 12, 14, 16, 18, "
+        "20, ..."
+    )
+
+
+def test_malformed_lines_are_named_in_every_format(tmp_path: Path) -> None:
+    lines = ["{}", '{"es": "a", "en": "b"}', "[1]", "[2]", "{}"]
+    keys = jsonl(tmp_path, "\n".join(lines))
+    assert fails(**keys) == (
+        f"{keys['path']}:1: no field 'es'; fields: none; 4 lines are malformed: 1, 3 (a JSON "
+        "array, not an object), 4, 5 (no field 'es')"
+    )
+    keys = csv_file(tmp_path, HEADER + 'a\nb,c\n"d" e,f\ng,h,i\n')
+    assert fails(**keys).endswith(
+        "; 3 lines are malformed: 2, 4 (not CSV (',' expected after '\"')), "
+        "5 (3 columns, but the header has 2)"
+    )
+    path = write(tmp_path / "a.tsv", "sí\ta\nb\tc\nd\tñ\n".encode("latin-1"))
+    assert fails(path=path).endswith(
+        "; 2 lines are malformed: 1, 3 (not UTF-8: byte 0xf1 at byte 11)"
+    )
+
+
 # --- properties
 
 FIELD = st.text(st.characters(exclude_characters="\t\n\r\0", exclude_categories=["Cs"]))
@@ -291,7 +384,17 @@ ROWS = st.lists(
     st.binary(max_size=12)
     | st.text(max_size=8).map(str.encode)
     | st.sampled_from(
-        [b"a\tb", b'{"es": "a", "en": "b"}', b'{"es": {}, "en": NaN}', b"[1]", b"a\tb\tc\t0-0", b""]
+        [
+            b"source,target",
+            b'a,"b',
+            b'c"',
+            b"a\tb",
+            b'{"es": "a", "en": "b"}',
+            b'{"es": {}, "en": NaN}',
+            b"[1]",
+            b"a\tb\tc\t0-0",
+            b"",
+        ]
     ),
     max_size=6,
 )
@@ -303,7 +406,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 @examples(150)
 @given(
     ROWS.map(b"\n".join),
-    st.sampled_from(["tsv", "manythings", "jsonl", "aligned"]),
+    st.sampled_from(["tsv", "manythings", "csv", "jsonl", "aligned"]),
     st.sampled_from(sorted(PACKED)),
     st.none() | st.integers(0, 200),
 )

@@ -173,6 +173,62 @@ def test_stream_survives_deleted_cache(config, tmp_path):
     batches.close()
 
 
+class Clearing:
+    """An audit hook that deletes a folder when Python opens, lists or changes files in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count, self.at = folder, 0, -1  # the moment to delete it
+        sys.addaudithook(self._met)
+
+    def _met(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.at >= 0 and event.startswith(("open", "os.", "mmap")):
+            names = [str(each) for each in arguments[:2]]
+            if event.startswith("mmap") or any(str(self.folder) in name for name in names):
+                self.count += 1
+                if self.count == self.at:
+                    self.at = 0
+                    shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, at: int) -> None:
+        self.count, self.at = 0, at
+
+    def stop(self) -> None:
+        self.at = -1
+
+
+def start_training(config: Config) -> tuple[str, list[str], str]:
+    """Return what a training would begin with."""
+    pairs, tokenizers = prepare(config)
+    ids = pairs.encode(tokenizers, processes=1)
+    return pairs.fingerprint, [t.fingerprint() for t in tokenizers], str(ids.table.to_pylist())
+
+
+def test_cache_may_be_cleared_at_any_moment(config, tmp_path):
+    recipe = config("data.processes=1")
+    clearing = Clearing(tmp_path / "cache")
+    clearing.start(0)
+    expected = start_training(recipe)
+    moments = clearing.count
+    assert moments > 50
+    for full in (False, True):  # the cache at the start
+        for moment in range(1 + full, moments, moments // 6):
+            clearing.stop()
+            if not full:
+                shutil.rmtree(tmp_path / "cache")
+            clearing.start(moment)
+            assert start_training(recipe) == expected
+    clearing.stop()
+
+
+def test_rows_that_lack_a_file_are_missing(tmp_path):
+    write_clean(tmp_path / "pairs", [("uno", "one"), ("dos", "two")])
+    with pytest.raises(FileNotFoundError):
+        MappedRows(tmp_path / "pairs", 3)
+    (tmp_path / "pairs/00000.arrow").unlink()
+    with pytest.raises(FileNotFoundError):
+        MappedRows(tmp_path / "pairs", 2)
+
+
 def test_unusable_corpus_leaves_nothing_in_the_cache(config, corpus, tmp_path):
     path = corpus.folder / "train.tsv"
     path.write_text("solo\n")
@@ -212,8 +268,8 @@ def test_rows_are_shuffled_once_and_all_kept(tmp_path, monkeypatch):
     pairs = [(f"número {n}", f"number {n}") for n in range(5000)]
     about = write_clean(tmp_path / "one", pairs)
     assert write_clean(tmp_path / "other", pairs) == about
-    rows = MappedRows(tmp_path / "one").table
-    assert rows.equals(MappedRows(tmp_path / "other").table)
+    rows = MappedRows(tmp_path / "one", 5000).table
+    assert rows.equals(MappedRows(tmp_path / "other", 5000).table)
     assert {file.suffix for file in (tmp_path / "one").iterdir()} == {".arrow"}
     order = [int(text.split()[1]) for text in rows.column(0).to_pylist()]
     assert sorted(order) == list(range(5000))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
+import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,11 @@ from conftest import ToyCorpus, toy_pairs
 from same_runs import assert_same
 
 from seq2seq import pipeline
-from seq2seq.config import Config, CorpusConfig, DataConfig
+from seq2seq.config import Config, CorpusConfig, DataConfig, TokenizerConfig, parse_config
 from seq2seq.data import corpus
-from seq2seq.data.sources import check_sources, checksum_sources, dump_checksums
+from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.sources import check_sources, checksum_sources, dump_checksums, is_reversed
+from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.pipeline import train
 
@@ -162,3 +167,124 @@ def test_run_without_checksums(toy: ToyCorpus, tmp_path: Path, caplog: Any) -> N
     (path / "data.json").unlink()
     train(toy.config(path, FOUR), resume=True)
     assert "cannot check that the data is the same" in caplog.text
+
+
+# --- directions
+
+
+def exchanged(name: str, corpus: ToyCorpus, folder: Path) -> Path:
+    """Return a copy of a file of the corpus whose columns are exchanged."""
+    rows = [line.split("\t") for line in (corpus.folder / f"{name}.tsv").read_text().splitlines()]
+    path = folder / f"{name}-exchanged.tsv"
+    path.write_text("".join(f"{target}\t{source}\n" for source, target, *_ in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", ["valid", "test"])
+def test_corpus_in_the_other_direction_is_refused(
+    toy: ToyCorpus, tmp_path: Path, name: str
+) -> None:
+    path = exchanged(name, toy, tmp_path)
+    config = toy.config(tmp_path / "run", TWO, f"data.{name}={{path: {path}}}")
+    with pytest.raises(
+        DataError,
+        match=rf"data\.{name}: runs in the other direction than data\.train: .*; set "
+        rf"data\.{name}\.source=1 and data\.{name}\.target=0",
+    ):
+        train(config)
+    assert not (tmp_path / "run/config.yaml").exists()
+    fixed = (f"data.{name}.source=1", f"data.{name}.target=0")
+    train(toy.config(tmp_path / "run", TWO, f"data.{name}={{path: {path}}}", *fixed))
+
+
+def test_one_of_several_training_corpora_in_the_other_direction_is_refused(
+    toy: ToyCorpus, tmp_path: Path
+) -> None:
+    path = exchanged("valid", toy, tmp_path)
+    config = toy.config(tmp_path / "run", TWO, f"data.train.1.path={path}")
+    with pytest.raises(DataError, match=r"data\.train\.1: runs in the other direction"):
+        train(config)
+
+
+def test_other_direction_than_the_run_to_start_from_is_refused(
+    toy: ToyCorpus, trained: Path, tmp_path: Path
+) -> None:
+    start = f"training.initial={{run: {trained}}}"
+    columns = [
+        f"data.{name}.{side}" for name in ("train.0", "valid") for side in ("source=1", "target=0")
+    ]
+    text = f"""
+run_dir: {tmp_path}/run
+data:
+  train: [{{path: {toy.folder}/train.tsv}}]
+  valid: {{path: {toy.folder}/valid.tsv}}
+"""
+    with pytest.raises(
+        DataError, match=rf"data\.valid: runs in the other direction than the run {trained}: "
+    ):
+        train(parse_config(text, [start, TWO, *columns]))
+    with pytest.raises(DataError, match=r"data\.train\.0: runs in the other direction"):
+        train(parse_config(text, [start, TWO, *columns[:2]]))
+    train(parse_config(text, [start, TWO]))
+
+
+def tokenizers_of(pairs: list[Pair], size: int = 400) -> tuple[Tokenizer, Tokenizer]:
+    source, target = (
+        train_tokenizer(texts, config=TokenizerConfig(), vocab_size=size, name="source")
+        for texts in ([pair.source for pair in pairs], [pair.target for pair in pairs])
+    )
+    return source, target
+
+
+def exchange(pairs: Sequence[Pair]) -> list[Pair]:
+    return [Pair(pair.target, pair.source) for pair in pairs]
+
+
+@pytest.mark.parametrize("size", [330, 1000, 4000])
+@pytest.mark.parametrize("count", [50, 500, 5000])
+def test_direction_of_the_sample_corpus(size: int, count: int) -> None:
+    pairs = list(itertools.islice(read_corpus(CorpusConfig(path="data/sample/train.tsv")), count))
+    valid = list(read_corpus(CorpusConfig(path="data/sample/valid.tsv")))
+    tokenizers = tokenizers_of(pairs, size)
+    assert not is_reversed(valid, tokenizers)
+    if size > 330:
+        assert is_reversed(exchange(valid), tokenizers)
+
+
+NUMBERS = [Pair(f"{n * 7919 % 10007}", f"{n * 104729 % 9973} {n}") for n in range(300)]
+LETTERS = [
+    Pair(" ".join(drawn[:9]), " ".join(drawn[9:]))
+    for drawn in (random.Random(n).choices("abcdefgh", k=12) for n in range(300))
+]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        NUMBERS,
+        LETTERS,
+        [Pair(pair.source, pair.source) for pair in LETTERS],
+        [Pair(pair.source, f"{pair.source} {pair.target}") for pair in NUMBERS],
+        [Pair("Hola.", "Hello.")],
+        [Pair("?", "!"), Pair("1", "2")],
+    ],
+)
+def test_direction_that_cannot_be_told_is_accepted(pairs: list[Pair]) -> None:
+    tokenizers = tokenizers_of(pairs[:200])
+    assert not is_reversed(pairs[-100:], tokenizers)
+    assert not is_reversed(pairs[:0], tokenizers)
+    joint = train_tokenizer(
+        [text for pair in pairs for text in (pair.source, pair.target)],
+        config=TokenizerConfig(), vocab_size=400, name="joint",
+    )  # fmt: skip
+    assert not is_reversed(exchange(pairs), (joint, joint))
+
+
+def test_sizes_of_vocabularies_and_lengths_of_sentences_do_not_decide() -> None:
+    spanish = [p.source for p in read_corpus(CorpusConfig(path="data/sample/train.tsv"))][:3000]
+    triples = zip(spanish[::3], spanish[1::3], spanish[2::3], strict=True)
+    pairs = [Pair(" ".join(three), three[1]) for three in triples]
+    source, target = tokenizers_of(pairs, 400)[0], tokenizers_of(pairs, 3000)[1]
+    for tokenizers in ((source, target), (target, source)):
+        assert not is_reversed(pairs, tokenizers)
+        assert not is_reversed(exchange(pairs), tokenizers)

@@ -14,22 +14,24 @@ Column = Annotated[int, Field(ge=0)] | str | None
 class CorpusConfig(Section):
     """A corpus of sentence pairs; files may be compressed (.gz, .bz2, .xz)."""
 
-    format: Literal["tsv", "manythings", "aligned", "jsonl", "huggingface"] = Field(
+    format: Literal["tsv", "manythings", "csv", "aligned", "jsonl", "huggingface"] = Field(
         "tsv",
         description="tsv: tab-separated columns of one file; manythings: "
-        "English<TAB>Spanish[<TAB>attribution]; aligned: two files whose lines correspond; jsonl: "
-        "one JSON object per line; huggingface: a dataset by name",
+        "English<TAB>Spanish[<TAB>attribution]; csv: columns separated by commas, with quotes and "
+        "a header; aligned: two files whose lines correspond; jsonl: one JSON object per line; "
+        "huggingface: a dataset by name",
     )
-    path: str | None = Field(None, description="file to read (tsv, manythings, jsonl)")
+    path: str | None = Field(None, description="file to read (tsv, manythings, csv, jsonl)")
     source_path: str | None = Field(None, description="file of source sentences (aligned)")
     target_path: str | None = Field(None, description="file of target sentences (aligned)")
     source: Column = Field(
         None,
-        description="source sentence: a column number from 0 (default: tsv 0, manythings 1), or a "
-        "field such as translation.es (jsonl, huggingface)",
+        description="source sentence: a column number from 0 (default: tsv 0, manythings 1), a "
+        "column of the header or its number (csv; default: source), or a field such as "
+        "translation.es (jsonl, huggingface)",
     )
     target: Column = Field(
-        None, description="target sentence, likewise (default: tsv 1, manythings 0)"
+        None, description="target sentence, likewise (default: tsv 1, manythings 0, csv target)"
     )
     alignment: Column = Field(
         None, description="gold word alignments (i-j), likewise, if the corpus has them"
@@ -51,6 +53,7 @@ class CorpusConfig(Section):
         needed = {
             "tsv": ("path",),
             "manythings": ("path",),
+            "csv": ("path",),
             "jsonl": ("path", "source", "target"),
             "aligned": ("source_path", "target_path"),
             "huggingface": ("name", "split", "source", "target"),

@@ -7,6 +7,7 @@ are read, so that the memory of a process does not grow with the corpus. The Hug
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import mmap
@@ -40,7 +41,8 @@ class MappedRows(Sequence[Pair]):
     mapped again when they are needed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, number: int) -> None:
+        """Map the files of a folder; raise FileNotFoundError if they do not hold `number` rows."""
         self._maps: list[mmap.mmap] = []
         batches = []
         for path in sorted(folder.glob("*.arrow")):
@@ -51,7 +53,9 @@ class MappedRows(Sequence[Pair]):
             for batch in reader:  # which reads the page that each one begins with
                 batches.append(batch)
                 mapped.madvise(mmap.MADV_DONTNEED)
-        self.table: pa.Table = pa.Table.from_batches(batches, reader.schema)
+        if sum(map(len, batches)) != number or not batches:
+            raise FileNotFoundError(errno.ENOENT, "Arrow files were deleted", str(folder))
+        self.table: pa.Table = pa.Table.from_batches(batches)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -1,18 +1,20 @@
 """The cache of prepared data: entries made once, named by what they depend on, shared by processes.
 
-The library's own cache knows neither damage nor two processes that want the same result of a map;
-this one wraps what the library writes.
+The cache of the library `datasets` does not notice damaged files, and has no lock for two processes
+that need the same result of a map; this one holds the files that the library writes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import inspect
 import json
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -20,15 +22,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seq2seq.errors import ConfigError
-from seq2seq.files import locked, publish_directory, sha256, write_atomic
+from seq2seq.files import locked, sha256, sync_directory, sync_file, write_atomic
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 _ABOUT = "about.json"
 _CHECKSUMS = "checksums.json"
+_ATTEMPTS = 5  # to make an entry while someone clears the cache
 _SETTLED = 2.0  # seconds; a younger file could change again without a new modification time
 
 
@@ -43,36 +48,38 @@ class Entry:
 class Cache:
     """Folders named by a digest of everything that their content depends on.
 
-    An entry is complete or absent. Leftovers of a crash and damaged entries are made again. Several
-    processes may ask for the same entry: one makes it, the others wait.
+    An entry is complete or absent. Leftovers of a crash are deleted, and damaged entries are made
+    again. Several processes may ask for the same entry: one makes it, the others wait. Anyone may
+    delete the folder, or what is in it, at any time.
     """
 
     def __init__(self, folder: Path) -> None:
         """Use a folder; raises OSError where it is not writable."""
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
         self.folder = folder
+        _try_again(self._check_writable)
 
     def entry(
-        self, kind: str, made_of: dict[str, Any], make: Callable[[Path], dict[str, Any]]
-    ) -> Entry:
-        """Return the entry for these ingredients; if there is none, `make` fills its folder.
+        self,
+        kind: str,
+        made_of: dict[str, Any],
+        make: Callable[[Path], dict[str, Any]],
+        read: Callable[[Entry], T],
+    ) -> T:
+        """Return what `read` reads from the entry for these ingredients, which `make` fills if new.
 
-        The dict that `make` returns is kept with the entry, as JSON. Raises ConfigError where the
-        folder is not writable.
+        The dict that `make` returns is kept with the entry, as JSON. An entry that is deleted while
+        it is made, or before `read` has opened its files, is made again; `make` and `read` raise
+        FileNotFoundError where they miss a file. Raises ConfigError where the folder is not
+        writable.
         """
         path = self.folder / f"{kind}-{digest(made_of)}"
-        found = _intact(path)
-        if found is None:
-            try:
-                with self._lock(path.name):
-                    found = _intact(path) or self._make(path, make)
-            except OSError as error:
-                raise ConfigError(
-                    f"data.cache: {self.folder} cannot be used ({error.strerror or error}); fix "
-                    "that, or name another folder"
-                ) from error
-        return found
+        try:
+            return _try_again(lambda: self._use(path, make, read))
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"data.cache: {path} was deleted {_ATTEMPTS} times while it was made; name another "
+                "folder"
+            ) from error
 
     def checksum(self, path: Path) -> str:
         """Return the SHA-256 of a file, which is read again only after it has changed."""
@@ -91,34 +98,103 @@ class Cache:
 
     def summary(self) -> str:
         """Return the cache's folder and size in one line, and how to clear it."""
-        entries = [about.parent for about in self.folder.glob(f"[!.]*/{_ABOUT}")]
-        size = sum(file.stat().st_size for entry in entries for file in entry.iterdir())
+        number = size = 0
+        for folder, _, names in os.walk(self.folder):  # passes over what was just deleted
+            if _ABOUT in names and not os.path.basename(folder).startswith("."):
+                number += 1
+                for name in names:
+                    with contextlib.suppress(FileNotFoundError):
+                        size += os.stat(os.path.join(folder, name)).st_size
         return (
-            f"cache: {self.folder}, {size / 1e6:.1f} MB in {len(entries)} entries; delete the "
-            "folder to clear it"
+            f"cache: {self.folder}, {size / 1e6:.1f} MB in {number} entries; delete the folder to "
+            "clear it"
         )
 
+    def _use(
+        self, path: Path, make: Callable[[Path], dict[str, Any]], read: Callable[[Entry], T]
+    ) -> T:
+        """Make an entry if need be, and read it; raise FileNotFoundError if it is being deleted."""
+        found = _intact(path)
+        if found is None:
+            try:
+                with self._lock(path.name):
+                    found = _intact(path) or self._make(path, make)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise ConfigError(
+                    f"data.cache: {self.folder} cannot be used ({error.strerror or error}); fix "
+                    "that, or name another folder"
+                ) from error
+        try:
+            return read(found)
+        except FileNotFoundError:
+            self._discard(path)
+            raise
+        except Exception as error:
+            if _intact(path) is None:
+                raise _deleted(path) from error
+            raise
+
     def _make(self, path: Path, make: Callable[[Path], dict[str, Any]]) -> Entry:
+        """Fill a folder with a name of its own, and then give it the name of the entry.
+
+        Someone who deletes the lock can have two processes make the same entry.
+        """
         self._remove_leftovers()
         if path.exists():
             log.warning("cache: %s is damaged; making it again", path)
-        with publish_directory(path) as aside:
-            about = make(aside)
-            files = {file.name: _status(file) for file in aside.iterdir()}
-            (aside / _ABOUT).write_text(json.dumps({"files": files, "about": about}, indent=1))
-        return Entry(path, about)
+        unfinished = self._unfinished(path)
+        unfinished.mkdir()
+        try:
+            about = make(unfinished)
+            files = {file.name: _status(file) for file in unfinished.iterdir()}
+            text = json.dumps({"files": files, "about": about}, indent=1)
+            (unfinished / _ABOUT).write_text(text)
+            for file in unfinished.iterdir():
+                sync_file(file)
+            sync_directory(unfinished)
+            found = _intact(path)
+            if found is None:
+                self._discard(path)
+                unfinished.rename(path)
+                sync_directory(self.folder)
+        except Exception as error:
+            if not unfinished.exists() or _intact(path):  # deleted, or another process was faster
+                raise _deleted(path) from error
+            raise
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return found or Entry(path, about)
+
+    def _check_writable(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=self.folder).close()
+
+    def _unfinished(self, path: Path) -> Path:
+        """Return a new name for an entry that is being made or deleted."""
+        return self.folder / f".{path.name}.{secrets.token_hex(8)}.partial"
+
+    def _discard(self, path: Path) -> None:
+        """Delete an entry, which is never seen without some of its files."""
+        unfinished = self._unfinished(path)
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
 
     def _remove_leftovers(self) -> None:
         """Delete unfinished entries that no process is making any more."""
-        for leftover in self.folder.glob(".*.partial"):
-            name = leftover.name[1 : -len(".partial")]
-            with contextlib.suppress(BlockingIOError), self._lock(name, wait=False):
-                shutil.rmtree(leftover, ignore_errors=True)
+        for name in os.listdir(self.folder):
+            if name.startswith(".") and name.endswith(".partial"):
+                entry = name[1:].rsplit(".", 2)[0]
+                with contextlib.suppress(BlockingIOError), self._lock(entry, wait=False):
+                    shutil.rmtree(self.folder / name, ignore_errors=True)
 
     @contextlib.contextmanager
     def _lock(self, name: str, *, wait: bool = True) -> Iterator[None]:
         """Hold the lock of a name; the system releases it when the process ends."""
         path = self.folder / f".{name}.lock"
+        self.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(locked(path, wait=False))
@@ -170,6 +246,18 @@ def digest(made_of: Any) -> str:
 def code_of(*modules: str) -> str:
     """Return a digest of the source of modules, so that new code does not use old results."""
     return digest([inspect.getsource(import_module(name)) for name in modules])
+
+
+def _try_again(action: Callable[[], T]) -> T:
+    """Return the result of a function; call it again where it misses a file, which was deleted."""
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return action()
+    return action()
+
+
+def _deleted(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def _intact(path: Path) -> Entry | None:

@@ -1,25 +1,29 @@
-"""Readers of tab-separated, aligned, JSON-lines and Hugging Face corpora, packed or not."""
+"""Readers of tab-separated, CSV, aligned, JSON-lines and Hugging Face corpora, packed or not."""
 
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import io
 import json
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from seq2seq.errors import DataError, missing_package
 from seq2seq.packaged import find_data
 
 if TYPE_CHECKING:
     from seq2seq.config import CorpusConfig
+
+Row = TypeVar("Row")
+Parsed = TypeVar("Parsed")
 
 MAX_RATIO = 100  # of the unpacked size to the packed; text is packed to a third or a fifth
 FREE_BYTES = 1 << 26  # allowed at any ratio, as small files can repeat one sentence many times
@@ -42,6 +46,7 @@ _BUILDERS = {
 _SAVED = ("state.json", "dataset_dict.json")
 MAX_LINE_BYTES = 1 << 24
 
+_NAMED = 10  # malformed lines in one error
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -65,11 +70,14 @@ class Line(NamedTuple):
 def read_corpus(config: CorpusConfig) -> Iterator[Pair]:
     """Yield the pairs of a corpus in order, in constant memory.
 
-    Blank lines of tsv, manythings and jsonl are skipped. Raises DataError, which names the file,
-    the line, what was found there, and how to fix it.
+    Blank lines of tsv, manythings, csv and jsonl are skipped. Raises DataError, which names the
+    file and its first malformed lines, what was found there, and how to fix it; the first of them
+    ends the pairs.
     """
     if config.format == "aligned":
         return _read_aligned(str(config.source_path), str(config.target_path))
+    if config.format == "csv":
+        return _read_csv(config)
     if config.format == "jsonl":
         return _read_jsonl(config)
     if config.format == "huggingface":
@@ -105,6 +113,11 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
 
     Raises DataError, with the given name of the file, where it is empty or not UTF-8 text.
     """
+    return _parse_rows(_split_lines(stream, name), _decode)
+
+
+def _split_lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, tuple[bytes, int]]]:
+    """Yield the `file:line`, the bytes and the first byte's place in the file of each line."""
     offset = number = 0
     while raw := stream.readline(MAX_LINE_BYTES):
         number += 1
@@ -115,28 +128,69 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
                 "one sentence per line is expected"
             )
         start = len(_BOM) if number == 1 and raw.startswith(_BOM) else 0
-        body = raw[start:].removesuffix(b"\n").removesuffix(b"\r")
-        yield Line(where, _decode(body, where, offset + start))
+        yield where, (raw[start:].removesuffix(b"\n").removesuffix(b"\r"), offset + start)
         offset += len(raw)
     if not number:
         raise DataError(f"{name}: an empty file; one sentence pair per line is expected")
 
 
+def _parse_rows(
+    rows: Iterable[tuple[str, Row]],
+    parse: Callable[[str, Row], Parsed | None],
+    expected: str | None = None,
+) -> Iterator[Parsed]:
+    """Yield what `parse` makes of each row and its place, but for None, up to a malformed one.
+
+    Rows are read to the end, to name all that are malformed, for which `parse` raises DataError, in
+    one DataError. It is also raised if rows are `expected` and `parse` returned None for all.
+    """
+    malformed: list[tuple[str, str]] = []
+    number, where, is_blank = 0, "", True
+    for where, row in rows:
+        try:
+            parsed = parse(where, row)
+        except DataError as error:
+            number += 1
+            if number <= _NAMED:
+                malformed.append((where, str(error)))
+            continue
+        if parsed is not None and not number:
+            is_blank = False
+            yield parsed
+    if malformed:
+        raise DataError(_name_malformed(malformed, number))
+    if expected and is_blank:
+        raise DataError(f"{where}: blank lines only; {expected}")
+
+
+def _name_malformed(first: Sequence[tuple[str, str]], number: int) -> str:
+    """Return the first error in full and, if there are more, the lines and their number."""
+    message, before, named = first[0][1], "", []
+    if number == 1:
+        return message
+    for where, error in first:
+        reason = error.removeprefix(f"{where}: ").partition("; ")[0]
+        line = where.rpartition(":")[2].strip()
+        named.append(line if before in ("", reason) else f"{line} ({reason})")
+        before = reason
+    more = ", ..." if number > len(first) else ""
+    return f"{message}; {number} lines are malformed: {', '.join(named)}{more}"
+
+
 def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]:
     """Yield the pairs of tab-separated lines in the layout of format tsv or manythings.
 
-    Raises DataError where a row is too short, or where there is no row.
+    Raises DataError where rows are too short, or where there is no row.
     """
     english_first = config.format == "manythings"
     source = _column(config, "source", int(english_first))
     target = _column(config, "target", int(not english_first))
     alignment = None if config.alignment is None else _column(config, "alignment", 0)
     last = max(source, target, alignment or 0)
-    where = ""
-    pair = None
-    for where, text in lines:
+
+    def parse(where: str, text: str) -> Pair | None:
         if not text:
-            continue
+            return None
         columns = text.split("\t")
         if len(columns) <= last:
             raise DataError(
@@ -147,15 +201,80 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
         if config.references and not english_first:
             further = enumerate(columns[target + 1 :], target + 1)
             references = tuple(text for index, text in further if text and index != source)
-        pair = Pair(
+        return Pair(
             source=columns[source],
             target=columns[target],
             references=references,
             alignment=None if alignment is None else columns[alignment],
         )
-        yield pair
-    if pair is None:
-        raise DataError(f"{where}: blank lines only; rows of tab-separated columns are expected")
+
+    return _parse_rows(lines, parse, "rows of tab-separated columns are expected")
+
+
+def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
+    path = str(config.path)
+    rows = _split_csv(path)
+    where, header = next(((where, row) for where, row in rows if row), (path, []))
+    if isinstance(header, csv.Error):
+        raise _not_csv(where, header)
+    if not header:
+        raise DataError(f"{where}: blank lines only; a header and rows are expected")
+    source, target = (
+        _find_column(where, header, key, key if column is None else column)
+        for key, column in (("source", config.source), ("target", config.target))
+    )
+    alignment = config.alignment
+    if alignment is not None:
+        alignment = _find_column(where, header, "alignment", alignment)
+
+    def parse(where: str, row: list[str] | csv.Error) -> Pair | None:
+        if isinstance(row, csv.Error):
+            raise _not_csv(where, row)
+        if not row:
+            return None
+        if len(row) != len(header):
+            raise DataError(
+                f"{where}: {_count(len(row), 'column')}, but the header has {len(header)}; "
+                f"{_CSV_QUOTES}"
+            )
+        links = None if alignment is None else row[alignment]
+        return Pair(row[source], row[target], alignment=links)
+
+    below = chain([(where, [])], rows)
+    yield from _parse_rows(below, parse, "rows below the header are expected")
+
+
+_CSV_QUOTES = "put text with commas, quotes or line ends in quotes, and double quotes inside it"
+
+
+def _split_csv(path: str) -> Iterator[tuple[str, list[str] | csv.Error]]:
+    """Yield each row, or why it is none, and the `file:line` that it begins at."""
+    reader = csv.reader((f"{text}\n" for _, text in read_lines(path)), strict=True)
+    row: list[str] | csv.Error | None = []
+    while row is not None:
+        where = f"{path}:{reader.line_num + 1}"
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            row = error
+        if row is not None:
+            yield where, row
+
+
+def _not_csv(where: str, error: csv.Error) -> DataError:
+    return DataError(f"{where}: not CSV ({error}); {_CSV_QUOTES}")
+
+
+def _find_column(where: str, header: Sequence[str], key: str, column: str | int) -> int:
+    """Return the place of a column, given by its name or number, in a header."""
+    places = [n for n, name in enumerate(header) if column in (n, name.strip())]
+    if len(places) != 1:
+        known = ", ".join(name.strip() for name in header)
+        raise DataError(
+            f"{where}: {len(places) or 'no'} column{'s' * (len(places) > 1)} {column!r} in the "
+            f"header ({known}); set '{key}' to the name of a column, or to its number from 0"
+        )
+    return places[0]
 
 
 def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
@@ -173,11 +292,9 @@ def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
 
 
 def _read_jsonl(config: CorpusConfig) -> Iterator[Pair]:
-    where = ""
-    pair = None
-    for where, text in read_lines(str(config.path)):
+    def parse(where: str, text: str) -> Pair | None:
         if not text.strip():
-            continue
+            return None
         try:
             row = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -186,10 +303,10 @@ def _read_jsonl(config: CorpusConfig) -> Iterator[Pair]:
             raise DataError(
                 f"{where}: a JSON {_json_type(row)}, not an object; one object a line is expected"
             )
-        pair = _pair_of_fields(row, config, where)
-        yield pair
-    if pair is None:
-        raise DataError(f"{where}: blank lines only; one JSON object a line is expected")
+        return _pair_of_fields(where, row, config)
+
+    expected = "one JSON object a line is expected"
+    return _parse_rows(read_lines(str(config.path)), parse, expected)
 
 
 def _read_huggingface(config: CorpusConfig) -> Iterator[Pair]:
@@ -206,11 +323,11 @@ def columns_of(config: CorpusConfig) -> list[str]:
 
 def read_rows(rows: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[Pair]:
     """Yield the pairs of the rows of a Hugging Face dataset."""
-    for index, row in enumerate(rows):
-        yield _pair_of_fields(row, config, f"{config.name} {config.split}: row {index}")
+    places = ((f"{config.name} {config.split}: row {n}", row) for n, row in enumerate(rows))
+    return _parse_rows(places, lambda where, row: _pair_of_fields(where, row, config))
 
 
-def _pair_of_fields(row: dict[str, Any], config: CorpusConfig, where: str) -> Pair:
+def _pair_of_fields(where: str, row: dict[str, Any], config: CorpusConfig) -> Pair:
     return Pair(
         source=_field(row, str(config.source), where),
         target=_field(row, str(config.target), where),
@@ -354,8 +471,9 @@ class _Watched(io.RawIOBase):
         return count
 
 
-def _decode(raw: bytes, where: str, offset: int) -> str:
-    """Return the text of a line that starts at this byte of its file."""
+def _decode(where: str, line: tuple[bytes, int]) -> Line:
+    """Return the line of bytes that start at this byte of their file."""
+    raw, offset = line
     position = raw.find(b"\0")
     if position >= 0:
         raise DataError(
@@ -363,7 +481,7 @@ def _decode(raw: bytes, where: str, offset: int) -> str:
             "and UTF-8 text is expected"
         )
     try:
-        return raw.decode()
+        return Line(where, raw.decode())
     except UnicodeDecodeError as error:
         raise DataError(
             f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} at byte {offset + error.start}; "

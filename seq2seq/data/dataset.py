@@ -7,7 +7,7 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ class PreparedPairs:
         """Map the files of a cache entry; they can be deleted while the object lives."""
         self.cache = cache
         self.fingerprint: str = entry.about["fingerprint"]  # of the pairs and their order
-        self._rows = MappedRows(entry.path)
+        self._rows = MappedRows(entry.path, entry.about["pairs"])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -99,7 +99,10 @@ class PreparedPairs:
             map_rows(self._rows, _encode, {"tokenizers": tokenizers}, schema, folder, processes)
             return {}
 
-        return MappedRows(self.cache.entry("ids", made_of, make).path)
+        def read(entry: Entry) -> MappedRows:
+            return MappedRows(entry.path, len(self))
+
+        return self.cache.entry("ids", made_of, make, read)
 
     def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> PreparedWindows:
         """Return the pairs, encoded, as windows; raises DataError if none of them fits."""
@@ -199,11 +202,15 @@ def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
         "cleaning": data.cleaning.model_dump(),
         "code": code_of(*_PAIRS_CODE),
     }
-    entry = cache.entry("pairs", made_of, make)
+
+    def read(entry: Entry) -> tuple[PreparedPairs, list[str]]:
+        return PreparedPairs(entry, cache), entry.about["report"]
+
+    pairs, report = cache.entry("pairs", made_of, make, read)
     log.info("training data, %.1f s:", time.monotonic() - began)
-    for line in entry.about["report"]:
+    for line in report:
         log.info("    %s", line)
-    return PreparedPairs(entry, cache), valid
+    return pairs, valid
 
 
 def hold_out(data: DataConfig, valid: Iterable[Pair]) -> HeldOut:
@@ -225,7 +232,7 @@ def train_tokenizers(pairs: Pairs, config: Config) -> tuple[Tokenizer, Tokenizer
     prepared = pairs if isinstance(pairs, PreparedPairs) else _prepare_head(pairs, config.data)
     cache = pairs.cache if isinstance(pairs, PreparedPairs) else open_cache(config.data.cache)
 
-    def trained(texts: Iterable[str], size: int, name: str) -> Tokenizer:
+    def trained(texts: Callable[[], Iterable[str]], size: int, name: str) -> Tokenizer:
         made_of = {
             "pairs": prepared.fingerprint,
             "name": name,
@@ -236,22 +243,25 @@ def train_tokenizers(pairs: Pairs, config: Config) -> tuple[Tokenizer, Tokenizer
         }
 
         def make(folder: Path) -> dict[str, Any]:
-            tokenizer = train_tokenizer(texts, config=settings, vocab_size=size, name=name)
+            tokenizer = train_tokenizer(texts(), config=settings, vocab_size=size, name=name)
             tokenizer.save(folder / _MODEL)
             return {}
 
-        return Tokenizer.load(cache.entry("tokenizer", made_of, make).path / _MODEL)
+        def read(entry: Entry) -> Tokenizer:
+            return Tokenizer.load(entry.path / _MODEL)
+
+        return cache.entry("tokenizer", made_of, make, read)
+
+    def texts(*sides: int) -> Iterator[str]:
+        for some in prepared.texts():
+            for pair in zip(*(some[side] for side in sides), strict=True):
+                yield from pair
 
     if settings.joint:
-        both = (
-            text for sides in prepared.texts() for pair in zip(*sides, strict=True) for text in pair
-        )
-        source = target = trained(both, settings.source_vocab_size, "joint")
+        source = target = trained(lambda: texts(0, 1), settings.source_vocab_size, "joint")
     else:
-        sources = (text for sides in prepared.texts() for text in sides[0])
-        targets = (text for sides in prepared.texts() for text in sides[1])
-        source = trained(sources, settings.source_vocab_size, "source")
-        target = trained(targets, settings.target_vocab_size, "target")
+        source = trained(lambda: texts(0), settings.source_vocab_size, "source")
+        target = trained(lambda: texts(1), settings.target_vocab_size, "target")
     log.info(
         "tokenizers, %.1f s: %d source pieces, %d target pieces",
         time.monotonic() - began, source.vocab_size, target.vocab_size,
@@ -263,10 +273,12 @@ def _prepare_head(pairs: StreamedPairs, data: DataConfig) -> PreparedPairs:
     """Return the first pairs of a streamed corpus, cleaned, in a temporary cache."""
     cache = open_cache(None)
     head = pairs.head(data.tokenizer.max_sentences)
-    entry = cache.entry(
-        "pairs", {}, lambda folder: _write_clean(folder, head, data, pairs.held_out)
+    return cache.entry(
+        "pairs",
+        {},
+        lambda folder: _write_clean(folder, head, data, pairs.held_out),
+        lambda entry: PreparedPairs(entry, cache),
     )
-    return PreparedPairs(entry, cache)
 
 
 def _write_clean(
@@ -281,12 +293,13 @@ def _write_clean(
         aside = Path(name)
         (aside / "raw").mkdir()
         shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
-        if not write_pairs(shown, aside / "raw" / "pairs.arrow"):
+        number = write_pairs(shown, aside / "raw" / "pairs.arrow")
+        if not number:
             raise DataError("data.train: no pairs; check the data")
         keys = {"config": data.cleaning, "held_out": held_out}
-        map_rows(MappedRows(aside / "raw"), _assess, keys, _ASSESSED, aside, data.processes)
+        map_rows(MappedRows(aside / "raw", number), _assess, keys, _ASSESSED, aside, data.processes)
         shutil.rmtree(aside / "raw")
-        rows, report = MappedRows(aside), CleaningReport()
+        rows, report = MappedRows(aside, number), CleaningReport()
         assessed = Assessed(rows, *(rows.column(name) for name in ("fault", "overlap", "digest")))
         kept = filter_pairs(assessed, data.cleaning, held_out, report)
         del assessed  # 10 bytes per pair
@@ -296,7 +309,7 @@ def _write_clean(
                 "the data"
             )
         fingerprint = shuffle(rows, kept, aside / "dealt", folder)
-    return {"fingerprint": fingerprint, "report": report.lines()}
+    return {"fingerprint": fingerprint, "pairs": report.kept, "report": report.lines()}
 
 
 def _assess(

@@ -8,24 +8,31 @@ names its entries by the same checksums. The test corpus is watched for leaks on
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.data.corpus import dataset_files, read_corpus
+import numpy as np
+
+from seq2seq.data.cleaning import normalize_pair
+from seq2seq.data.corpus import Pair, dataset_files, read_corpus
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.files import sha256
 from seq2seq.packaged import find_data
 
 if TYPE_CHECKING:
-    from seq2seq.config import CorpusConfig, DataConfig
+    from seq2seq.config import Config, CorpusConfig, DataConfig
+    from seq2seq.data.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
 PLACES = ("path", "source_path", "target_path", "name")
 
+_COMPARED_PAIRS = 200  # of each corpus, to find out its direction
+_FEWEST_PAIRS, _REVERSED_RATIO, _REVERSED_PAIRS = 10, 0.8, 0.8  # see is_reversed
 _HEAD_BYTES = 1 << 20
 
 
@@ -66,6 +73,71 @@ def refuse_same_files(data: DataConfig) -> None:
                         f"data.test: {tested} is the same as data.train.{number} ({path}); scores "
                         "on training data mean nothing: name other pairs, or leave it out"
                     )
+
+
+def check_directions(
+    config: Config, tokenizers: tuple[Tokenizer, Tokenizer], valid: Sequence[Pair]
+) -> None:
+    """Raise DataError where a corpus runs from the target language to the source language.
+
+    The tokenizers know the direction of the corpora that they were trained on. Training corpora are
+    compared with each other, if there are several, and with the tokenizers of another run.
+    """
+    data = config.data
+    corpora: dict[str, tuple[CorpusConfig, Iterable[Pair]]] = {"valid": (data.valid, valid)}
+    if data.test is not None:
+        corpora["test"] = data.test, read_corpus(data.test)
+    if len(data.train) > 1 or config.training.initial is not None:
+        corpora |= {f"train.{n}": (each, read_corpus(each)) for n, each in enumerate(data.train)}
+    for name, (corpus, pairs) in corpora.items():
+        first = list(map(normalize_pair, itertools.islice(pairs, _COMPARED_PAIRS)))
+        if is_reversed(first, tokenizers):
+            of = (
+                f"the run {config.training.initial.run}"
+                if config.training.initial
+                else "data.train"
+            )
+            raise DataError(
+                f"data.{name}: runs in the other direction than {of}: its sources, such as "
+                f"{first[0].source[:40]!r}, are like the targets there, its targets, such as "
+                f"{first[0].target[:40]!r}, like the sources; {_exchange(corpus, name)}"
+            )
+
+
+def is_reversed(pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> bool:
+    """Return whether sources are clearly text of the target tokenizer, and targets of the other.
+
+    Compares the products of the costs (negative log likelihoods) of both sides with those of the
+    exchanged sides, in all and pair by pair. In a product, neither the lengths of the sides nor the
+    sizes of the vocabularies matter. Where the tokenizers cannot tell the sides apart, as with a
+    joint vocabulary, copies or numbers, the ratio is about 1; for Spanish and English it is 1.3
+    with 330 pieces and 4 or more from 2,000 pieces on.
+    """
+    costs = np.array(
+        [
+            [-tokenizer.log_likelihood(text)[0] for tokenizer in tokenizers for text in sides]
+            for pair in pairs
+            if all(sides := (pair.source, pair.target))
+        ]
+    ).reshape(-1, 4)
+    costs = np.concatenate([costs, [costs.sum(0)]])
+    ratios = (costs[:, 1] * costs[:, 2] + 1e-9) / (costs[:, 0] * costs[:, 3] + 1e-9)
+    return bool(
+        len(ratios) > _FEWEST_PAIRS
+        and ratios[-1] < _REVERSED_RATIO
+        and (ratios[:-1] < 1).mean() > _REVERSED_PAIRS
+    )
+
+
+def _exchange(corpus: CorpusConfig, name: str) -> str:
+    """Return how to exchange the sides of a corpus."""
+    if corpus.format == "aligned":
+        return f"exchange data.{name}.source_path and data.{name}.target_path"
+    usual: dict[str, tuple[Any, Any]] = {"manythings": (1, 0), "csv": ("source", "target")}
+    source, target = usual.get(corpus.format, (0, 1))
+    source = source if corpus.source is None else corpus.source
+    target = target if corpus.target is None else corpus.target
+    return f"set data.{name}.source={target} and data.{name}.target={source}"
 
 
 def checksum_sources(data: DataConfig) -> dict[str, str]:

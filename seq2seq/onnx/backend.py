@@ -180,8 +180,12 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
             return start(ensure_graphs(checkpoint, run))
     made_of = {**origin_of(run, checkpoint, config.model), "format": FORMAT, "version": VERSION}
     cache = open_cache("auto")  # a temporary one is deleted with this object
-    entry = cache.entry("graphs", made_of, partial(_write_graphs, checkpoint, run))
-    return start(Graphs(entry.path, entry.about))
+    return cache.entry(
+        "graphs",
+        made_of,
+        partial(_write_graphs, checkpoint, run),
+        lambda entry: start(Graphs(entry.path, entry.about)),
+    )
 
 
 def _write_graphs(checkpoint: Checkpoint, run: RunDirectory, folder: Path) -> dict[str, Any]:
