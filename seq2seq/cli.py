@@ -25,13 +25,10 @@ COMMANDS = (
     "seq2seq.commands.evaluate",
     "seq2seq.analysis.commands.explain",
     "seq2seq.analysis.commands.plot",
-    "seq2seq.analysis.commands.compare",
-    "seq2seq.analysis.commands.align",
+    "seq2seq.analysis.commands.measure",
+    "seq2seq.analysis.study.command",
     "seq2seq.commands.export",
     "seq2seq.commands.distill",
-    "seq2seq.analysis.study.command",
-    "seq2seq.analysis.commands.doctor",
-    "seq2seq.analysis.commands.faults",
     "seq2seq.commands.reference",
 )
 
