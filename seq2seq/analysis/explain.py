@@ -27,8 +27,11 @@ from seq2seq.analysis.explanation import (
     Piece,
     Source,
     Step,
+    output_use,
+    query_name,
+    residual_name,
+    score_formula,
 )
-from seq2seq.analysis.formulas import output_use, query_name, residual_name, score_formula
 from seq2seq.data.batching import make_batch
 from seq2seq.data.tokenizer import (
     BOS,

@@ -1,4 +1,4 @@
-"""The record of how a model translates one sentence, as numbers that anyone can recompute.
+"""The record of how a model translates one sentence: numbers to recompute, and the formulas.
 
 Legend: S source positions, padding included, T steps, Q query size, D key size, A size of what the
 score function keeps of a key, M value size, H encoder state size, N heads (with several heads,
@@ -7,16 +7,17 @@ score function keeps of a key, M value size, H encoder state size, N heads (with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
 from seq2seq.analysis import to_json
-from seq2seq.analysis.formulas import Formula
-from seq2seq.config import ModelConfig
+from seq2seq.config import ModelConfig, Score
 from seq2seq.inference.text import Part
 from seq2seq.inference.words import words_as_json
+from seq2seq.model.attention import Attention, Dot, MultiHeadAttention, SingleHeadAttention
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,18 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Formula:
+    """The score of a query and a key, its source, and its scale."""
+
+    text: str
+    source: str
+    letters: dict[str, str]  # the name of the weight that each letter stands for
+    remembered: str  # what is computed of the keys once per sentence
+    scale: float | None  # None: not scaled
+    scale_reason: str
+
+
+@dataclass(frozen=True)
 class Explanation:
     """A sentence followed through a model, step by step; its repr has no tensors."""
 
@@ -136,3 +149,111 @@ class Explanation:
         from seq2seq.analysis.show import notebook_html  # which knows this class
 
         return notebook_html(self)
+
+
+# --- What the model computes, in words
+#
+# Letters: q query, k key, c context, a output of the attention, y piece, s decoder state; W, b, v
+# weights.
+
+
+_LUONG = "Luong et al. 2015, eq. 8"
+_ANY_SCALE = "tanh is between -1 and 1, and v can learn any scale"
+_FORMULAS: dict[Score, Formula] = {
+    "dot": Formula(
+        "q·k", _LUONG, {}, "the keys as they are", None,
+        "a plain product; its spread grows as the root of the size of a key, and scaled_dot "
+        "divides by that",
+    ),
+    "scaled_dot": Formula(
+        "q·k / sqrt(size of k)", "Vaswani et al. 2017, eq. 1", {}, "the keys as they are", None, ""
+    ),
+    "general": Formula(
+        "q·(W k)", _LUONG, {"W": "score.key.weight"}, "W k of each key", None,
+        "W can learn any scale",
+    ),
+    "additive": Formula(
+        "v·tanh(W1 q + W2 k + b)",
+        "Bahdanau et al. 2014, A.1.2",
+        {
+            "v": "score.energy",
+            "W1": "score.query.weight",
+            "W2": "score.key.weight",
+            "b": "score.key.bias",
+        },
+        "W2 k + b of each key", None, _ANY_SCALE,
+    ),
+    "concat": Formula(
+        "v·tanh(W [q; k])", _LUONG, {"v": "score.energy", "W": "score.weight"},
+        "the key's half of W [q; k], of each key", None, _ANY_SCALE,
+    ),
+    "multi_head": Formula(
+        "for each head n: (W q + b)_n·k_n / sqrt(size of k_n)", "Vaswani et al. 2017, sec. 3.2.2",
+        {"W": "query.weight", "b": "query.bias"}, "the keys as they are", None, "",
+    ),
+    "none": Formula(
+        "none: nothing is compared, every step gets the same summary of the source",
+        "Cho et al. 2014, fig. 1", {}, "nothing", None, "there is no score",
+    ),
+}  # fmt: skip
+
+
+def score_formula(score: Score, attention: Attention) -> Formula:
+    """Return the formula of a score; its scale is read from the module."""
+    found = _FORMULAS[score]
+    if isinstance(attention, MultiHeadAttention):
+        return _scaled(found, attention.scale, "one key in one head")
+    module = attention.score if isinstance(attention, SingleHeadAttention) else None
+    if isinstance(module, Dot) and module.query is not None:
+        text = found.text.replace("q·k", "(W q)·k")
+        found = replace(found, text=text, letters={"W": "score.query.weight"})
+    if score == "scaled_dot" and isinstance(module, Dot):
+        return _scaled(found, module.scale, "one key, not of the sentence")
+    return found
+
+
+def _scaled(formula: Formula, scale: float, of: str) -> Formula:
+    size = round(1 / scale**2)
+    reason = f"1/sqrt({size}) = {1 / math.sqrt(size):.6g}; {size} is the size of {of}"
+    return replace(formula, scale=scale, scale_reason=reason)
+
+
+def query_name(config: ModelConfig) -> str:
+    """Return which state is the query in this style of decoder."""
+    if config.attention.previous_piece:
+        return "s_(i-1) + W y_(i-1), the decoder's state before this step and the piece before"
+    return {
+        "bahdanau": "s_(i-1), the decoder's state before this step (Bahdanau et al. 2014, eq. 6)",
+        "conditional": "s'_i = GRU_1(y_(i-1), s_(i-1)), the decoder's state after it has read the "
+        "piece before (Sennrich et al. 2017, sec. 2)",
+        "luong": "s_i, the decoder's state after it has read the piece before "
+        "(Luong et al. 2015, sec. 3; h_t there)",
+        "pre_attention": "q_i, the state of the first GRU after it has read the piece before",
+    }[config.style]
+
+
+def output_use(config: ModelConfig) -> str:
+    """Return what the decoder does with the output a_i of the attention."""
+    words = (
+        "; tanh(sum of weights x W e_j), of the embeddings e_j of source pieces, is added to what "
+        "the logits come from (Nguyen and Chiang 2018, sec. 4)"
+    )
+    fed = " and enters the GRU of the next step (sec. 3.3)" if config.input_feeding else ""
+    return {
+        "bahdanau": "s_i = GRU([y_(i-1); a_i], s_(i-1)); the logits come from s_i, y_(i-1) and a_i "
+        "(Bahdanau et al. 2014, eq. 4, A.2.2)",
+        "conditional": "s_i = GRU_2(a_i, s'_i), the second transition; the logits come from s_i, "
+        "y_(i-1) and a_i (Sennrich et al. 2017, sec. 2)",
+        "luong": f"the attentional state tanh(W [a_i; s_i]) gives the logits{fed} "
+        "(Luong et al. 2015, eqs. 5 and 6)",
+        "pre_attention": "a_i is the input of the second GRU, whose state gives the logits",
+    }[config.style] + words * config.lexical
+
+
+def residual_name(config: ModelConfig, attention: Attention) -> str:
+    """Return what the residual adds to the context."""
+    if attention.residual is None:
+        return "none: a_i = c_i (model.attention.residual)"
+    if attention.residual.query is None:
+        return "a_i = c_i + q_i: the query is added, so that its information is not lost"
+    return "a_i = c_i + W q_i: the query is added, by residual.query.weight in the context's size"
