@@ -37,6 +37,7 @@ INFERENCE_ONLY = (
     "seq2seq.evaluation.evaluate",
     "seq2seq.evaluation.metrics",
     "seq2seq.files",
+    "seq2seq.analysis.heatmaps",
     "seq2seq.analysis.notebook",
     "seq2seq.onnx.backend",
     "seq2seq.inference.protocol",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from base64 import b64decode
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,13 +17,16 @@ from explaining import CONFIGS, with_model
 
 from notebook import PAGE, executed
 from seq2seq.analysis.explain import explain
-from seq2seq.analysis.notebook import MOST_PARTS, MOST_PIECES, attention_svg, piece_label
+from seq2seq.analysis.heatmaps import attention_figure, piece_label
+from seq2seq.analysis.notebook import MOST_PARTS, MOST_PIECES
 from seq2seq.analysis.show import notebook_html
 from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.translator import Translator
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 NASTY = "<script>alert('á')</script> & \"]]> <img src=x onerror=y> --> gato\x00\x1b\ufffe\ud800"
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
@@ -41,40 +45,13 @@ def part(source: list[str], target: list[str], weights: Any = None) -> Part:
     return Part(texts[0], source, target, texts[1], -0.5, -1.0, True, weights)
 
 
-def pictures(html: str) -> list[ElementTree.Element]:
+def pictures(html: str) -> list[bytes]:
     """Return the pictures in some HTML, which is also well-formed XML."""
     images = ElementTree.fromstring(html).iter("img")
-    sources = [image.attrib["src"].partition("data:image/svg+xml;base64,")[2] for image in images]
-    return [ElementTree.fromstring(b64decode(source, validate=True)) for source in sources]
-
-
-def drawn(svg: ElementTree.Element, shape: tuple[int, int]) -> tuple[Any, Any]:
-    """Return the opacities and the numbers of the cells, each where it is in the picture."""
-    columns, rows = (
-        sorted({int(found) for line in svg.iter(f"{SVG}path") if line.get("class") == "lines"
-                for found in re.findall(pattern, line.attrib["d"])})
-        for pattern in (r"M(\d+) \d+V", r"M\d+ (\d+)H")
-    )  # fmt: skip
-    assert (len(rows) - 1, len(columns) - 1) == shape
-    opacities, numbers = np.zeros(shape), np.zeros(shape)
-    for cell in svg.iter(f"{SVG}path"):
-        if cell.get("class") == "heat":
-            corner = re.match(r"M(\d+) (\d+)h", cell.attrib["d"])
-            assert corner
-            place = rows.index(int(corner[2])), columns.index(int(corner[1]))
-            opacities[place] = float(cell.attrib["fill-opacity"])
-    for text in svg.iter(f"{SVG}text"):
-        if text.get("class", "").startswith("weight"):
-            x, y = float(text.attrib["x"]), float(text.attrib["y"])
-            place = np.searchsorted(rows, y) - 1, np.searchsorted(columns, x) - 1
-            numbers[place] = float(text.text or "")
-    return opacities, numbers
-
-
-def labels(svg: ElementTree.Element) -> tuple[list[str | None], list[str | None]]:
-    texts = list(svg.iter(f"{SVG}text"))
-    source = [text.text for text in texts if "class" not in text.attrib]
-    return source, [text.text for text in texts if text.get("class") == "target"]
+    sources = [image.attrib["src"].partition("data:image/png;base64,")[2] for image in images]
+    found = [b64decode(source, validate=True) for source in sources]
+    assert all(picture.startswith(b"\x89PNG") for picture in found)
+    return found
 
 
 def test_translation_shows_source_text_score_and_weights(translator: Translator) -> None:
@@ -84,51 +61,13 @@ def test_translation_shows_source_text_score_and_weights(translator: Translator)
         html = found._repr_html_()
         assert f"<p>{source}<br/><b>{found.text}</b></p>" in html
         assert f"score = {found.score:.3f}" in html
-        [picture], [only] = pictures(html), found.parts
+        assert len(pictures(html)) == 1
+        [image], [only] = ElementTree.fromstring(html).iter("img"), found.parts
         assert only.weights is not None
-        opacities, numbers = drawn(picture, only.weights.shape)
-        np.testing.assert_allclose(opacities, only.weights, atol=0.0051)
-        shown = only.weights >= 0.05
-        np.testing.assert_allclose(numbers[shown], only.weights[shown], atol=0.0051)
-        assert not numbers[~shown].any()
-        pieces = only.source_pieces, only.target_pieces
-        assert labels(picture) == tuple([piece_label(piece) for piece in side] for side in pieces)
-
-
-def luminance(color: str) -> float:
-    """Return the relative luminance of #rrggbb, as WCAG 2.2 defines it."""
-    shares = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_text_has_contrast_upon_the_strongest_color() -> None:
-    svg, _ = attention_svg(part(["▁a"], ["</s>"], np.array([[1.0]])))
-    light, dark = svg.split("prefers-color-scheme:dark")
-    for theme in (light, dark):
-        found = [
-            re.search(rf"{what}{{[^}}]*fill:(#[0-9a-f]{{6}})", theme)
-            for what in ("text", r"\.heat")
-        ]
-        low, high = sorted(luminance(match[1]) for match in found if match)
-        assert (high + 0.05) / (low + 0.05) >= 4.5
-
-
-def test_picture_has_room_for_its_labels() -> None:
-    """In a browser no label is cut; here, the widths are estimated from above."""
-    wide = part(["▁漢字漢字", "▁Donaudampfschiff"], ["▁incomprehensibility"], np.full((1, 2), 0.5))
-    svg, width = attention_svg(wide)
-    root = ElementTree.fromstring(svg)
-    assert float(root.attrib["width"]) == width
-    *_, last, target = (text for text in root.iter(f"{SVG}text") if text.get("class") is None
-                        or text.get("class") == "target")  # fmt: skip
-    assert target.text == "incomprehensibility"
-    assert float(target.attrib["x"]) > 7 * len(target.text)
-    start = re.match(r"translate\((\d+) (\d+)\) rotate\(-60\)", last.attrib["transform"])
-    assert start
-    length = 7 * len(last.text or "")
-    assert int(start[1]) + 0.5 * length < width
-    assert int(start[2]) - 0.86 * length > 0
+        heaviest = [only.source_pieces[place] for place in only.weights.argmax(1)]
+        rows = zip(only.target_pieces, heaviest, only.weights.max(1), strict=True)
+        spoken = [f"{piece_label(t)}: {piece_label(s)} {weight:.2f}" for t, s, weight in rows]
+        assert image.attrib["alt"].partition("piece: ")[2] == ", ".join(spoken)
 
 
 @pytest.mark.parametrize("shows", [Translation.__name__, Part.__name__])
@@ -139,19 +78,15 @@ def test_everything_of_the_user_is_escaped(shows: str) -> None:
     assert {element.tag for element in root.iter()} == {"div", "p", "br", "b", "small", "img"}
     clean = re.sub("[\x00\x1b\ufffe\ud800]", "\ufffd", NASTY)
     assert root[0].text == " ".join([clean, "</s>"])
-    [picture] = pictures(html)
-    tags = {element.tag.removeprefix(SVG) for element in picture.iter()}
-    assert tags == {"svg", "style", "rect", "text", "path"}
-    assert labels(picture)[0] == [f"·{clean}", "(end)"]
+    assert len(pictures(html)) == 1
 
 
 def test_nothing_is_loaded(translator: Translator, by_torch: Translator) -> None:
     options = translator.options(keep_weights=True)
     [[found]] = translator.translate(["gato come pan"], options)
     for html in (found._repr_html_(), explain(by_torch, "gato come pan")._repr_html_()):
-        text = html.lower() + "".join(ElementTree.tostring(p, "unicode") for p in pictures(html))
-        text = text.replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(r"https?:|url\(|@import|<script|javascript:|href", text)
+        assert pictures(html)
+        assert not re.search(r"https?:|url\(|@import|<script|javascript:|href", html.lower())
 
 
 def test_weights_that_were_not_kept(translator: Translator) -> None:
@@ -186,7 +121,14 @@ def test_long_line_has_few_pictures_of_bounded_size(translator: Translator) -> N
     assert f"pictures of {MOST_PARTS} of its {len(found.parts)} parts" in html
 
 
-def test_large_picture_is_cropped_and_says_so() -> None:
+def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Part] = []
+
+    def draw(parts: list[Part]) -> Figure:
+        drawn.extend(parts)
+        return attention_figure(parts)
+
+    monkeypatch.setattr("seq2seq.analysis.notebook.attention_figure", draw)
     length = 2 * MOST_PIECES
     even = np.full((length, length), 1 / 8)  # no row of attention has more and larger weights
     large = part(["▁x"] * length, ["▁y"] * length, even)
@@ -194,8 +136,11 @@ def test_large_picture_is_cropped_and_says_so() -> None:
     assert len(html) < 2_000_000
     for side in ("source", "target"):
         assert f"Shown are the first {MOST_PIECES} of {length} {side} pieces." in html
-    opacities, _ = drawn(pictures(html)[0], (MOST_PIECES, MOST_PIECES))
-    assert (opacities == 0.12).all()
+    assert len(pictures(html)) == len(drawn) == MOST_PARTS
+    for each in drawn:
+        assert each.weights is not None
+        assert each.weights.shape == (len(each.target_pieces), len(each.source_pieces))
+        assert each.weights.shape == (MOST_PIECES, MOST_PIECES)
 
 
 @pytest.mark.parametrize("name", ["additive-bahdanau-0", "multi_head-luong-0", "none-luong-0"])
@@ -235,10 +180,30 @@ def test_nothing_is_drawn_before_it_is_shown(
     def fail(*_: object) -> None:
         raise AssertionError("drawn")
 
-    monkeypatch.setattr("seq2seq.analysis.notebook.attention_svg", fail)
+    monkeypatch.setattr("seq2seq.analysis.notebook.attention_figure", fail)
     [[found]] = translator.translate(["gato come"], translator.options(keep_weights=True))
     with pytest.raises(AssertionError, match="drawn"):
         found._repr_html_()
+
+
+def test_texts_are_shown_without_matplotlib(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [[found]] = translator.translate(["gato come"], translator.options(keep_weights=True))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    html = found._repr_html_()
+    assert f"<b>{found.text}</b>" in html
+    assert "pip install matplotlib" in html
+    assert not pictures(html)
+
+
+def test_repr_is_shown_without_the_analysis(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [[found]] = translator.translate(["gato come"])
+    monkeypatch.setitem(sys.modules, "seq2seq.analysis.notebook", None)
+    assert found._repr_html_() is None
+    assert found.parts[0]._repr_html_() is None
 
 
 # --- docs/attention.ipynb

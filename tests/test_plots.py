@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seq2seq.analysis import heatmaps, plots
-from seq2seq.analysis.heatmaps import plot_attention, plot_sentences
+from seq2seq.analysis.heatmaps import attention_figure, plot_attention, plot_sentences
 from seq2seq.analysis.plots import (
     bleu_by_length,
     plot_length,
@@ -109,6 +109,53 @@ def test_given_translation_is_drawn(trained: Path, tmp_path: Path, drawn: list[F
     assert ours is not None
     assert theirs is not None
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_numbers_in_the_cells_are_the_weights() -> None:
+    weights = np.array([[0.953, 0.047, 0.0], [0.05, 0.15, 0.8], [1.0, 0.0, 0.0]])
+    found = Part("a b", ["▁a", "▁b", "</s>"], ["▁c", "d", "</s>"], "cd", 0.0, 0.0, True, weights)
+    axes = attention_figure([found]).axes[0]
+    shown = {text.get_position(): text.get_text() for text in axes.texts}
+    assert shown == {(0, 0): ".95", (0, 1): ".05", (1, 1): ".15", (2, 1): ".80", (0, 2): "1.00"}
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["c", "·d", "(end)"]
+
+
+def luminance(color: tuple[float, ...]) -> float:
+    """Return the relative luminance of red, green and blue, as WCAG 2.2 defines it."""
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in color[:3]]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_numbers_have_contrast_upon_every_cell() -> None:
+    from matplotlib.colors import to_rgba
+
+    weights = np.linspace(0.05, 1, 96)[None]
+    pieces = ["▁a"] * weights.size
+    axes = attention_figure([Part("a", pieces, ["</s>"], "", 0.0, 0.0, True, weights)]).axes[0]
+    assert len(axes.texts) == weights.size
+    for text, weight in zip(axes.texts, weights[0], strict=True):
+        colors = (to_rgba(text.get_color()), axes.images[0].cmap(float(weight)))
+        low, high = sorted(map(luminance, colors))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, weight
+
+
+def test_caption_claims_that_rows_sum_to_1_only_where_they_do() -> None:
+    for factor, said in ((1, True), (2, False)):
+        weights = factor * np.eye(2)
+        found = Part("a", ["▁a", "</s>"], ["▁b", "</s>"], "b", 0.0, 0.0, True, weights)
+        captions = [text.get_text() for text in attention_figure([found]).texts]
+        assert any("each row sums to 1" in caption for caption in captions) == said
+
+
+@pytest.mark.parametrize("words", ["▁incomprehensibility", "▁漢字漢字漢字", "▁a"])
+def test_labels_are_inside_the_picture(words: str) -> None:
+    pieces = ["▁a", words]
+    figure = attention_figure([Part("", pieces, pieces, "", 0.0, 0.0, True, np.full((2, 2), 0.5))])
+    with warnings.catch_warnings(record=True):  # the font lacks Chinese
+        box = figure.axes[0].get_tightbbox()
+    assert box is not None
+    assert figure.bbox.x0 < box.x0 < box.x1 < figure.bbox.x1
+    assert figure.bbox.y0 < box.y0 < box.y1 < figure.bbox.y1
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from seq2seq.analysis.faults import FAULTS
+from seq2seq.analysis.heatmaps import attention_figure
 from seq2seq.analysis.model_checks import (
     Finding,
     Probe,
@@ -22,9 +23,8 @@ from seq2seq.analysis.model_checks import (
     step_through,
     widen,
 )
-from seq2seq.analysis.notebook import piece_label
 from seq2seq.analysis.pages import render
-from seq2seq.analysis.plots import new_figure, plain
+from seq2seq.analysis.plots import new_figure, write_figure
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import BOS
 from seq2seq.evaluation.evaluate import references_of
@@ -44,6 +44,7 @@ PADDINGS = (0, 5, 10, 20, 40)
 _MOST_ROWS = 14
 _WORDS = range(4, 8)  # of the sentence that is shown
 _EXTRA_PIECES = 20  # by which its neighbor is longer
+_DOTS = 80  # per inch of a figure
 
 
 @dataclass(frozen=True)
@@ -144,27 +145,6 @@ def _shown_pairs(probe: Probe, pairs: Sequence[Pair]) -> list[Pair]:
     return [pairs[best], pairs[neighbour]]
 
 
-_CELL = 0.2  # inches
-_DPI = 120
-
-
-def _plot_weights(part: Part) -> Figure:
-    """Draw the weights of a translation without normalizing them; 1 is darkest."""
-    assert part.weights is not None
-    sides = (part.source_pieces, part.target_pieces)
-    source, target = ([plain(piece_label(piece)) for piece in side] for side in sides)
-    figure = new_figure(1.1 + _CELL * len(source), 0.9 + _CELL * len(target))
-    axes = figure.subplots()
-    weights_TS = part.weights
-    axes.pcolormesh(weights_TS, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.5)
-    axes.invert_yaxis()
-    axes.xaxis.tick_top()
-    axes.set_xticks([n + 0.5 for n in range(len(source))], source, rotation=90, fontsize=7)
-    axes.set_yticks([n + 0.5 for n in range(len(target))], target, fontsize=7)
-    axes.tick_params(length=0)
-    return figure
-
-
 def _plot_losses(gallery: FaultGallery) -> Figure:
     """Draw loss and gradient norm by columns of padding, of the healthy and the faulty loss."""
     figure = new_figure(6, 2.8)
@@ -207,8 +187,8 @@ def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -
     path = folder / "faults.html"
     write_atomic(path, gallery_page(gallery, run=run, test=test))
     for name, result in {"healthy": gallery.healthy, **gallery.faulty}.items():
-        figure = _plot_losses(gallery) if name == LOSS else _plot_weights(result.picture)
-        figure.savefig(folder / f"{name}.png", dpi=_DPI)
+        figure = _plot_losses(gallery) if name == LOSS else attention_figure([result.picture])
+        write_figure(figure, folder / f"{name}.png", dots=_DOTS)
     return path
 
 

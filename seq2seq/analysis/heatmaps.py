@@ -1,4 +1,4 @@
-"""Heat maps of attention weights.
+"""The picture of attention, which commands write and notebooks show: heat maps of the weights.
 
 Legend: T target pieces or words, S source pieces or words.
 """
@@ -6,6 +6,7 @@ Legend: T target pieces or words, S source pieces or words.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.analysis.notebook import piece_label, text_columns
 from seq2seq.analysis.plots import check_picture, new_figure, plain, save
-from seq2seq.data.tokenizer import EOS_PIECE, normalize_line
+from seq2seq.data.subwords import SPACE_PIECE
+from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
@@ -28,12 +29,24 @@ if TYPE_CHECKING:
 
 
 MOST_MAPS = 30
+LIGHT = 0.005  # a weight that rounds to zero in two digits
+_NUMBERED = 0.05  # cells from this weight on show it
+_DARK = 0.72  # and from this one on, in white; text has a contrast of 4.5 upon any cell
 # All in inches.
 _CELL = (0.42, 0.34)
 _EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighboring maps
 _CAPTION = 3.2
 _BAR_WIDTH, _BAR_HEIGHT = 1.15, 3.5
 _CHARACTER = 0.085
+
+
+def piece_label(piece: str) -> str:
+    """Return a piece as pictures show it: `·` begins a piece that continues a word."""
+    names = {EOS_PIECE: "(end)", PAD_PIECE: "(pad)"}
+    if piece in names:
+        return names[piece]
+    continues = not piece.startswith(SPACE_PIECE)
+    return f"·{piece}" if continues else piece.removeprefix(SPACE_PIECE) or SPACE_PIECE
 
 
 @dataclass(frozen=True)
@@ -136,12 +149,22 @@ def plot_attention(
     languages: tuple[str, str] = ("", ""),
     words: bool = False,
 ) -> None:
-    """Draw the weights of translations as a grid of heat maps with one scale.
+    """Write the picture of attention_figure; the suffix selects PNG, SVG or PDF.
 
-    Columns are source pieces, rows are target pieces, and each row sums to 1. With `words` both
-    are words (words.word_attention). The suffix selects PNG, SVG or
-    PDF. Raises DataError for another suffix, a path that cannot be written, a model without
-    attention, no translations, and more than 30.
+    Raises DataError for another suffix, for a path that cannot be written, and as attention_figure
+    does.
+    """
+    save(attention_figure(parts, languages=languages, words=words), path)
+
+
+def attention_figure(
+    parts: Sequence[Part], *, languages: tuple[str, str] = ("", ""), words: bool = False
+) -> Figure:
+    """Return the weights of translations as a grid of heat maps with one scale, from 0 to 1.
+
+    Columns are source pieces, rows are target pieces; with `words` both are words
+    (words.word_attention). Raises DataError for a model without attention, no translations, and
+    more than 30.
     """
     _check_count(len(parts))
     maps = [_word_map(part) if words else _piece_map(part) for part in parts]
@@ -160,11 +183,12 @@ def plot_attention(
     figure.colorbar(image, cax=scale, label="attention weight")
     unit = "words" if words else "pieces"
     source, target = (f" ({language})" * bool(language) for language in languages)
-    below = f"source {unit}{source} (each row sums to 1)"
+    normal = all(np.allclose(each.weights_TS.sum(1), 1, atol=0.01) for each in maps)
+    below = f"source {unit}{source}{' (each row sums to 1)' * normal}"
     middle = (_EDGE + right) / 2 / width
     figure.text(middle, 0.1 / height, below, ha="center", va="bottom")
     figure.text(0.1 / width, 0.5, f"target {unit}{target}", rotation=90, ha="left", va="center")
-    save(figure, path)
+    return figure
 
 
 def _check_count(count: int) -> None:
@@ -193,7 +217,9 @@ def _word_map(part: Part) -> _Map:
 
 
 def _text_width(text: str) -> float:
-    return _CHARACTER * text_columns(text)
+    """Return a generous estimate in inches; East Asian wide characters count twice."""
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return _CHARACTER * (len(text) + wide)
 
 
 def _draw(axes: Axes, heat_map: _Map) -> Any:
@@ -207,4 +233,12 @@ def _draw(axes: Axes, heat_map: _Map) -> Any:
     axes.set_yticks([n - 0.5 for n in range(1, len(target))], minor=True)
     axes.grid(which="minor", color="white", linewidth=1)
     axes.tick_params(which="minor", length=0)
+    for t, s in np.argwhere(heat_map.weights_TS >= _NUMBERED):
+        weight = heat_map.weights_TS[t, s]
+        color = "white" if weight >= _DARK else "black"
+        axes.text(s, t, _number(weight), ha="center", va="center", fontsize=8, color=color)
     return image
+
+
+def _number(weight: float) -> str:
+    return f"{weight:.2f}".removeprefix("0")

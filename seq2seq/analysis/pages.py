@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from seq2seq.analysis.notebook import piece_label
+from seq2seq.analysis.heatmaps import piece_label
 from seq2seq.evaluation.metrics import LABELS
 
 

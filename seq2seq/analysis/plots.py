@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg", ".pdf")
 _MOST_INCHES = 100.0
-_DOTS_PER_INCH = 150
 
 
 def check_picture(path: Path) -> None:
@@ -59,15 +58,23 @@ def save(figure: Figure, path: Path) -> None:
     Raises DataError as check_picture does.
     """
     check_picture(path)
+    write_figure(figure, path)
+
+
+def write_figure(figure: Figure, file: Path | IO[bytes], *, dots: int = 150) -> None:
+    """Write the figure, to an open file as PNG, with this many dots per inch."""
     with warnings.catch_warnings():
         # A character that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(path, dpi=_DOTS_PER_INCH)
+        figure.savefig(file, dpi=dots)
 
 
 def plain(text: str) -> str:
-    """Return the text with dollars escaped, which would begin mathematics in matplotlib."""
-    return text.replace("$", r"\$")
+    """Return the text as matplotlib draws it: a dollar would begin mathematics.
+
+    What UTF-8 cannot encode, which matplotlib refuses, becomes a question mark.
+    """
+    return text.encode("utf-8", "replace").decode().replace("$", r"\$")
 
 
 def run_names(runs: list[str]) -> list[str]:

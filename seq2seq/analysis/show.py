@@ -20,7 +20,8 @@ from rich.text import Text
 from torch import Tensor
 
 from seq2seq.analysis.explanation import AttentionStep, Explanation, Step
-from seq2seq.analysis.notebook import LIGHT, MOST_PIECES, escape_text, part_html
+from seq2seq.analysis.heatmaps import LIGHT
+from seq2seq.analysis.notebook import MOST_PIECES, escape_text, part_html
 from seq2seq.analysis.pages import render
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError

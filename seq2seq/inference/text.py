@@ -140,10 +140,9 @@ class Part:
             found["tree"] = None if self.tree is None else list(map(vars, self.tree))
         return found
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Return the part for a notebook, with a picture of its attention."""
-        html: str = _notebook().part_html(self)
-        return html
+        return _html("part_html", self)
 
 
 @dataclass(frozen=True)
@@ -167,10 +166,9 @@ class Translation:
         parts = [part.as_json(attention=attention, tree=tree) for part in self.parts]
         return {"text": self.text, "score": self.score, "parts": parts}
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Return the translation for a notebook, with a picture of its attention."""
-        html: str = _notebook().translation_html(self)
-        return html
+        return _html("translation_html", self)
 
 
 def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
@@ -187,6 +185,14 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
     ]
 
 
-def _notebook() -> Any:
-    """Return the module that draws attention; imported by name, as the core works without it."""
-    return import_module("seq2seq.analysis.notebook")
+def _html(function: str, shown: Part | Translation) -> str | None:
+    """Return the HTML that the wing seq2seq.analysis makes; without it None: the repr is shown.
+
+    Translating must do without that wing, so it is imported by its name, and only here.
+    """
+    try:
+        notebook = import_module("seq2seq.analysis.notebook")
+    except ModuleNotFoundError:
+        return None
+    html: str = getattr(notebook, function)(shown)
+    return html
