@@ -174,13 +174,13 @@ def test_scores_are_means_over_seeds(results: StudyResults, pairs: list[Pair]) -
             assert each.difference.value == pytest.approx(means[each.cell.name] - means[best])
 
 
-def test_bleu_by_length_is_corpus_bleu_of_each_class(
+def test_bleu_by_length_is_corpus_bleu_of_each_bucket(
     results: StudyResults, pairs: list[Pair]
 ) -> None:
-    assert [(c.label, c.shortest, c.longest) for c in results.classes] == [
+    assert [(b.label, b.shortest, b.longest) for b in results.buckets] == [
         ("1-2", 1, 2), ("3-4", 3, 4), ("over 4", 5, None),
     ]  # fmt: skip
-    assert sorted(n for c in results.classes for n in c.sentences) == list(range(len(pairs)))
+    assert sorted(n for b in results.buckets for n in b.sentences) == list(range(len(pairs)))
     result = results.summaries[0].results[2]
     places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
     expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
@@ -201,7 +201,7 @@ def test_main_table(results: StudyResults) -> None:
     best = next(s.cell for s in results.summaries if s.cell.name == s.baseline)
     assert [cell.replace("\\|", "|") for cell in baseline[:2]] == list(best.levels.values())
     assert rows(length_table(results))[0][2:] == [
-        f"{c.label} ({len(c.sentences)})" for c in results.classes
+        f"{b.label} ({len(b.sentences)})" for b in results.buckets
     ]
 
 

@@ -111,7 +111,7 @@ def align_both(
     ]
     if directions[1] != directions[0][::-1]:
         log.warning(
-            "--reverse: this model %stranslates %s to %s, judging by its data.source_language and "
+            "--reverse: this model %stranslates %s to %s, by its data.source_language and "
             "data.target_language; expected %s to %s",
             "also " * (directions[1] == directions[0]),
             *directions[1],

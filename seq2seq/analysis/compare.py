@@ -216,7 +216,7 @@ def compare_seeds(recipe: SeedScores, baseline: SeedScores) -> Difference:
         means.append(np.take_along_axis(scores.resampled_RK, seeds_RK, 1).mean(1))
     differences_R = means[0] - means[1]
     observed = float(recipe.observed_K.mean() - baseline.observed_K.mean())
-    alike = np.ptp(differences_R) == 0
-    extreme = int((alike | (np.abs(differences_R - observed) >= abs(observed))).sum())
+    constant = np.ptp(differences_R) == 0
+    extreme = int((constant | (np.abs(differences_R - observed) >= abs(observed))).sum())
     low, high = np.quantile(differences_R, (0.025, 0.975))
     return Difference(observed, float(low), float(high), (extreme + 1) / (len(differences_R) + 1))

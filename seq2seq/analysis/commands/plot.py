@@ -92,7 +92,7 @@ def _add_length(kinds: options.Commands) -> None:
         type=options.positive,
         default=6,
         metavar="N",
-        help="number of length groups; default: 6",
+        help="number of length buckets; default: 6",
     )
     options.add_arguments(parser, "--beam")
     _add_output(parser, "length.png")

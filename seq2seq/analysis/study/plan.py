@@ -64,7 +64,7 @@ class Study(Section):
     )
     lengths: Annotated[tuple[Count, ...], Field(min_length=1)] = Field(
         (5, 10, 15, 20),
-        description="BLEU by length: the most source words of each class; the last class is open",
+        description="BLEU by length: the most source words of each bucket; the last one is open",
     )
     baseline: dict[str, Any] | None = Field(
         None,

@@ -62,7 +62,7 @@ class CellSummary:
 
     cell: Cell
     results: dict[int, RunResult]  # by seed, like the values of all spreads
-    by_length: dict[str, Spread]  # BLEU by the label of each class of lengths
+    by_length: dict[str, Spread]  # BLEU by the label of each length bucket
     baseline: str | None  # the cell it is compared with; maybe itself; None without results
     difference: Difference | None  # None for the baseline itself
 
@@ -90,7 +90,7 @@ class StudyResults:
     plan: Plan
     sentences: int  # of the test set
     finished: int  # runs
-    classes: tuple[LengthBucket, ...]
+    buckets: tuple[LengthBucket, ...]
     summaries: tuple[CellSummary, ...]
 
     @property
@@ -121,22 +121,22 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
     }
     scores = {name: score_seeds(by_seed) for name, by_seed in statistics.items()}
     baselines = _baselines(plan, results)
-    classes = fixed_buckets([pair.source for pair in pairs], plan.study.lengths)
+    buckets = fixed_buckets([pair.source for pair in pairs], plan.study.lengths)
     summaries = []
     for cell in plan.cells:
         name = cell.name
         if name not in results:
             continue
         baseline = baselines.get(name)
-        bleu = [bleu_by_length(classes, statistics_NC) for statistics_NC in statistics[name]]
+        bleu = [bleu_by_length(buckets, statistics_NC) for statistics_NC in statistics[name]]
         spreads = map(Spread, zip(*bleu, strict=True))
-        by_length = dict(zip([each.label for each in classes], spreads, strict=True))
+        by_length = dict(zip([each.label for each in buckets], spreads, strict=True))
         difference = None
         if baseline is not None and baseline != name:
             difference = compare_seeds(scores[name], scores[baseline])
         summaries.append(CellSummary(cell, results[name], by_length, baseline, difference))
     finished = sum(map(len, results.values()))
-    return StudyResults(plan, len(pairs), finished, tuple(classes), tuple(summaries))
+    return StudyResults(plan, len(pairs), finished, tuple(buckets), tuple(summaries))
 
 
 def _baselines(plan: Plan, results: Mapping[str, Mapping[int, RunResult]]) -> dict[str, str]:
@@ -225,9 +225,9 @@ def main_table(results: StudyResults) -> str:
 
 
 def length_table(results: StudyResults) -> str:
-    """Return BLEU by classes of source lengths, a row for each cell."""
+    """Return BLEU by source length, a row for each cell."""
     titles = results.plan.study.titles
-    head = [*titles.values(), *(f"{c.label} ({len(c.sentences)})" for c in results.classes)]
+    head = [*titles.values(), *(f"{b.label} ({len(b.sentences)})" for b in results.buckets)]
     rows = [
         [*s.cell.levels.values(), *(_shown(spread, 1) for spread in s.by_length.values())]
         for s in results.summaries
@@ -293,7 +293,7 @@ def as_json(results: StudyResults) -> str:
         "changes": plan.changes,
         "test": plan.test.model_dump(mode="json", exclude_none=True),
         "sentences": results.sentences,
-        "lengths": {c.label: len(c.sentences) for c in results.classes},
+        "lengths": {b.label: len(b.sentences) for b in results.buckets},
         "resamples": RESAMPLES,
         "finished": results.finished,
         "runs": len(plan.runs),
@@ -370,7 +370,7 @@ def _plot_by_length(results: StudyResults) -> Figure:
     """Draw BLEU by source length."""
     figure, [panels] = _plot_lines(results, 4.2, {"BLEU": _points_by_length})
     for axes in panels:
-        labels = [f"{c.label}\n({len(c.sentences)})" for c in results.classes]
+        labels = [f"{b.label}\n({len(b.sentences)})" for b in results.buckets]
         axes.set_xticks(range(len(labels)), labels)
         axes.set_xlabel("source words (sentences)")
     return figure

@@ -1,4 +1,4 @@
-"""The runs of a study: how far each one is, its recorded result, and how all of them are made."""
+"""The runs of a study: their states and results, and the processes that make them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Status:
 
 
 def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status:
-    """Return how far a run is. Raises CheckpointError for a damaged result."""
+    """Return the state of a run. Raises CheckpointError for a damaged result."""
     result = load_result(run.path)
     recipe = run.path / "config.yaml"
     if result is None and not recipe.is_file():
@@ -140,7 +140,7 @@ def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status
 
 
 def statuses(plan: Plan, pairs: Sequence[Pair]) -> dict[str, Status]:
-    """Return how far each run is, by name. Raises CheckpointError for a damaged result."""
+    """Return the state of each run by its name. Raises CheckpointError for a damaged result."""
     test_sha256 = checksum_of(pairs)
     return {run.name: status_of(run, plan.study.measure, test_sha256) for run in plan.runs}
 
@@ -162,8 +162,7 @@ def complete(
     """Train and measure a run as far as it is not done; return why training ended.
 
     An interrupted run continues from its checkpoint. Raises ConfigError for a run that was trained
-    with another recipe, unless `overwrite` allows to train it again, and UserError as training and
-    translating do.
+    with another recipe, unless `overwrite` is given, and UserError as training and translating do.
     """
     import torch
 
@@ -242,8 +241,8 @@ def unfinished(plan: Plan, pairs: Sequence[Pair], *, overwrite: bool) -> list[Ru
     """Return the runs that are not finished.
 
     Raises, before anything is trained: ConfigError, which names them all, for runs that were
-    trained with another recipe, unless `overwrite` allows to train them again; DataError for
-    corpora and gold alignments that cannot be read.
+    trained with another recipe, unless `overwrite` is given; DataError for corpora and gold
+    alignments that cannot be read.
     """
     found = statuses(plan, pairs)
     changed = {name: status.changes for name, status in found.items() if status.state == "changed"}
