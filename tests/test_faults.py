@@ -12,8 +12,9 @@ from test_force import STYLES
 from test_report import Tags
 
 from seq2seq import cli
-from seq2seq.analysis.fault_gallery import (
+from seq2seq.analysis.faults import (
     BATCH,
+    FAULTS,
     PADDINGS,
     FaultGallery,
     gallery_page,
@@ -23,7 +24,6 @@ from seq2seq.analysis.fault_gallery import (
     translate_in_order,
     write_gallery,
 )
-from seq2seq.analysis.faults import FAULTS
 from seq2seq.analysis.model_checks import Probe, examine, make_probe
 from seq2seq.config import ModelConfig
 from seq2seq.data.corpus import Pair

@@ -1,26 +1,60 @@
-"""Famous faults of attentional translators, each to be put into a copy of a healthy model.
+"""Famous faults of attentional translators: put into copies of a model, and caught by checks.
 
 Projects and tutorials have had all of them. Each is a subclass of the module that it breaks, or a
 function that replaces the correct one. Nothing that translates or trains imports this file.
 
-Legend: B batch, K queries a sentence, S source length, R rows, E embedding size.
+Legend: B batch, K queries a sentence, S source length, T steps, R rows, E embedding size.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from seq2seq.analysis.model_checks import Probe, mean_loss
+from seq2seq.analysis.heatmaps import attention_figure
+from seq2seq.analysis.model_checks import (
+    Finding,
+    Probe,
+    examine,
+    loss_and_gradient,
+    mean_loss,
+    step_through,
+    widen,
+)
+from seq2seq.analysis.pages import render
+from seq2seq.analysis.plots import new_figure, write_figure
 from seq2seq.data.batching import Batch
+from seq2seq.data.corpus import Pair
+from seq2seq.data.tokenizer import BOS
 from seq2seq.errors import DataError
+from seq2seq.evaluation.evaluate import references_of
+from seq2seq.evaluation.metrics import score, sentence_chrf
+from seq2seq.files import make_folder, write_atomic
+from seq2seq.inference.search import greedy
+from seq2seq.inference.text import Part, Sentence
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
 from seq2seq.model.decoder import Decoder, DecoderState
 from seq2seq.model.model import Encoder, TranslationModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+log = logging.getLogger(__name__)
+
+LOSS = "loss-mean"  # the only fault without a heat map
+BATCH = 50
+PADDINGS = (0, 5, 10, 20, 40)
+_MOST_ROWS = 14
+_WORDS = range(4, 8)  # of the sentence that is shown
+_EXTRA_PIECES = 20  # by which its neighbor is longer
+_DOTS = 80  # per inch of a figure
 
 
 class SoftmaxOverQueries(Attention):
@@ -119,3 +153,165 @@ _FAULTS = (
     ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _FAULTS}
+
+
+# --- The gallery: each fault with its BLEU, its findings and its picture
+
+
+@dataclass(frozen=True)
+class FaultResult:
+    """How a model does with a fault, or without one."""
+
+    bleu: float
+    findings: dict[str, Finding]
+    picture: Part  # a sentence beside a longer one, with its weights on padding
+    losses: list[tuple[float, float]]  # loss and gradient norm for each of PADDINGS
+
+    @property
+    def caught_by(self) -> list[str]:
+        """The checks that fail."""
+        return [name for name, found in self.findings.items() if found.passed is False]
+
+
+@dataclass(frozen=True)
+class FaultGallery:
+    """The results of the healthy model and of each fault."""
+
+    healthy: FaultResult
+    faulty: dict[str, FaultResult]  # by the name of the fault
+    sentences: int
+
+    @property
+    def all_caught(self) -> bool:
+        """Whether the healthy model passes all checks and every fault fails one."""
+        return not self.healthy.caught_by and all(f.caught_by for f in self.faulty.values())
+
+
+def make_gallery(probe: Probe, pairs: Sequence[Pair]) -> FaultGallery:
+    """Return the results of every fault in a copy of the probe's model, with BLEU on the pairs.
+
+    The probe is not changed. Raises DataError for a model without attention.
+    """
+    shown = _shown_pairs(probe, pairs)
+    healthy = _measure(probe.copy(), pairs, shown)
+    faulty = {}
+    for fault in FAULTS.values():
+        log.info("%s", fault.title)
+        faulty[fault.name] = _measure(fault.inject(probe.copy()), pairs, shown)
+    return FaultGallery(healthy, faulty, len(pairs))
+
+
+def _measure(probe: Probe, pairs: Sequence[Pair], shown: Sequence[Pair]) -> FaultResult:
+    hypotheses = translate_in_order(probe, pairs)
+    bleu = score(hypotheses, references_of(pairs), metrics=("bleu",))["bleu"].score
+    losses = [loss_and_gradient(probe, widen(probe.batch(), columns)) for columns in PADDINGS]
+    return FaultResult(bleu, examine(probe), picture(probe, shown), losses)
+
+
+def translate_in_order(probe: Probe, pairs: Sequence[Pair]) -> list[str]:
+    """Translate greedily in batches of 50 in the given order, so that the batches have padding.
+
+    The translator itself batches sentences of similar length, where there is little padding and
+    some faults do not show.
+    """
+    options = probe.translator.options(beam_size=1)
+    found = []
+    for start in range(0, len(pairs), BATCH):
+        batch = probe.batch(pairs[start : start + BATCH])
+        decoding = probe.translator.decoding(batch.source_BS.cpu().numpy())
+        found += [probe.translator.target.decode(h.tokens) for [h] in greedy(decoding, options)]
+    return found
+
+
+def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
+    """Return the translation of the first sentence with its weights, those on padding included."""
+    translator = probe.translator
+    batch = probe.batch(pairs)
+    decoding = translator.decoding(batch.source_BS.cpu().numpy())
+    [found] = greedy(decoding, translator.options(beam_size=1))[0]
+    # The search drops weights on padding; decoding the same pieces again keeps them.
+    steps = min(_MOST_ROWS, len(found.tokens) + 1)
+    inputs_BT = torch.full((len(batch), steps), BOS, device=probe.device)
+    inputs_BT[:, 1:] = torch.tensor(found.tokens[: steps - 1], device=probe.device)
+    weights_BTS = step_through(probe, replace(batch, inputs_BT=inputs_BT)).weights_BTS
+    source = Sentence(pairs[0].source, translator.source.encode(pairs[0].source))
+    [part] = translator.parts(source, [found])
+    padding = ["<pad>"] * (batch.source_BS.shape[1] - len(part.source_pieces))
+    return replace(
+        part,
+        source_pieces=[*part.source_pieces, *padding],
+        target_pieces=part.target_pieces[:steps],
+        weights=None if weights_BTS is None else weights_BTS[0].cpu().numpy(),
+    )
+
+
+def _shown_pairs(probe: Probe, pairs: Sequence[Pair]) -> list[Pair]:
+    """Return a short sentence that the model translates well, and one that is much longer."""
+    chrf = sentence_chrf(translate_in_order(probe, pairs), references_of(pairs))
+    sizes = [len(probe.translator.source.encode(pair.source)) for pair in pairs]
+    short = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in _WORDS]
+    best = min(short or range(len(pairs)), key=lambda n: (-round(chrf[n], 6), sizes[n]))
+    wanted = sizes[best] + _EXTRA_PIECES
+    neighbor = min(range(len(pairs)), key=lambda n: abs(sizes[n] - wanted))
+    return [pairs[best], pairs[neighbor]]
+
+
+def _plot_losses(gallery: FaultGallery) -> Figure:
+    """Draw loss and gradient norm by columns of padding, of the healthy and the faulty loss."""
+    figure = new_figure(6, 2.8)
+    sides = figure.subplots(1, 2)
+    titles = ("loss (nats per piece)", "gradient norm")
+    for place, (axes, title) in enumerate(zip(sides, titles, strict=True)):
+        lines = {"healthy": gallery.healthy, "counts padding": gallery.faulty[LOSS]}
+        for name, result in lines.items():
+            values = [pair[place] for pair in result.losses]
+            axes.plot(PADDINGS, values, marker="o", markersize=3, label=name)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("extra columns of padding", fontsize=8)
+        axes.tick_params(labelsize=8)
+        axes.set_ylim(bottom=0)
+    sides[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def gallery_text(gallery: FaultGallery) -> str:
+    """Return a line for each fault: BLEU, and the checks that catch it."""
+    width = max(len(fault.title) for fault in FAULTS.values())
+    caught = ", ".join(gallery.healthy.caught_by) or "passes all checks"
+    lines = [f"{'fault':{width}}   BLEU  caught by",
+             f"{'none':{width}}  {gallery.healthy.bleu:5.1f}  {caught}"]  # fmt: skip
+    for name, result in gallery.faulty.items():
+        caught = ", ".join(result.caught_by) or "NO CHECK"
+        lines.append(f"{FAULTS[name].title:{width}}  {result.bleu:5.1f}  {caught}")
+    lines.append(
+        f"{gallery.sentences} sentences, greedy, batches of 50 in the order of the test set"
+    )
+    return "\n".join(lines)
+
+
+def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -> Path:
+    """Write faults.html and a figure of each fault; return the path of the page.
+
+    Raises DataError if the folder cannot be written.
+    """
+    make_folder(folder)
+    path = folder / "faults.html"
+    write_atomic(path, gallery_page(gallery, run=run, test=test))
+    for name, result in {"healthy": gallery.healthy, **gallery.faulty}.items():
+        figure = _plot_losses(gallery) if name == LOSS else attention_figure([result.picture])
+        write_figure(figure, folder / f"{name}.png", dots=_DOTS)
+    return path
+
+
+def gallery_page(gallery: FaultGallery, *, run: str, test: str) -> str:
+    """Return the page; `run` and `test` name the model and the sentences."""
+    return render(
+        "faults.html",
+        healthy=gallery.healthy,
+        faulty=[(FAULTS[name], result) for name, result in gallery.faulty.items()],
+        loss_fault=LOSS,
+        paddings=PADDINGS,
+        run=run,
+        sentences=gallery.sentences,
+        test=test,
+    )

@@ -239,7 +239,7 @@ def _faults(arguments: argparse.Namespace) -> int:
       seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500
     """
     from seq2seq.analysis.doctor import read_pairs
-    from seq2seq.analysis.fault_gallery import gallery_text, make_gallery, write_gallery
+    from seq2seq.analysis.faults import gallery_text, make_gallery, write_gallery
     from seq2seq.analysis.model_checks import make_probe
     from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
