@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import secrets
@@ -15,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from seq2seq.errors import DataError
 
@@ -22,21 +24,44 @@ from seq2seq.errors import DataError
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a file so that neither a reader nor a crash at any moment sees half of it.
 
-    Several processes may write the same file: the last one to finish wins.
+    Several processes may write the same file: the last one to finish wins. What killed processes
+    left of writing it is deleted.
     """
     data = content.encode() if isinstance(content, str) else content
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
-    try:
-        with naming(path), partial.open("xb") as file:  # "x": never through someone's link
+    _remove_partial_files(path)
+    with naming(path), _open_partial(path) as file:
+        partial = Path(file.name)
+        try:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
+            partial.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
     sync_directory(path.parent)
+
+
+def _open_partial(path: Path) -> BinaryIO:
+    """Return a new file beside `path` to write; this process holds its lock until it is closed."""
+    while True:
+        name = f".{path.name}.{secrets.token_hex(8)}.partial"
+        file = path.with_name(name).open("xb")  # "x": never through someone's link
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:  # otherwise deleted before it was locked
+            return file
+        file.close()
+
+
+def _remove_partial_files(path: Path) -> None:
+    """Delete files that _open_partial made for `path` in processes that have ended."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(OSError):
+            if partial.is_file() and not partial.is_symlink():
+                with locked(partial, wait=False):
+                    partial.unlink()
 
 
 @contextlib.contextmanager
@@ -92,17 +117,23 @@ def replaced(path: Path) -> Path:
 def publish_files(directory: Path) -> Iterator[Path]:
     """Yield a directory to fill; on leaving, sync its files and move them into `directory`.
 
-    No file is moved before all are on disk; on error none is.
+    No file is moved before all are on disk; on error none is. One process at a time can do this.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".partial-") as partial:
-        yield Path(partial)
-        files = sorted(Path(partial).iterdir())
-        for file in files:
-            sync_file(file)
-        for file in files:
-            file.replace(directory / file.name)
-    sync_directory(directory)
+    partial = directory / ".partial"
+    with locked(directory):
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir()
+            yield partial
+            files = sorted(partial.iterdir())
+            for file in files:
+                sync_file(file)
+            for file in files:
+                file.replace(directory / file.name)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        sync_directory(directory)
 
 
 def remove_directory(path: Path) -> None:

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seq2seq.errors import DataError
 from seq2seq.files import (
     check_writable,
+    locked,
     publish_directory,
     publish_files,
     remove_directory,
@@ -38,13 +44,116 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_write_does_not_follow_a_link(tmp_path: Path) -> None:
+def test_write_does_not_follow_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").write_text("mine")
-    (tmp_path / ".a.partial").symlink_to(tmp_path / "mine")
+    (tmp_path / ".a.guessed.partial").symlink_to(tmp_path / "mine")
     write_atomic(tmp_path / "a", "new")
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
+    with pytest.raises(FileExistsError):
+        write_atomic(tmp_path / "a", "newer")
     assert (tmp_path / "mine").read_text() == "mine"
     assert (tmp_path / "a").read_text() == "new"
-    assert sorted(os.listdir(tmp_path)) == ["a", "mine"]
+
+
+FORK = multiprocessing.get_context("fork")
+
+
+def fork(function: Callable[..., None], *arguments: Any) -> Any:
+    """Return a started process."""
+    process = FORK.Process(target=function, args=arguments)
+    process.start()
+    return process
+
+
+def exit_code(process: Any) -> int | None:
+    process.join(30)
+    code: int | None = process.exitcode
+    return code
+
+
+def write_often(path: Path, letter: str, start: Any) -> None:
+    start.wait(30)
+    for _ in range(100):
+        write_atomic(path, letter * 50_000)
+
+
+def test_two_processes_write_one_file(tmp_path: Path) -> None:
+    """Neither fails, and at any time the file is complete and one of both."""
+    path, start = tmp_path / "a", FORK.Barrier(3)
+    writers = [fork(write_often, path, letter, start) for letter in "xy"]
+    start.wait(30)
+    while any(writer.is_alive() for writer in writers):
+        if path.exists():
+            assert path.read_text() in ("x" * 50_000, "y" * 50_000)
+    assert [exit_code(writer) for writer in writers] == [0, 0]
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def write_and_wait(path: Path, at_disk: Any, go_on: Any) -> None:
+    """Write a file; wait before it is flushed to disk."""
+    sync = os.fsync
+
+    def waiting(descriptor: int) -> None:
+        at_disk.set()
+        assert go_on.wait(30)
+        sync(descriptor)
+
+    os.fsync = waiting
+    write_atomic(path, "slow")
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_only_a_dead_process_loses_its_partial_file(tmp_path: Path, killed: bool) -> None:
+    path, at_disk, go_on = tmp_path / "a", FORK.Event(), FORK.Event()
+    slow = fork(write_and_wait, path, at_disk, go_on)
+    assert at_disk.wait(30)
+    if killed:
+        slow.kill()
+        slow.join(30)
+    else:
+        write_atomic(tmp_path / "b", "another file")
+    assert len(list(tmp_path.glob(".a.*.partial"))) == 1
+    write_atomic(path, "quick")
+    assert path.read_text() == "quick"
+    assert len(list(tmp_path.glob(".a.*.partial"))) == (not killed)
+    go_on.set()
+    assert exit_code(slow) == (-signal.SIGKILL if killed else 0)
+    assert path.read_text() == ("quick" if killed else "slow")
+    assert not list(tmp_path.glob(".*"))
+
+
+def hold(path: Path, held: Any, release: Any) -> None:
+    with locked(path):
+        held.set()
+        release.wait(30)
+
+
+@pytest.mark.parametrize("name", ["file", "folder"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_lock_is_held_until_its_process_releases_it_or_dies(
+    tmp_path: Path, name: str, killed: bool
+) -> None:
+    path, held, release = tmp_path / name, FORK.Event(), FORK.Event()
+    if name == "folder":
+        path.mkdir()
+    owner = fork(hold, path, held, release)
+    assert held.wait(30)
+    with pytest.raises(BlockingIOError), locked(path, wait=False):
+        pass
+    entered = FORK.Event()
+    waiting = fork(hold, path, entered, FORK.Event())
+    time.sleep(0.2)
+    assert not entered.is_set()
+    if killed:
+        owner.kill()
+    else:
+        release.set()
+    assert entered.wait(30)
+    waiting.kill()
+    waiting.join(30)
+    with locked(path, wait=False), pytest.raises(BlockingIOError), locked(path, wait=False):
+        pass
+    assert exit_code(owner) == (-signal.SIGKILL if killed else 0)
 
 
 def test_publish_files_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +172,14 @@ def test_publish_files_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         (aside / "b").write_text("3")
     assert (tmp_path / "b").read_text() == "2"
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_published_files_replace_what_a_killed_process_left(tmp_path: Path) -> None:
+    (tmp_path / ".partial").mkdir()
+    (tmp_path / ".partial/stale").write_text("")
+    with publish_files(tmp_path) as aside:
+        (aside / "a").write_text("1")
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_check_writable_refuses_unwritable_paths(tmp_path: Path) -> None:

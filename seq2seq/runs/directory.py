@@ -157,7 +157,6 @@ class RunDirectory:
         names = ("config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH)
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-            (self.path / f".{name}.partial").unlink(missing_ok=True)
         for folder in (self.graphs, self.checkpoints, self.path / "tensorboard"):
             remove_directory(folder)
 
