@@ -22,10 +22,9 @@ from seq2seq.errors import verdict
 from seq2seq.evaluation.evaluate import read_test
 from seq2seq.files import write_atomic
 from seq2seq.onnx.export import export_compact
-from seq2seq.packaged import MODELS
-from seq2seq.runs.card import CARD, read_card
+from seq2seq.packaged import CARD, MODELS, read_card
+from seq2seq.pipeline import resumed
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.initial import resumed
 from seq2seq.runs.logs import read_metrics
 from seq2seq.serving.models import LANGUAGE_NAMES
 

@@ -1,4 +1,4 @@
-"""What comes with the package: trained models, recipes and the sample corpus.
+"""What comes with the package: trained models and their cards, recipes and the sample corpus.
 
 Commands take a model or a recipe by its name, where no such path exists.
 """
@@ -8,9 +8,13 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
+from pydantic import Field
+
+from seq2seq.config.section import Section
 from seq2seq.errors import CheckpointError, ConfigError
 
 MODELS, RECIPES, SAMPLE = (Path(__file__).parent / name for name in ("models", "recipes", "sample"))
+CARD = "README.md"  # of a model
 _SAMPLE_PATH = Path("data/sample")  # in recipes and in the documentation
 
 
@@ -38,6 +42,38 @@ def find_run(run: str | Path) -> Path:
 def is_packaged(run: Path) -> bool:
     """Return whether a run is one of the models that come with the package."""
     return run.resolve().parent == MODELS.resolve()
+
+
+class Card(Section):
+    """The card of a model: README.md in its directory, which begins with these keys.
+
+    They are YAML between two lines of three hyphens, as on the Hugging Face hub.
+    """
+
+    source_language: str = Field(description="source language")
+    target_language: str = Field(description="target language")
+    test_set: str = Field(description="what the scores were measured on")
+    bleu: float = Field(description="BLEU on it, by sacreBLEU")
+    chrf: float = Field(description="chrF on it")
+    bleu_signature: str = Field(description="how sacreBLEU computed it")
+    chrf_signature: str = Field(description="likewise")
+    data: str = Field(description="training data")
+    data_license: str = Field(description="its licence")
+
+
+def read_card(run: Path) -> Card:
+    """Return the card of a model. Raises CheckpointError if there is none that can be read."""
+    from seq2seq.config.loading import parse_section, read_yaml_file
+
+    path = run / CARD
+    try:
+        before, _, rest = read_yaml_file(path).partition("---\n")
+        head, end, _ = rest.partition("\n---\n")
+        if before or not end:
+            raise ConfigError(f"{path}: no lines of YAML between two lines of --- at its beginning")
+        return parse_section(head, Card, origin=str(path))
+    except ConfigError as error:
+        raise CheckpointError(f"{error}; docs/models.md describes cards") from None
 
 
 def find_recipe(recipe: str) -> Path:

@@ -1,32 +1,57 @@
-"""From a recipe to a trained run."""
+"""From a recipe to a trained run, which may start from another run (fine-tuning).
+
+Such a run takes over the weights of the other one, its tokenizers and the shape of its model.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
-from seq2seq.config import Config
+from seq2seq.config import Config, InitialConfig, Section, changed_keys
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import Pairs, load_pairs, train_tokenizers
 from seq2seq.data.sources import check_directions, check_sources, checksum_sources
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.device import choose_device, choose_dtype
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
 from seq2seq.onnx.export import export_trained
+from seq2seq.packaged import find_run
 from seq2seq.processes import Ranks, init_process_group, launch_name, restarted_launch
 from seq2seq.runs.checkpoint import load_weights
-from seq2seq.runs.directory import RunDirectory, check_changes
-from seq2seq.runs.initial import Initial, load_initial, resumed
+from seq2seq.runs.directory import RunDirectory, check_changes, find_checkpoint, run_of
 from seq2seq.runs.logs import RunLog
 from seq2seq.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+_LANGUAGES = ("source_language", "target_language")
+# The keys that weights and tokenizers determine, without those that may differ from the parent's.
+_INHERITED = re.compile(
+    r"(?!model\.(dropout|variational_dropout|init)$)(?!data\.tokenizer\.sampling_alpha$)"
+    r"(model|data\.tokenizer)\."
+)
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What training takes over from the run that it starts from."""
+
+    path: Path  # of the checkpoint
+    weights: dict[str, Tensor]
+    tokenizers: tuple[Tokenizer, Tokenizer]
 
 
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
@@ -152,3 +177,76 @@ def _build_trainer(
     )  # fmt: skip
     validator = Validator(valid, *tokenizers, config, device=device, dtype=dtype, ranks=ranks)
     return Trainer(model, stream, training, run, validator, ranks)
+
+
+def load_initial(config: Config) -> tuple[Config, Initial]:
+    """Return a recipe completed by the run that it starts from, and that run's best weights.
+
+    The recipe names the run in `training.initial`. Keys of `model`, `inference` and
+    `data.tokenizer` that it leaves out, and the languages, are those of the run; the checksum of
+    the weights is recorded.
+
+    Raises CheckpointError if the run is missing, damaged, unsafe or without weights, or if they are
+    not those of the recorded checksum; ConfigError if the recipe asks for another shape or other
+    tokenizers, or would be trained into the directory of that run.
+    """
+    initial = config.training.initial
+    assert initial is not None
+    path = find_run(initial.run)
+    run = run_of(path)
+    if run.path.resolve() == Path(config.run_dir).resolve():
+        raise ConfigError(
+            f"run_dir: {config.run_dir} is the run that training starts from; choose another "
+            "run_dir"
+        )
+    checkpoint, parent = find_checkpoint(path), run.config()
+    found = checkpoint.weights_sum
+    if initial.weights not in (None, found):
+        raise CheckpointError(
+            f"{checkpoint.path}: not the weights that training.initial.weights names (SHA-256 "
+            f"{found[:12]}... instead of {str(initial.weights)[:12]}...); name their checkpoint in "
+            "training.initial.run, or remove the key to start from these"
+        )
+    config = _inherit(config, parent, InitialConfig(run=initial.run, weights=found))
+    for key, (theirs, ours) in changed_keys(parent, config).items():
+        if _INHERITED.match(key):
+            raise ConfigError(
+                f"{key}: the recipe has {ours!r}, but {initial.run}, whose weights and tokenizers "
+                f"training starts from, has {theirs!r}; remove the key, or train without --from"
+            )
+    return config, Initial(checkpoint.path, checkpoint.weights(), run.tokenizers())
+
+
+def resumed(config: Config, saved: Config) -> Config:
+    """Return the recipe to resume a run with; one that began from another run is completed."""
+    began, given = saved.training.initial, config.training.initial
+    if began is None:
+        return config
+    return _inherit(config, saved, _filled(given, began) if given else began)
+
+
+def _inherit(config: Config, parent: Config, initial: InitialConfig) -> Config:
+    """Return the recipe with the parent's values for keys that it leaves out."""
+    data = config.data
+    named: dict[str, Any] = {
+        key: getattr(parent.data, key) for key in _LANGUAGES if key not in data.model_fields_set
+    }
+    named["tokenizer"] = _filled(data.tokenizer, parent.data.tokenizer)
+    completed = config.model_copy(
+        update={
+            "data": data.model_copy(update=named),
+            "model": _filled(config.model, parent.model),
+            "inference": _filled(config.inference, parent.inference),
+            "training": config.training.model_copy(update={"initial": initial}),
+        }
+    )
+    return Config.model_validate(completed.model_dump())
+
+
+def _filled(section: SectionT, other: SectionT) -> SectionT:
+    """Return a section with the other's values for keys that were not set in it."""
+    given = {key: getattr(section, key) for key in section.model_fields_set}
+    for key, value in given.items():
+        if isinstance(value, Section):
+            given[key] = _filled(value, getattr(other, key))
+    return other.model_copy(update=given)

@@ -19,8 +19,15 @@ from seq2seq.data.corpus import read_corpus
 from seq2seq.data.sources import checksum_sources
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.onnx.export import export_compact
-from seq2seq.packaged import MODELS, find_recipe, find_run, is_packaged, model_names
-from seq2seq.runs.card import CARD, read_card
+from seq2seq.packaged import (
+    CARD,
+    MODELS,
+    find_recipe,
+    find_run,
+    is_packaged,
+    model_names,
+    read_card,
+)
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
 ROOT = Path(__file__).parents[1]

@@ -19,8 +19,7 @@ def add(commands: options.Commands) -> None:
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from seq2seq.packaged import MODELS, model_names
-    from seq2seq.runs.card import read_card
+    from seq2seq.packaged import MODELS, model_names, read_card
 
     names = model_names()
     cards = {name: read_card(MODELS / name) for name in names}

@@ -18,9 +18,8 @@ from seq2seq.errors import ConfigError
 from seq2seq.inference.protocol import Ints, Step
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.model import TranslationDecoding, TranslationModel, meta_parameters
-from seq2seq.runs.checkpoint import load_weights
+from seq2seq.runs.checkpoint import check_shapes, load_weights
 from seq2seq.runs.directory import find_checkpoint, run_of
-from seq2seq.runs.untrusted import check_shapes
 
 log = logging.getLogger(__name__)
 

@@ -31,8 +31,7 @@ from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sam
 from seq2seq.inference.search import force, search
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_line
 from seq2seq.packaged import find_run
-from seq2seq.runs.directory import run_of
-from seq2seq.runs.untrusted import check_files
+from seq2seq.runs.directory import check_files, run_of
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
@@ -72,7 +71,7 @@ class Translator:
         On CPUs ONNX Runtime translates with the exported graphs, which are made now where they
         are missing; PyTorch does with `backend="torch"`, on GPUs, and in bf16.
 
-        Raises CheckpointError if a run is missing, damaged, unsafe (seq2seq.runs.untrusted), or has
+        Raises CheckpointError if a run is missing, damaged, unsafe (check_files), or has
         other tokenizers than the first, and ConfigError for a device, a precision or a backend
         that is not available.
         """

@@ -24,8 +24,7 @@ from seq2seq.inference.protocol import Floats, Ints, Step
 from seq2seq.onnx.graphs import AGAIN, FORMAT, Graphs, origin_of, read_graphs
 from seq2seq.packaged import is_packaged
 from seq2seq.runs.checkpoint import Checkpoint, open_checkpoint
-from seq2seq.runs.directory import RunDirectory, find_checkpoint, run_of
-from seq2seq.runs.untrusted import check_files
+from seq2seq.runs.directory import RunDirectory, check_files, find_checkpoint, run_of
 from seq2seq.version import VERSION
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import CheckpointError
 from seq2seq.files import naming, publish_directory, remove_directory, replaced, sha256
-from seq2seq.runs.untrusted import check_shapes, check_state
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -201,6 +200,25 @@ def check_model(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path
     check_shapes(dict(model.named_parameters()), found, origin=origin)
 
 
+def check_shapes(
+    expected: Mapping[str, Tensor], found: Mapping[str, tuple[int, ...]], *, origin: Path
+) -> None:
+    """Raise CheckpointError if names or shapes of weights are not those of the model."""
+    missing = sorted(expected.keys() - found.keys())
+    unknown = sorted(found.keys() - expected.keys())
+    if missing or unknown:
+        raise CheckpointError(
+            f"{origin}: weights do not match the config: "
+            f"missing {missing[:3]}, unknown {unknown[:3]}"
+        )
+    for name, parameter in expected.items():
+        if tuple(parameter.shape) != found[name]:
+            raise CheckpointError(
+                f"{origin}: {name} has the shape {found[name]}, but the config asks for "
+                f"{tuple(parameter.shape)}"
+            )
+
+
 def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     """Return the mean of the weights of several checkpoints."""
     total: dict[str, Tensor] = {}
@@ -235,8 +253,20 @@ def open_checkpoint(path: Path) -> Checkpoint:
     # Not as late as the weights: the state alone decides which checkpoints are kept.
     if hashlib.sha256(text).hexdigest() != sums[STATE]:
         raise CheckpointError(f"{path}: damaged, {STATE} does not match its checksum")
-    check_state(path, state)
+    _check_state(path, state)
     return Checkpoint(path, state)
+
+
+def _check_state(path: Path, state: Any) -> None:
+    """Raise CheckpointError if step or metrics in a checkpoint's state have the wrong type."""
+    step = state.get("step")
+    metrics = state.get("validation", {})
+    numbers = list(metrics.values()) if isinstance(metrics, dict) else [None]
+    if type(step) is not int or any(type(value) not in (int, float) for value in numbers):
+        raise CheckpointError(
+            f"{path}: damaged, its step or validation metrics are not numbers; use another "
+            "checkpoint"
+        )
 
 
 def _save_text(path: Path, text: str) -> None:

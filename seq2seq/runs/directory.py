@@ -2,13 +2,19 @@
 
 config.yaml  data.json  source.model  target.model  checkpoints/  graph/  metrics.jsonl  log.txt
 tensorboard/
+
+A run may come from anyone. Loading one executes no code (YAML without Python tags, JSON,
+safetensors, SentencePiece), opens no path outside it, and takes no more memory than its files
+account for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,7 +34,6 @@ from seq2seq.runs.checkpoint import (
     load_checkpoint,
     set_aside_damaged,
 )
-from seq2seq.runs.untrusted import check_files
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
@@ -73,6 +78,14 @@ def check_changes(saved: Config, given: Config) -> None:
 
 TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"
+MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
+MAX_TOKENIZER_BYTES = 1 << 28
+MAX_GRAPH_BYTES = 1 << 31  # of a protocol buffer
+_MAX_BYTES = {
+    ".model": MAX_TOKENIZER_BYTES,
+    ".safetensors": None,
+    ".onnx": MAX_GRAPH_BYTES,
+}  # by suffix; else MAX_TEXT_BYTES
 
 
 class RunDirectory:
@@ -239,6 +252,50 @@ class RunDirectory:
             yield
 
 
+def check_files(run: Path, *folders: Path) -> None:
+    """Check every file that loading a run may open, without opening any.
+
+    The folders are those of checkpoints or graphs. Raises CheckpointError for a link that leads out
+    of the run, for anything that is not a file or folder (reading a pipe would block), and for a
+    text file of absurd size.
+    """
+    for path in (
+        *(run / name for name in ("config.yaml", "source.model", "target.model")),
+        *folders,
+    ):
+        _check_path(path, run)
+    for folder in folders:
+        for parent, inner, files in os.walk(folder):  # follows no links
+            for name in (*inner, *files):
+                _check_path(Path(parent, name), run)
+
+
+def _check_path(path: Path, run: Path) -> None:
+    try:
+        found = path.stat()
+        inside = path.resolve().is_relative_to(run.resolve())
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise CheckpointError(f"{path}: broken link; put the file itself there") from None
+        return
+    except (OSError, RuntimeError) as error:  # RuntimeError: a cycle of links
+        raise CheckpointError(f"{path}: cannot be read ({error})") from None
+    if not inside:
+        raise CheckpointError(
+            f"{path}: a link that leads out of the run directory; put the file itself there"
+        )
+    if stat.S_ISDIR(found.st_mode):
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError(f"{path}: not a regular file; a run holds only files and folders")
+    limit = _MAX_BYTES.get(path.suffix, MAX_TEXT_BYTES)
+    if limit is not None and found.st_size > limit:
+        raise CheckpointError(
+            f"{path}: {found.st_size} bytes, more than the limit of {limit}; training did not "
+            "write this file"
+        )
+
+
 def run_of(path: Path) -> RunDirectory:
     """Return the run that a path to it or to one of its checkpoints belongs to.
 
@@ -257,7 +314,7 @@ def run_of(path: Path) -> RunDirectory:
 def find_checkpoint(path: Path) -> Checkpoint:
     """Return the checkpoint that a path names, or the best one of the run that it names, verified.
 
-    Raises CheckpointError if it is missing, damaged or unsafe (seq2seq.runs.untrusted).
+    Raises CheckpointError if it is missing, damaged or unsafe (check_files).
     """
     run = run_of(path)
     if (path / MODEL).is_file():
