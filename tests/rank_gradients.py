@@ -33,11 +33,11 @@ def main(recipe: str, out: str, *overrides: str) -> None:
         )
         batches = iter(stream)
         few = next(batches).shard(3, 12)  # fewer rows than there may be ranks
-        trainer.state.optimizer.step = lambda *_: None  # type: ignore[method-assign]
+        trainer.optimizer.step = lambda *_: None  # type: ignore[method-assign]
         trainer.update([few, next(batches), next(batches)])
         metrics = validator(model).metrics
         if ranks.is_first:
-            optimizer = trainer.state.optimizer
+            optimizer = trainer.optimizer
             tensors = optimizer._views(optimizer.gradients_N)
             tensors |= {f"metric.{name}": torch.tensor(value) for name, value in metrics.items()}
             tensors["loss"] = torch.tensor(trainer._counts[1])

@@ -17,7 +17,7 @@ from oracle.cases import (
 from torch import Tensor
 
 from seq2seq.config import ModelConfig, Style
-from seq2seq.model import decoder, gru
+from seq2seq.model import decoder, layers
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.model import TranslationDecoding, TranslationModel
 
@@ -90,7 +90,7 @@ def test_gradients_match_those_of_separate_products(
     direction = torch.randn_like(logits)
     found = torch.autograd.grad((logits * direction).sum(), list(model.parameters()))
     monkeypatch.setattr(decoder, "matrix_gradients_at_once", nullcontext)
-    monkeypatch.setattr(gru, "matrix_gradients_at_once", nullcontext)
+    monkeypatch.setattr(layers, "matrix_gradients_at_once", nullcontext)
     logits, _ = unrolled(model, targets)
     expected = torch.autograd.grad((logits * direction).sum(), list(model.parameters()))
     for mine, other in zip(found, expected, strict=True):

@@ -125,7 +125,7 @@ def begun(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     update = Trainer.update
 
     def crashing(self: Trainer, batches: list[Batch]) -> None:
-        if self.state.progress.step == 5:
+        if self.progress.step == 5:
             raise InterruptedError
         update(self, batches)
 

@@ -25,7 +25,7 @@ from seq2seq.errors import CheckpointError, ConfigError, UserError
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
-from seq2seq.training.state import TrainingState
+from seq2seq.training.trainer import Trainer
 
 METRICS = ("loss", "bleu", "chrf")
 
@@ -117,15 +117,15 @@ def test_resume_is_bit_identical_and_needs_no_parent(
     parent, path = tmp_path / "parent", tmp_path / "run"
     shutil.copytree(trained, parent)
     text = recipe(toy, path, parent)
-    save = TrainingState.save
+    save = Trainer.save
 
-    def crashing(self: TrainingState, path: Path, *arguments: Any, **options: Any) -> None:
+    def crashing(self: Trainer, path: Path, *arguments: Any, **options: Any) -> None:
         if path.name == "step-000002":
             raise Crash
         save(self, path, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingState, "save", crashing)
+        patch.setattr(Trainer, "save", crashing)
         with pytest.raises(Crash):
             train(parse_config(text))
     shutil.rmtree(parent)
@@ -138,7 +138,7 @@ def test_crash_before_the_first_checkpoint(
     toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingState, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
+        patch.setattr(Trainer, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
         with pytest.raises(Crash):
             train(tuning(toy, tmp_path, trained))
     train(tuning(toy, tmp_path, trained), resume=True)

@@ -34,7 +34,7 @@ def spoil(patch: pytest.MonkeyPatch, first: int, last: int) -> None:
     apply = Trainer._apply
 
     def spoilt(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
-        bad = first <= self.state.progress.step + 1 <= last
+        bad = first <= self.progress.step + 1 <= last
         apply(self, batches, norm, math.inf if bad else loss, plain)
 
     patch.setattr(Trainer, "_apply", spoilt)

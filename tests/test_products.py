@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seq2seq.model.products import (
+from seq2seq.model.layers import (
     Linear,
     inner_products,
     linear,

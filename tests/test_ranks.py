@@ -34,8 +34,7 @@ from seq2seq.processes import init_process_group
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
 from seq2seq.training.optimizer import Optimizer
-from seq2seq.training.state import seed_generators
-from seq2seq.training.trainer import Trainer
+from seq2seq.training.trainer import Trainer, seed_generators
 
 STILL = ("model.dropout=0", "training.scheduled_sampling=0")
 
@@ -563,7 +562,7 @@ def train_and_save_state(rank: int, config: Config, folder: Path) -> None:
         save(self)
 
     def save(self: Trainer) -> None:
-        optimizer = self.state.optimizer
+        optimizer = self.optimizer
         tensors = {"state": optimizer.state_SN, "updates": optimizer.updates}
         tensors |= {name: p.clone() for name, p in self.model.named_parameters()}
         save_file(tensors, folder / f"{rank}-{next(names):03d}")

@@ -15,7 +15,7 @@ from oracle.cases import tiny_config
 from torch import Tensor
 from torch.func import functional_call
 
-from seq2seq.model.gru import GRU
+from seq2seq.model.layers import GRU
 from seq2seq.model.model import TranslationModel
 
 INPUT, HIDDEN, TIME = 4, 3, 5

@@ -18,7 +18,6 @@ from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
-from seq2seq.training.state import TrainingState
 from seq2seq.training.trainer import Trainer
 
 RECIPES = {
@@ -123,15 +122,15 @@ def test_crash_between_a_record_and_its_checkpoint(
     """The last step has a checkpoint but its validation has not, so it is validated again."""
     overrides = ("training.max_steps=4", "training.checkpoint_every=4")
     train(toy.config(tmp_path / "straight", *overrides))
-    save = TrainingState.save
+    save = Trainer.save
 
-    def crashing(self: TrainingState, path: Path, metrics: Any = None, **options: Any) -> None:
+    def crashing(self: Trainer, path: Path, metrics: Any = None, **options: Any) -> None:
         if metrics is not None:
             raise Crash
         save(self, path, metrics, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingState, "save", crashing)
+        patch.setattr(Trainer, "save", crashing)
         with pytest.raises(Crash):
             train(toy.config(tmp_path / "run", *overrides))
     assert [r["kind"] for r in records(tmp_path / "run")] == ["train", "validation"]
@@ -185,7 +184,7 @@ def test_resume_without_a_checkpoint_starts_over(
     train(toy.config(tmp_path / "straight", *overrides))
     path = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingState, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
+        patch.setattr(Trainer, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
         with pytest.raises(Crash):
             train(toy.config(path, *overrides))
     assert records(path)
@@ -233,7 +232,7 @@ def test_resume_keeps_no_checkpoint_file_mapped(
 
     def updated(self: Trainer, batches: Any) -> None:
         assert ".safetensors" not in Path("/proc/self/maps").read_text()
-        tensors = self.state.optimizer.weights() | self.state.optimizer.state()
+        tensors = self.optimizer.weights() | self.optimizer.state()
         assert any(name.startswith("exp_avg_sq.") for name in tensors)
         assert all(tensor.data_ptr() % 64 == 0 for tensor in tensors.values())
         update(self, batches)

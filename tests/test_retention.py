@@ -18,7 +18,7 @@ from seq2seq.runs.checkpoint import (
     set_aside_damaged,
 )
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.state import checkpoints_to_average
+from seq2seq.training.trainer import checkpoints_to_average
 
 
 def save(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import ScheduleConfig
-from seq2seq.training.state import Schedule
+from seq2seq.training.optimizer import Schedule
 
 
 def schedule(max_steps: int = 100, max_minutes: float | None = None, **keys: object) -> Schedule:

@@ -78,7 +78,7 @@ def test_resume_from_any_step_is_bit_identical(
 
     def interrupted(self: Trainer, batches: list[Any]) -> None:
         update(self, batches)
-        if self.state.progress.step == stop:
+        if self.progress.step == stop:
             requests[-1].reason = "interrupted"
 
     with monkeypatch.context() as patch:
@@ -126,7 +126,7 @@ def test_max_minutes_ends_training(
     trainer = make_trainer(config, tmp_path / "run")
     monkeypatch.setattr(module.time, "monotonic", lambda: float(next(now)))
     assert trainer.train() == "finished"
-    assert 3 < trainer.state.progress.step < 20
+    assert 3 < trainer.progress.step < 20
     rates = [r["learning_rate"] for r in records(tmp_path / "run") if r["kind"] == "train"]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < 0.3 * rates[0]
@@ -144,9 +144,9 @@ def test_early_stopping_after_patience(toy: ToyCorpus, tmp_path: Path) -> None:
     )  # fmt: skip
     trainer = make_trainer(config, tmp_path / "run", validate)
     assert trainer.train() == "early"
-    assert trainer.state.progress.step == 5
+    assert trainer.progress.step == 5
     assert RunDirectory(tmp_path / "run").best("bleu").step == 2
-    assert trainer.state.schedule.plateau == 0.125
+    assert trainer.schedule.plateau == 0.125
 
 
 def test_accumulated_gradients_equal_one_batch(toy: ToyCorpus, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_accumulated_gradients_equal_one_batch(toy: ToyCorpus, tmp_path: Path) -
     gradients = []
     for batches in (whole, halves):
         trainer = make_trainer(config, tmp_path / "run")
-        trainer.state.optimizer.step = lambda *_: None  # type: ignore[method-assign]
+        trainer.optimizer.step = lambda *_: None  # type: ignore[method-assign]
         trainer.update(batches)
         gradients.append({n: p.grad for n, p in trainer.model.named_parameters()})
     for name, gradient in gradients[0].items():
@@ -181,7 +181,7 @@ def test_non_finite_update_is_reported_and_skipped(
     batches = iter(trainer.stream)
     loss = losses.projection_loss
     factors = iter([math.inf, math.nan, 1.0])
-    parameters = trainer.state.optimizer.parameters
+    parameters = trainer.optimizer.parameters
     before = {n: p.detach().clone() for n, p in parameters.items()}
 
     def spoiled(*arguments: Any, **options: Any) -> Any:
@@ -194,11 +194,11 @@ def test_non_finite_update_is_reported_and_skipped(
         spoilt.append(next(batches))
         trainer.update(spoilt[-1:])
         changed = any(
-            not torch.equal(before[n], p) for n, p in trainer.state.optimizer.parameters.items()
+            not torch.equal(before[n], p) for n, p in trainer.optimizer.parameters.items()
         )
         assert changed == (factor == 1)
-    assert trainer.state.progress.step == 3
-    assert trainer.state.progress.skipped == 0
+    assert trainer.progress.step == 3
+    assert trainer.progress.skipped == 0
     for step, (word, batch) in enumerate(zip(("inf", "nan"), spoilt, strict=False), 1):
         numbers = ", ".join(map(str, batch.indices[:8])) + ", ..." * (len(batch) > 8)
         pairs = f"its {len(batch)} pairs in the cleaned corpus, counted from 0: {numbers}\n"
@@ -224,7 +224,7 @@ def test_ema_weights_are_saved_and_validated(toy: ToyCorpus, tmp_path: Path) -> 
     )
     trainer.train()
     checkpoint = RunDirectory(tmp_path / "run").newest()
-    raw = {n: p.detach() for n, p in trainer.state.optimizer.parameters.items()}
+    raw = {n: p.detach() for n, p in trainer.optimizer.parameters.items()}
     for name, tensor in checkpoint.weights().items():
         assert torch.equal(tensor, seen[name])
         assert torch.equal(checkpoint.training()[f"raw.{name}"], raw[name])

@@ -27,8 +27,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from seq2seq.config import AttentionConfig
-from seq2seq.model.gru import tanh_
-from seq2seq.model.products import Linear, inner_products, product_dtype, weighted_sums
+from seq2seq.model.layers import Linear, inner_products, product_dtype, tanh_, weighted_sums
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
-from seq2seq.model.gru import Dropout, Layers
-from seq2seq.model.products import Linear, matrix_gradients_at_once
+from seq2seq.model.layers import Dropout, Layers, Linear, matrix_gradients_at_once
 
 Masks = tuple[Tensor, ...]
 

@@ -24,7 +24,7 @@ from seq2seq.model.decoder import (
     LuongDecoder,
     PreAttentionDecoder,
 )
-from seq2seq.model.gru import Dropout, Layers
+from seq2seq.model.layers import Dropout, Layers
 
 
 class Encoder(nn.Module):

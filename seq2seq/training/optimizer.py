@@ -1,4 +1,4 @@
-"""One update of all weights: clipping, Adam and the moving average.
+"""One update of all weights: learning rate, clipping, Adam and the moving average.
 
 All that an update reads and writes lies in rows of memory as long as all weights together: the
 weights, Adam's two moments and the moving average in `state_SN`, the gradients in `gradients_N`. So
@@ -12,16 +12,65 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config import ScheduleConfig, TrainingConfig
 
 _WEIGHTS, _FIRST_MOMENT, _SECOND_MOMENT, _AVERAGE = range(4)
 _ALIGNMENT = 16  # floats, which are 64 bytes: as torch aligns tensors
+
+
+@dataclass
+class Schedule:
+    """Factors of the peak learning rate; only the plateau schedule has a state of its own.
+
+    inverse_sqrt is sqrt(warmup / step) (Vaswani et al. 2017, eq. 3, up to its constant). cosine
+    and linear decay over the steps, or over the clock if `max_minutes` ends training sooner.
+    """
+
+    config: ScheduleConfig
+    max_steps: int
+    max_minutes: float | None = None
+    plateau: float = 1.0
+    waited: int = 0
+
+    def factor(self, step: int, minutes: float = 0.0) -> float:
+        """Return the fraction of the peak rate for an update; steps count from 1."""
+        config = self.config
+        if step <= config.warmup_steps:
+            return step / config.warmup_steps
+        if config.kind == "constant":
+            return 1.0
+        if config.kind == "plateau":
+            return max(config.min_factor, self.plateau)
+        if config.kind == "inverse_sqrt":
+            return max(config.min_factor, math.sqrt(config.warmup_steps / step))
+        last = config.decay_steps or self.max_steps
+        by_steps = (step - config.warmup_steps) / max(1, last - config.warmup_steps)
+        by_clock = minutes / self.max_minutes if self.max_minutes else 0.0
+        done = min(1.0, max(by_steps, by_clock))
+        left = (1 + math.cos(math.pi * done)) / 2 if config.kind == "cosine" else 1 - done
+        return config.min_factor + (1 - config.min_factor) * left
+
+    def observe(self, *, improved: bool) -> None:
+        """Record a validation; the plateau schedule lowers the rate after enough bad ones."""
+        self.waited = 0 if improved else self.waited + 1
+        if self.config.kind == "plateau" and self.waited > self.config.plateau_patience:
+            self.plateau *= self.config.plateau_factor
+            self.waited = 0
+
+    def state(self) -> dict[str, float]:
+        """Return what resuming needs."""
+        return {"plateau": self.plateau, "waited": self.waited}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Continue from a saved state."""
+        self.plateau, self.waited = state["plateau"], int(state["waited"])
 
 
 class Optimizer:

@@ -1,15 +1,22 @@
-"""The training loop: updates, validations, checkpoints."""
+"""The training loop: updates, validations, checkpoints, and everything that they save and restore.
+
+Random generators have no state to save: each update seeds them (seed_generators).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch
@@ -18,17 +25,21 @@ from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import ConfigError
 from seq2seq.model.model import TranslationModel
 from seq2seq.processes import Ranks
-from seq2seq.runs.checkpoint import Checkpoint, average_weights, load_weights, prune
+from seq2seq.runs.checkpoint import (
+    Checkpoint,
+    average_weights,
+    best_first,
+    check_model,
+    intact,
+    list_checkpoints,
+    load_weights,
+    prune,
+    save_checkpoint,
+)
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
-from seq2seq.training.state import (
-    TrainingState,
-    checkpoints_to_average,
-    save_average,
-    saved_average,
-    seed_generators,
-)
+from seq2seq.training.optimizer import Optimizer, Schedule
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +48,21 @@ _SYNCHRONIZE_EVERY = 10  # local updates, so that no rank waits for others at ea
 _GROWTH = 4  # ranks first average after 1 local update, later after a quarter of those so far
 
 Validate = Callable[[TranslationModel], Validation]
+
+
+@dataclass
+class Progress:
+    """Counts of a training run; every checkpoint has all of them."""
+
+    step: int = 0
+    tokens: int = 0
+    minutes: float = 0.0
+    best: float | None = None
+    waited: int = 0  # validations without a better metric
+    skipped: int = 0  # consecutive updates that were not finite
+    loss_sum: float = 0.0  # since the last record
+    plain_sum: float = 0.0
+    loss_tokens: int = 0
 
 
 class Trainer:
@@ -62,8 +88,10 @@ class Trainer:
         self.ranks = ranks or Ranks()
         self.model = model.to(self.device)
         self.dtype = choose_dtype(config.precision, self.device)
-        self.state = TrainingState(self.model, stream, config)
-        self.ranks.broadcast_from_rank0_(self.state.optimizer.state_SN)
+        self.optimizer = Optimizer(self.model, config)
+        self.schedule = Schedule(config.schedule, config.max_steps, config.max_minutes)
+        self.progress = Progress()
+        self.ranks.broadcast_from_rank0_(self.optimizer.state_SN)
         self._local = config.local_updates > 1  # whether each rank makes updates of its own
         self._saved_step = self._validated_step = -1
         self._averaged_step = 0  # when all ranks had the same weights
@@ -77,7 +105,7 @@ class Trainer:
 
         The first Ctrl-C or SIGTERM lets the update finish; every end saves a checkpoint.
         """
-        config, progress = self.config, self.state.progress
+        config, progress = self.config, self.progress
         first = progress.step
         monitor = Monitor(
             self.run,
@@ -106,10 +134,10 @@ class Trainer:
                     self._validate(monitor)
                     self._synchronize(stop)
                 elif progress.step % config.checkpoint_every == 0 and not progress.skipped:
-                    self._save()
+                    self._save_and_prune()
             if reason in REASONS.values():
                 if self._saved_step != progress.step:
-                    self._save(stopped=True)
+                    self._save_and_prune(stopped=True)
                 return reason
             if self._validated_step != progress.step:
                 self._validate(monitor)
@@ -117,15 +145,46 @@ class Trainer:
                 self._average(monitor, trained=progress.step > first)
             return reason
 
+    def save(
+        self, path: Path, metrics: dict[str, float] | None = None, *, stopped: bool = False
+    ) -> None:
+        """Write a checkpoint, with the metrics if exactly these weights were validated.
+
+        `stopped` marks a checkpoint that a signal asked for, out of turn.
+        """
+        state: dict[str, Any] = {
+            "step": self.progress.step,
+            "progress": vars(self.progress),
+            "schedule": self.schedule.state(),
+            "stream": self.stream.state_dict(),
+            "made_with": self._made_with(),
+            "stopped": stopped,
+        }
+        if metrics is not None:
+            state["validation"] = metrics
+        save_checkpoint(path, self.optimizer.weights(), self.optimizer.state(), state)
+
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Continue exactly from a checkpoint."""
-        self.state.restore(checkpoint)
+        """Continue exactly from a checkpoint; the moving average may be switched on or off."""
+        state, weights = checkpoint.state, checkpoint.weights()
+        check_model(self.model, weights, origin=checkpoint.path)
+        self.optimizer.restore(weights, checkpoint.training())
+        self.progress = Progress(**state["progress"])
+        self.schedule.restore(state["schedule"])
+        self.stream.load_state_dict(state["stream"])
         self._saved_step = self._averaged_step = checkpoint.step
-        self._validated_step = checkpoint.step if "validation" in checkpoint.state else -1
+        self._validated_step = checkpoint.step if "validation" in state else -1
+        for key, here in self._made_with().items():
+            before = state.get("made_with", {}).get(key, here)
+            if before != here:
+                log.warning(
+                    "saved with %s %s, resumed with %s: results will differ in the last bits from "
+                    "those of an uninterrupted run", key, before, here,
+                )  # fmt: skip
 
     def _synchronize(self, stop: StopRequest) -> None:
         """Make all ranks agree on rank 0's clock, on what they counted, and on whether to stop."""
-        progress = self.state.progress
+        progress = self.progress
         minutes = (time.monotonic() - self._started) / 60 if self.ranks.is_first else 0.0
         asked = [float(stop.reason == reason) for reason in REASONS.values()]
         progress.minutes, tokens, loss, plain, *asked = self.ranks.all_reduce(
@@ -141,8 +200,8 @@ class Trainer:
         self._stop_reason = next((r for r, n in zip(REASONS.values(), asked, strict=True) if n), "")
 
     def _must_synchronize(self) -> bool:
-        """Whether the ranks synchronize after this update, the same on all of them."""
-        config, step = self.config, self.state.progress.step
+        """Return whether the ranks synchronize after this update; they all return the same."""
+        config, step = self.config, self.progress.step
         if not self._local:
             return True
         reports = (config.log_every, config.validate_every, config.checkpoint_every)
@@ -157,7 +216,7 @@ class Trainer:
 
         Without local updates they are the same already.
         """
-        step, optimizer = self.state.progress.step, self.state.optimizer
+        step, optimizer = self.progress.step, self.optimizer
         if self._local and self._averaged_step != step:
             for own in (optimizer.state_SN, optimizer.updates):
                 own /= self.ranks.size
@@ -173,7 +232,7 @@ class Trainer:
 
     def _end(self) -> str:
         """Return why training is over, or "" if it is not."""
-        config, progress = self.config, self.state.progress
+        config, progress = self.config, self.progress
         if config.patience and progress.waited >= config.patience:
             return "early"
         limits = (
@@ -189,14 +248,13 @@ class Trainer:
         A loss or gradient that is not finite is reported and not applied; raises ConfigError after
         too many of them in a row.
         """
-        config, progress, ranks = self.config, self.state.progress, self.ranks
-        optimizer = self.state.optimizer
+        config, progress, ranks = self.config, self.progress, self.ranks
         self.model.train()
         seed_generators(config.seed, progress.step, ranks.rank)
         ramp = min(1.0, progress.step / config.scheduled_sampling_steps)
         tokens = sum(batch.num_target_tokens for batch in batches)
         losses = []
-        optimizer.zero_grad()
+        self.optimizer.zero_grad()
         for batch in batches:
             own = batch if self._local else batch.shard(ranks.rank, ranks.size)
             loss, plain = teacher_forced_loss(
@@ -212,15 +270,15 @@ class Trainer:
         if not self._local:
             totals = ranks.all_reduce(totals)
             narrow = torch.bfloat16 if config.reduce_bf16 else None
-            ranks.all_reduce_(optimizer.gradients_N, dtype=narrow)
-        self._apply(batches, optimizer.gradient_norm(), *totals)
+            ranks.all_reduce_(self.optimizer.gradients_N, dtype=narrow)
+        self._apply(batches, self.optimizer.gradient_norm(), *totals)
 
     def _apply(self, batches: list[Batch], norm: float, loss: float, plain: float) -> None:
         """Take the optimizer's step, unless the loss or gradient norm is not finite."""
-        progress = self.state.progress
+        progress = self.progress
         progress.step += 1
         if math.isfinite(norm) and math.isfinite(loss):
-            self.state.optimizer.step(progress.step, self._rate(), norm)
+            self.optimizer.step(progress.step, self._rate(), norm)
             progress.skipped = 0
             if self._local or self.ranks.is_first:  # otherwise all ranks count the same
                 tokens = sum(batch.num_target_tokens for batch in batches)
@@ -230,15 +288,15 @@ class Trainer:
 
     def _rate(self) -> float:
         """Return the learning rate of the latest update."""
-        progress = self.state.progress
-        factor = self.state.schedule.factor(progress.step, progress.minutes)
+        progress = self.progress
+        factor = self.schedule.factor(progress.step, progress.minutes)
         return self.config.learning_rate * factor
 
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
-        progress = self.state.progress
+        progress = self.progress
         progress.skipped += 1
         pairs = [index for batch in batches for index in batch.indices]
-        # The warnings of other ranks than the first are not shown: usually they are the same.
+        # Ranks other than 0 show errors only; without local updates, all skip the same updates.
         log.log(
             logging.ERROR if self._local else logging.WARNING,
             "step %d: loss %g, gradient norm %g: update skipped; its %d pairs in the cleaned "
@@ -254,7 +312,7 @@ class Trainer:
 
     def _record(self) -> dict[str, Any]:
         """Return losses and speed since the last record, and reset them."""
-        progress = self.state.progress
+        progress = self.progress
         since, tokens_before = self._speed_from
         elapsed = max(time.monotonic() - since, 1e-9)
         tokens = progress.loss_tokens
@@ -273,13 +331,23 @@ class Trainer:
         return record
 
     def _restart_speed(self) -> None:
-        self._speed_from = (time.monotonic(), self.state.progress.tokens)
+        self._speed_from = (time.monotonic(), self.progress.tokens)
+
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Put the model in evaluation mode for a while, with the moving average if there is one."""
+        with self.optimizer.averaged_weights():
+            self.model.eval()
+            try:
+                yield
+            finally:
+                self.model.train()
 
     def _validate(self, monitor: Monitor) -> None:
         """Validate, report, adapt the schedule, and save a checkpoint with the metrics."""
-        progress = self.state.progress
+        progress = self.progress
         self._average_ranks()
-        with self.state.evaluating():
+        with self._evaluating():
             validation = self.validate(self.model)
         metric = validation.metrics[self.config.metric]
         sign = -1 if self.config.metric == "loss" else 1
@@ -288,14 +356,17 @@ class Trainer:
         if improved:
             progress.best = metric
         progress.waited = 0 if improved else progress.waited + 1
-        self.state.schedule.observe(improved=improved)
+        self.schedule.observe(improved=improved)
         record = {"step": progress.step, **validation.metrics, "minutes": progress.minutes}
         monitor.validation(record, validation.samples)
-        self._save(validation.metrics)
+        self._save_and_prune(validation.metrics)
         self._restart_speed()
 
-    def _save(self, metrics: dict[str, float] | None = None, *, stopped: bool = False) -> None:
-        config, progress = self.config, self.state.progress
+    def _save_and_prune(
+        self, metrics: dict[str, float] | None = None, *, stopped: bool = False
+    ) -> None:
+        """Save a checkpoint of the averaged ranks, and delete those that are no longer kept."""
+        config, progress = self.config, self.progress
         self._average_ranks()
         self._saved_step = progress.step
         if metrics is not None:
@@ -303,7 +374,7 @@ class Trainer:
         if not self.ranks.is_first:
             return
         path = self.run.checkpoint_path(progress.step)
-        self.state.save(path, metrics, stopped=stopped)
+        self.save(path, metrics, stopped=stopped)
         if not progress.skipped:  # weights without a finite loss must not displace good ones
             prune(
                 self.run.checkpoints,
@@ -311,6 +382,14 @@ class Trainer:
                 keep_last=config.keep_last,
                 keep_best=config.keep_best,
             )
+
+    def _made_with(self) -> dict[str, Any]:
+        """Return what, besides the recipe, results depend on to the last bit."""
+        return {
+            "torch": torch.__version__,
+            "device": next(self.model.parameters()).device.type,
+            "threads": torch.get_num_threads(),
+        }
 
     def _average(self, monitor: Monitor, *, trained: bool) -> None:
         """Report the mean of the last or best checkpoints; validate and save it if it is new."""
@@ -329,5 +408,37 @@ class Trainer:
             metrics = self.validate(self.model).metrics
             if ranks.is_first:
                 save_average(run, steps, weights, metrics)
-        record = {"step": self.state.progress.step, "steps": steps, **metrics}
+        record = {"step": self.progress.step, "steps": steps, **metrics}
         monitor.validation(record, [], kind="average")
+
+
+def seed_generators(seed: int, step: int, rank: int) -> None:
+    """Seed torch's generators for one update, differently at each step and rank.
+
+    So no generator state has to be saved for resuming, even with another number of ranks.
+    """
+    words = np.random.SeedSequence((seed, step, rank)).generate_state(2, np.uint32)
+    torch.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
+
+
+def checkpoints_to_average(run: RunDirectory, config: TrainingConfig) -> list[Checkpoint]:
+    """Return the last or best checkpoints; none if no validation had a finite metric."""
+    # Without those that a signal made: how often a run was stopped must not change its result.
+    regular = [c for c in list_checkpoints(run.checkpoints) if not c.stopped]
+    if config.average == "last":
+        return regular[-config.keep_last :]
+    return best_first(regular, config.metric)[: config.keep_best]
+
+
+def saved_average(run: RunDirectory, steps: list[int]) -> Checkpoint | None:
+    """Return the saved mean of the checkpoints of these steps, if it is intact."""
+    saved = list_checkpoints(run.checkpoints, pattern=run.average_path.name)
+    return next(intact(c for c in saved if c.state["steps"] == steps), None)
+
+
+def save_average(
+    run: RunDirectory, steps: list[int], weights: dict[str, Tensor], metrics: dict[str, float]
+) -> None:
+    """Write the mean as a checkpoint that can translate but not be resumed."""
+    state = {"step": steps[-1], "steps": steps, "validation": metrics}
+    save_checkpoint(run.average_path, weights, {}, state)

@@ -72,7 +72,7 @@ update = Trainer.update
 def updated(self, batches):
     update(self, batches)
     global fill
-    if self.state.progress.step == fill:
+    if self.progress.step == fill:
         disks.fill(disk)
         fill = 0
 
@@ -137,7 +137,7 @@ def test_read_only_run(server: Server, recipe: Path, straight: Path, tmp_path: P
     crash = (
         "import os\nfrom seq2seq.training.trainer import Trainer\nupdate = Trainer.update\n"
         "def updated(self, batches):\n"
-        "    if self.state.progress.step == 7: os.kill(os.getpid(), 9)\n"
+        "    if self.progress.step == 7: os.kill(os.getpid(), 9)\n"
         "    update(self, batches)\n"
         "Trainer.update = updated"
     )

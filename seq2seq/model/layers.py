@@ -1,25 +1,36 @@
-"""GRU layers, whose gradient over a sequence is written by hand, and their dropout.
+"""The layers of the model: dropout, linear layers within a loop, and GRU layers.
 
-Cho et al. (2014), eqs. 5-8, in the variant of cuDNN and torch.nn.GRU, which resets after the
-product with the hidden weights:
+Gradients over a sequence are written by hand, here where all time steps are known.
+
+**Products with the same matrix at every step.** Autograd forms the gradient of the matrix at each
+step, as large as the matrix, and adds them up: memory traffic that costs more than a step's own
+products. Within `matrix_gradients_at_once`, the backward pass of a step only records its inputs and
+the gradients of its outputs; one product of all of them follows after the last step. The matrices
+are weights, or what a step reads of its sentences: keys and values, one matrix for each.
+
+**GRU.** Cho et al. (2014), eqs. 5-8, in the variant of cuDNN and torch.nn.GRU, which resets after
+the product with the hidden weights:
 
     r = sigmoid(x_r + U_r h),  z = sigmoid(x_z + U_z h),  n = tanh(x_n + r * (U_n h + b_n))
     h' = (1 - z) * n + z * h
 
-Legend: T time, B batch, I input size, H hidden size, G = 3H gates in the order r, z, n, N = TB.
+Legend: T time steps, B batch, I inputs, O outputs, H hidden size, G = 3H gates in the order r, z,
+n; N rows (TB in a GRU); Y anything before the last two axes: nothing for weights, B for matrices of
+sentences.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-
-from seq2seq.model.products import linear, matrix_gradients_at_once
 
 aten = torch.ops.aten
 
@@ -56,6 +67,155 @@ def _kept(shape: Sequence[int], rate: float, *, like: Tensor) -> Tensor:
     bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     kept = bits.view(torch.int16)[:count].view(*shape) >= round(rate * 2**16) - 2**15
     return kept.to(like.dtype)
+
+
+@dataclass
+class _Records:
+    """What the steps of a backward pass record for the gradient of one product's matrix."""
+
+    matrix_YOI: Tensor
+    bias_O: Tensor | None
+    current_pass: Callable[[], int]  # the number of the backward pass that is running
+    backward_pass: int = -1
+    inputs_TYNI: list[Tensor] = field(default_factory=list)
+    grads_TYNO: list[Tensor] = field(default_factory=list)
+
+    def add(self, inputs_YNI: Tensor, grad_YNO: Tensor) -> None:
+        """Record one step; drop what an earlier backward pass recorded.
+
+        A pass in which the matrix's gradient is not asked for never reaches _End, which uses it up.
+        """
+        current = self.current_pass()
+        if self.backward_pass != current:
+            self.backward_pass = current
+            self.inputs_TYNI, self.grads_TYNO = [], []
+        self.inputs_TYNI.append(inputs_YNI)
+        self.grads_TYNO.append(grad_YNO)
+
+
+class _Loop:
+    """The products of one loop by the identity of their matrix, which is kept alive for that.
+
+    One matrix can be used in two products: with dot products, the values are the keys.
+    """
+
+    def __init__(self, current_pass: Callable[[], int]) -> None:
+        self.current_pass = current_pass
+        self.products: dict[tuple[int, bool], tuple[Tensor, _Records, Tensor]] = {}
+
+    def multiply(
+        self, inputs_YNI: Tensor, matrix: Tensor, bias_O: Tensor | None, *, transposed: bool
+    ) -> Tensor:
+        """Return inputs times the matrix [Y, I, O], or the `transposed` matrix [Y, O, I]."""
+        key = id(matrix), transposed
+        if key not in self.products:
+            dtype = product_dtype(matrix)
+            matrix_YOI = matrix if transposed else matrix.mT
+            bias = None if bias_O is None else bias_O.detach().to(dtype)
+            records = _Records(matrix_YOI.detach().to(dtype), bias, self.current_pass)
+            end = _End.apply(matrix_YOI, bias_O, records)  # type: ignore[no-untyped-call]
+            self.products[key] = matrix, records, end
+        _, records, end = self.products[key]
+        narrow_YNI = inputs_YNI.to(records.matrix_YOI.dtype)
+        outputs_YNO: Tensor = _Step.apply(narrow_YNI, end, records)  # type: ignore[no-untyped-call]
+        return outputs_YNO
+
+
+def product_dtype(tensor: Tensor) -> torch.dtype:
+    """Return the dtype in which products of this tensor are taken: autocast's, or its own."""
+    kind = tensor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
+
+
+_loop: ContextVar[_Loop | None] = ContextVar("loop", default=None)
+
+
+@contextmanager
+def matrix_gradients_at_once() -> Iterator[None]:
+    """Take the gradient of each matrix in this module's products within as one product."""
+    # torch has no public name for this. Without it, autograd takes the gradients, more slowly.
+    current_pass = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
+    token = _loop.set(_Loop(current_pass) if current_pass and torch.is_grad_enabled() else None)
+    try:
+        yield
+    finally:
+        _loop.reset(token)
+
+
+def linear(inputs: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """Return x W' + b for the last axis of the inputs, as torch.nn.functional.linear does."""
+    loop = _loop.get()
+    if loop is None:
+        return nn.functional.linear(inputs, weight_OI, bias_O)
+    rows_NO = loop.multiply(inputs.flatten(0, -2), weight_OI, bias_O, transposed=True)
+    return rows_NO.view(*inputs.shape[:-1], -1)
+
+
+def inner_products(vectors_BKD: Tensor, others_BSD: Tensor) -> Tensor:
+    """Return the inner products [B, K, S] of each sentence's vectors with its others."""
+    loop = _loop.get()
+    if loop is None:
+        return torch.bmm(vectors_BKD.to(others_BSD.dtype), others_BSD.mT)
+    return loop.multiply(vectors_BKD, others_BSD, None, transposed=True)
+
+
+def weighted_sums(weights_BKS: Tensor, values_BSM: Tensor) -> Tensor:
+    """Return the sums [B, K, M] of each sentence's values with these weights."""
+    loop = _loop.get()
+    if loop is None:
+        return torch.bmm(weights_BKS.to(values_BSM.dtype), values_BSM)
+    return loop.multiply(weights_BKS, values_BSM, None, transposed=False)
+
+
+class Linear(nn.Linear):
+    """torch.nn.Linear for products within a loop."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return x W' + b."""
+        return linear(inputs, self.weight, self.bias)
+
+
+class _Step(torch.autograd.Function):
+    """One product. `end`, which is empty, lets the matrix's gradient wait for every step."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs_YNI: Tensor, end: Tensor, records: _Records) -> Tensor:
+        ctx.save_for_backward(inputs_YNI, end)
+        ctx.records = records
+        if records.bias_O is None:
+            return inputs_YNI @ records.matrix_YOI.mT
+        return torch.addmm(records.bias_O, inputs_YNI, records.matrix_YOI.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        inputs_YNI, end = ctx.saved_tensors
+        (grad_YNO,) = grads
+        ctx.records.add(inputs_YNI, grad_YNO)
+        return grad_YNO @ ctx.records.matrix_YOI, end, None
+
+
+class _End(torch.autograd.Function):
+    """The matrix as the steps see it; its backward pass runs after those of all steps."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix_YOI: Tensor, bias_O: Tensor | None, records: _Records) -> Tensor:
+        ctx.records = records
+        ctx.dtypes = matrix_YOI.dtype, None if bias_O is None else bias_O.dtype
+        return records.matrix_YOI.new_empty(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        records: _Records = ctx.records
+        matrix_dtype, bias_dtype = ctx.dtypes
+        grads_YNO = torch.cat(records.grads_TYNO, -2)
+        inputs_YNI = torch.cat(records.inputs_TYNI, -2)
+        records.grads_TYNO, records.inputs_TYNI = [], []  # frees memory
+        grad_matrix_YOI = (grads_YNO.mT @ inputs_YNI).to(matrix_dtype)
+        # Rounded as the matrix's, and ten times as fast as sum(dtype=...).
+        grad_bias_O = None if bias_dtype is None else grads_YNO.sum(0).to(bias_dtype)
+        return grad_matrix_YOI, grad_bias_O, None
 
 
 class GRU(nn.Module):
