@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 _NAME = re.compile(r"auto|(cpu|cuda)(:(0|[1-9][0-9]?))?")
-# The devices of NVIDIA's driver, of WSL's and of AMD's.
+# The device files of the drivers of NVIDIA, WSL and AMD.
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
@@ -130,7 +130,7 @@ def keep_few_kernels() -> None:
 
 @functools.cache
 def _cpu_flags() -> frozenset[str]:
-    """Return the words in the system's description of the processor: none if it is not Linux."""
+    """Return the processor's features, among the words of /proc/cpuinfo; none outside Linux."""
     try:
         return frozenset(Path("/proc/cpuinfo").read_text().split())
     except OSError:

@@ -47,7 +47,7 @@ def _open_partial(path: Path) -> BinaryIO:
     """Return a new file beside `path` to write; this process holds its lock until it is closed."""
     while True:
         name = f".{path.name}.{secrets.token_hex(8)}.partial"
-        file = path.with_name(name).open("xb")  # "x": never through someone's link
+        file = path.with_name(name).open("xb")  # "x": never follows a link
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:  # otherwise deleted before it was locked

@@ -67,7 +67,7 @@ def test_curves_of_a_trained_run(trained: Path) -> None:
     ("text", "words"),
     [
         ("", "no records yet"),
-        ("{}\n{}\n", r"metrics.jsonl:1: not a record of a training: \{\}"),
+        ("{}\n{}\n", r"metrics.jsonl:1: not a training record: \{\}"),
         ('{"kind": "other", "step": 1}\n\n', "metrics.jsonl:1: not a record"),
         ('{"kind": "train", "step": "x"}\n\n', "metrics.jsonl:1: not a record"),
         ("\xff\n\n", "not a record"),

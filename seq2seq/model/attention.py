@@ -38,13 +38,6 @@ class Encoded:
     mask_BS: Tensor
     summary_BH: Tensor
 
-    def memory(self, keys: Tensor, values_BSM: Tensor) -> Memory:
-        """Return the memory with these keys and values, laid out for every step's products."""
-        mask_BS1 = self.mask_BS.unsqueeze(-1)
-        mean_BH = (self.states_BSH * mask_BS1).sum(1) / mask_BS1.sum(1)
-        keys, values_BSM = keys.contiguous(), values_BSM.to(product_dtype(values_BSM)).contiguous()
-        return Memory(keys, values_BSM, self.mask_BS, self.summary_BH, mean_BH)
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -62,6 +55,14 @@ class Memory:
     summary_BH: Tensor
     mean_BH: Tensor
     words_BSO: Tensor | None = None
+
+    @classmethod
+    def of(cls, encoded: Encoded, keys: Tensor, values_BSM: Tensor) -> Memory:
+        """Return the memory of encoded sources, laid out for the products of every step."""
+        mask_BS1 = encoded.mask_BS.unsqueeze(-1)
+        mean_BH = (encoded.states_BSH * mask_BS1).sum(1) / mask_BS1.sum(1)
+        keys, values_BSM = keys.contiguous(), values_BSM.to(product_dtype(values_BSM)).contiguous()
+        return cls(keys, values_BSM, encoded.mask_BS, encoded.summary_BH, mean_BH)
 
     def select(self, sentences: Tensor) -> Memory:
         """Return the memory of these sentences only."""
@@ -154,7 +155,7 @@ def _for_tanh(vectors: Tensor) -> Tensor:
 
 
 class _Tanh(torch.autograd.Function):
-    """tanh of sums that nothing else needs: they are overwritten."""
+    """tanh that overwrites its inputs, which nothing else reads."""
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor) -> Tensor:
@@ -195,7 +196,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class Residual(nn.Module):
-    """The query that is added to the context, projected where their sizes differ."""
+    """The query that is added to the context, projected if their sizes differ."""
 
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
@@ -224,7 +225,7 @@ class Attention(nn.Module):
         return output_BKM, weights.mean(1) if has_heads else weights
 
     def make_memory(self, encoded: Encoded) -> Memory:
-        """Return what every later query of these sentences needs."""
+        """Return the memory of these sentences, which every query reads."""
         raise NotImplementedError
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
@@ -260,7 +261,7 @@ class SingleHeadAttention(Attention):
     def make_memory(self, encoded: Encoded) -> Memory:
         keys = encoded.states_BSH if self.key is None else self.key(encoded.states_BSH)
         values = encoded.states_BSH if self.value is None else self.value(encoded.states_BSH)
-        return encoded.memory(self.score.project_keys(keys), values)
+        return Memory.of(encoded, self.score.project_keys(keys), values)
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
         scores_BKS: Tensor = self.score(query_BKQ, memory.keys)
@@ -292,7 +293,7 @@ class MultiHeadAttention(Attention):
         self.output = Linear(value_size, value_size)
 
     def make_memory(self, encoded: Encoded) -> Memory:
-        return encoded.memory(self.key(encoded.states_BSH), self.value(encoded.states_BSH))
+        return Memory.of(encoded, self.key(encoded.states_BSH), self.value(encoded.states_BSH))
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
         query_BNKd, keys_BNSd = self._split(self.query(query_BKQ)), self._split(memory.keys)
@@ -316,7 +317,7 @@ class FixedContext(Attention):
 
     def make_memory(self, encoded: Encoded) -> Memory:
         nothing = encoded.states_BSH[:, :, :0]
-        return encoded.memory(nothing, nothing)
+        return Memory.of(encoded, nothing, nothing)
 
     def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """Return the summary for each query [B, K, H], and no weights."""

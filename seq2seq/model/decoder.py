@@ -149,7 +149,7 @@ def stack_weights(weights: list[Tensor | None]) -> Tensor | None:
 
 
 class DeepOutputDecoder(Decoder):
-    """Steps one by one, and features that see the state, the piece before and the context.
+    """Unrolls step by step; its features read the state, the previous piece and the context.
 
     t_i = maxout or tanh of U s_i + V y_{i-1} + C c_i (Bahdanau et al. 2014, A.2.2; the readout
     reads s_i, as in eq. 4, where the appendix has s_{i-1}). Subclasses define one step.
@@ -204,7 +204,7 @@ class DeepOutputDecoder(Decoder):
 
 
 class _Maxout(torch.autograd.Function):
-    """The larger of each two neighbours (Goodfellow et al. 2013); amax has a slow gradient."""
+    """Maxout over pairs of features (Goodfellow et al. 2013); the gradient of amax is slow."""
 
     @staticmethod
     def forward(ctx: Any, deep: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class Checkpoint:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was saved out of turn because of a signal."""
+        """Whether it was saved because of a signal, between regular checkpoints."""
         return bool(self.state.get("stopped", False))
 
     def metric(self, name: str) -> float | None:
@@ -250,7 +250,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
             f"{path}: checkpoint format {version}, but this program reads format {VERSION}; "
             "retrain, or use the program that wrote it"
         )
-    # Not as late as the weights: the state alone decides which checkpoints are kept.
+    # Verified at once, unlike the weights: it alone decides which checkpoints are kept.
     if hashlib.sha256(text).hexdigest() != sums[STATE]:
         raise CheckpointError(f"{path}: damaged, {STATE} does not match its checksum")
     _check_state(path, state)
@@ -287,7 +287,7 @@ def _sums(path: Path) -> dict[str, str]:
 
 
 def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
-    """Delete all but the latest and best checkpoints, judged by their states alone.
+    """Delete all but the latest and best checkpoints, reading their states alone.
 
     A checkpoint that a signal made is deleted as soon as there is a later one; leftovers of a
     crash are deleted too.

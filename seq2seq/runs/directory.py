@@ -106,7 +106,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:06d}"
 
     def exists(self) -> bool:
-        """Return whether there is a run, or a part of one worth keeping."""
+        """Return whether there is a run, or at least checkpoints of one."""
         return self.config_path.exists() or any(self.checkpoints.glob("step-*"))
 
     def config(self) -> Config:
@@ -119,7 +119,9 @@ class RunDirectory:
         try:
             return recipes.load_config(self.config_path)
         except ConfigError as error:
-            raise CheckpointError(f"run of another version? {error}") from None
+            raise CheckpointError(
+                f"{error} (was this run trained by another version of the program?)"
+            ) from None
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Return the source and target tokenizers."""

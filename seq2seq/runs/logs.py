@@ -77,7 +77,7 @@ def read_metrics(path: Path) -> list[Record]:
             records.append(record)
         elif number < len(lines):
             raise DataError(
-                f"{path}:{number}: not a record of a training: {line[:40]}; fix or remove the line"
+                f"{path}:{number}: not a training record: {line[:40]}; fix or remove the line"
             )
     return records
 

@@ -61,7 +61,9 @@ def read_weights(path: Path) -> dict[str, Array]:
     for name in [name for name in arrays if name.endswith(_SCALE)]:
         of, scale_R = name.removesuffix(_SCALE), arrays.pop(name)
         if of not in arrays or arrays[of].ndim != 2 or scale_R.shape != arrays[of].shape[:1]:
-            raise CheckpointError(f"{path}: {name} is not the scales of the rows of a matrix")
+            raise CheckpointError(
+                f"{path}: {name} does not have one scale for each row of a matrix"
+            )
         arrays[of] = arrays[of] * scale_R[:, None]
     return arrays
 

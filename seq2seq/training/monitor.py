@@ -35,7 +35,7 @@ class Validation:
 
 
 class Monitor:
-    """Reports each record to everything that was asked for; silent on ranks other than 0."""
+    """Reports each record to the outputs that the recipe asks for, on rank 0 only."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Board:
 
     def __init__(self, folder: Path, *, first: int) -> None:
         """Open a file; TensorBoard ignores what older ones have from the step `first` on."""
-        # Slow to import, and not every run wants it.
+        # Slow to import, and not every run writes it.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 

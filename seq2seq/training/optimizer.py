@@ -129,13 +129,13 @@ class Optimizer:
         if self.averages:
             decay = config.ema
             if config.initial is None:
-                # A young average moves quickly, so that it forgets the random initial weights.
+                # At first the average moves quickly, so that it forgets the random initial weights.
                 decay = min(decay, (1 + step) / (10 + step))
             state_SN[_AVERAGE].lerp_(state_SN[_WEIGHTS], 1 - decay)
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:
-        """Give the model its averaged weights for a while, if there are any."""
+        """Let the model compute with its averaged weights, if there are any, until the end."""
         self._use(_AVERAGE if self.averages else _WEIGHTS)
         try:
             yield

@@ -66,12 +66,12 @@ class Progress:
 
 
 class Trainer:
-    """Trains a model on a stream of batches, scoring it now and then with `validate`.
+    """Trains a model on a stream of batches, and validates it regularly with `validate`.
 
     All ranks have the same weights. They divide each batch and sum their gradients, and each rank
     then updates all weights. With `training.local_updates`, each rank instead makes updates of its
-    own, with whole batches, and now and then the ranks average all that Adam changes (local SGD:
-    Stich 2019, algorithm 1, with Adam for each local update).
+    own, with whole batches, and the ranks regularly average all that Adam changes (local SGD: Stich
+    2019, algorithm 1, with Adam for each local update).
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Trainer:
     ) -> None:
         """Write a checkpoint, with the metrics if exactly these weights were validated.
 
-        `stopped` marks a checkpoint that a signal asked for, out of turn.
+        `stopped` marks one that is saved because of a signal, between regular checkpoints.
         """
         state: dict[str, Any] = {
             "step": self.progress.step,
@@ -335,7 +335,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Put the model in evaluation mode for a while, with the moving average if there is one."""
+        """Evaluate with the moving average, if there is one, and without dropout until the end."""
         with self.optimizer.averaged_weights():
             self.model.eval()
             try:
