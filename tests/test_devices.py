@@ -13,6 +13,7 @@ from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, every_case, tiny_config, ti
 
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import Batch, make_batch
+from seq2seq.device import multiplies_bf16, multiplies_int8
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
@@ -112,3 +113,21 @@ def test_training_goes_on_where_it_stopped(
     assert train(toy.config(tmp_path, *where, "training.max_steps=12"), resume=True) == "finished"
     metrics = RunDirectory(tmp_path).metrics.read_text(encoding="utf-8")
     assert '"step": 12' in metrics
+
+
+@pytest.mark.parametrize(
+    ("flags", "bf16", "int8"),
+    [
+        ("", False, False),
+        ("fpu avx2 avx512f avx512_vnni", False, True),
+        ("fpu avx512_bf16 avx512_vnni", True, True),
+        ("fpu amx_bf16 amx_tile", True, False),
+        ("fp asimd asimddp", False, True),
+    ],
+)
+def test_what_a_processor_multiplies_natively(
+    monkeypatch: pytest.MonkeyPatch, flags: str, bf16: bool, int8: bool
+) -> None:
+    monkeypatch.setattr("seq2seq.device._cpu_flags", lambda: frozenset(flags.split()))
+    assert multiplies_bf16(torch.device("cpu")) is bf16
+    assert multiplies_int8() is int8
