@@ -68,9 +68,9 @@ def test_curves_of_a_trained_run(trained: Path) -> None:
     [
         ("", "no records yet"),
         ("{}\n{}\n", r"metrics.jsonl:1: not a training record: \{\}"),
-        ('{"kind": "other", "step": 1}\n\n', "metrics.jsonl:1: not a record"),
-        ('{"kind": "train", "step": "x"}\n\n', "metrics.jsonl:1: not a record"),
-        ("\xff\n\n", "not a record"),
+        ('{"kind": "other", "step": 1}\n\n', "metrics.jsonl:1: not a training record"),
+        ('{"kind": "train", "step": "x"}\n\n', "metrics.jsonl:1: not a training record"),
+        ("\xff\n\n", "not a training record"),
     ],
 )
 def test_invalid_record_raises(tmp_path: Path, text: str, words: str) -> None:

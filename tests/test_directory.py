@@ -58,7 +58,7 @@ def test_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no config.yaml"):
         RunDirectory(tmp_path).config()
     (tmp_path / "config.yaml").write_text("old: 1")
-    with pytest.raises(CheckpointError, match="run of another version"):
+    with pytest.raises(CheckpointError, match="trained by another version"):
         RunDirectory(tmp_path).config()
 
 

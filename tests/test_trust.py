@@ -26,7 +26,7 @@ from seq2seq.inference import torch_backend
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import meta_parameters
 from seq2seq.onnx.export import export
-from seq2seq.runs import untrusted
+from seq2seq.runs import directory
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "seq2seq").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
@@ -274,12 +274,12 @@ def test_folder_outside_the_run_is_not_listed(
 
 def test_huge_text_files_are_refused(single: Path, tmp_path: Path) -> None:
     for name, most in (
-        ("config.yaml", untrusted.MAX_TEXT_BYTES),
-        ("source.model", untrusted.MAX_TOKENIZER_BYTES),
-        ("checkpoints/step-000150/state.json", untrusted.MAX_TEXT_BYTES),
-        ("checkpoints/step-000150/SHA256SUMS", untrusted.MAX_TEXT_BYTES),
-        ("graph/graph.json", untrusted.MAX_TEXT_BYTES),
-        ("graph/step.int8.onnx", untrusted.MAX_GRAPH_BYTES),
+        ("config.yaml", directory.MAX_TEXT_BYTES),
+        ("source.model", directory.MAX_TOKENIZER_BYTES),
+        ("checkpoints/step-000150/state.json", directory.MAX_TEXT_BYTES),
+        ("checkpoints/step-000150/SHA256SUMS", directory.MAX_TEXT_BYTES),
+        ("graph/graph.json", directory.MAX_TEXT_BYTES),
+        ("graph/step.int8.onnx", directory.MAX_GRAPH_BYTES),
     ):
         run = Path(shutil.copytree(single, tmp_path / name.replace("/", "-")))
         os.truncate(run / name, most + 1)  # a sparse file
