@@ -184,7 +184,7 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
     ("no config", lambda run: (run / "config.yaml").unlink(),
      "not a run directory .no config.yaml"),
     ("config of another version", lambda run: alter_config(run, "ema:", "amount:"),
-     r"run of another version\? .*config.yaml: training.amount: unknown key"),
+     r"config.yaml: training.amount: unknown key.*trained by another version"),
     ("damaged config", lambda run: alter_config(run, "training:", "training"),
      "config.yaml: not valid YAML"),
     ("checkpoint of another version",
