@@ -119,9 +119,7 @@ class RunDirectory:
         try:
             return recipes.load_config(self.config_path)
         except ConfigError as error:
-            raise CheckpointError(
-                f"{error} (was this run trained by another version of the program?)"
-            ) from None
+            raise CheckpointError(f"{error} (trained by another version?)") from None
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Return the source and target tokenizers."""
