@@ -111,18 +111,24 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
-def made_once(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
-    """Yield a folder that the first process which needs it makes; then check that it is the same.
-
-    Tests that change something in it work on a copy.
-    """
+def made_once(path: Path, make: Callable[[Path], object]) -> Path:
+    """Return a folder, or what else is at a path, which the first process that needs it makes."""
     record = path.with_name(f"{path.name}.json")
     with locked(path.with_name(f"{path.name}.lock")):
         if not record.exists():
             make(path)
             record.write_text(json.dumps(_times(path)))
-    yield path
-    assert _times(path) == json.loads(record.read_text()), f"a test has changed {path}"
+    return path
+
+
+def to_read(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
+    """Yield a folder that is made once, and check in the end that no test has changed it.
+
+    Tests that change something in it work on a copy.
+    """
+    yield made_once(path, make)
+    made = json.loads(path.with_name(f"{path.name}.json").read_text())
+    assert _times(path) == made, f"a test has changed {path}"
 
 
 def _times(folder: Path) -> dict[str, int]:
@@ -174,7 +180,7 @@ def toy(shared: Path) -> Iterator[ToyCorpus]:
             rows = ["\t".join(pair) for pair in toy_pairs(count, seed)]
             (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
-    yield from map(ToyCorpus, made_once(shared / "toy", write))
+    yield from map(ToyCorpus, to_read(shared / "toy", write))
 
 
 @pytest.fixture(scope="session")
@@ -189,7 +195,7 @@ def trained(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
         "data.tokenizer.sampling_alpha=0",
         "training.average=last",
     )
-    yield from made_once(shared / "trained", lambda path: train(toy.config(path, *changes)))
+    yield from to_read(shared / "trained", lambda path: train(toy.config(path, *changes)))
 
 
 @pytest.fixture(scope="session")
@@ -200,17 +206,17 @@ def single(toy: ToyCorpus, trained: Path, shared: Path) -> Iterator[Path]:
         run = copy_run(trained, path)
         export(run, valid=read_valid(run, str(toy.folder / "valid.tsv")))
 
-    yield from made_once(shared / "single", make)
+    yield from to_read(shared / "single", make)
 
 
 @pytest.fixture(scope="session")
 def exported(trained: Path, shared: Path) -> Iterator[Path]:
     """Return the graphs of that run in a directory of their own, without weights."""
-    yield from made_once(shared / "exported", lambda path: export(trained, path))
+    yield from to_read(shared / "exported", lambda path: export(trained, path))
 
 
 @pytest.fixture(scope="session")
 def other(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
     """Return a run of the same tokenizers that has learned little."""
     changes = ("training.max_steps=12", "training.validate_every=12", "model.init=uniform")
-    yield from made_once(shared / "other", lambda path: train(toy.config(path, *changes)))
+    yield from to_read(shared / "other", lambda path: train(toy.config(path, *changes)))

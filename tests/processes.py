@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,15 +76,25 @@ class Server:
         self._server.communicate()
 
     def start(
-        self, arguments: Sequence[object], output: Path, setup: str = "", **environment: str
+        self,
+        arguments: Sequence[object],
+        output: Path,
+        setup: str = "",
+        *,
+        given: str = "",
+        errors: Path | None = None,
+        **environment: str,
     ) -> Training:
-        """Start `seq2seq ARGUMENTS`; what it writes goes into a file.
+        """Start `seq2seq ARGUMENTS`; what it writes goes into a file, or into two with `errors`.
 
-        `setup` is Python that the process runs first.
+        `setup` is Python that the process runs first; `given` is its standard input.
         """
         output.touch()
         words = [str(argument) for argument in arguments]
-        answer = self.ask(arguments=words, output=str(output), setup=setup, environment=environment)
+        answer = self.ask(
+            arguments=words, given=given, output=str(output), errors=str(errors or output),
+            setup=setup, environment=environment,
+        )  # fmt: skip
         return Training(self, answer["pid"], output)
 
     def start_ranks(
@@ -155,14 +166,17 @@ def threads() -> list[str]:
 
 
 def run(
-    cli: Any, *, arguments: list[str], output: str, setup: str, environment: dict[str, str]
-) -> int:
+    cli: Any, *, arguments: list[str], given: str, output: str, errors: str, setup: str,
+    environment: dict[str, str],
+) -> int:  # fmt: skip
     """Run the requested command in this process; return its exit code."""
     os.environ |= environment
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    with tempfile.TemporaryFile() as file:
+        file.write(given.encode())
+        file.seek(0)
+        os.dup2(file.fileno(), 0)
+    for path, number in ((output, 1), (errors, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     try:
         exec(setup, {})
         code: int = cli.main(arguments)

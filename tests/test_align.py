@@ -4,13 +4,13 @@ import json
 import logging
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
-from conftest import ToyCorpus, toy_pairs
+from conftest import ToyCorpus, to_read, toy_pairs
 
 from seq2seq import cli
 from seq2seq.analysis.alignment import (
@@ -43,17 +43,15 @@ def test_file(pairs: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def reverse(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reverse(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
     """Return a run of the opposite direction."""
-    torch.set_num_threads(1)
-    path = tmp_path_factory.mktemp("runs") / "reverse"
     swapped = [f"data.{n}={v}" for n, v in (("source_language", "en"), ("target_language", "es"))]
     for corpus in ("train.0", "valid", "test"):
         swapped += [f"data.{corpus}.source=1", f"data.{corpus}.target=0"]
     steps = ["training.max_steps=150", "training.validate_every=150"]
     same = ["training.scheduled_sampling=0", "data.tokenizer.sampling_alpha=0"]
-    train(toy.config(path, *swapped, *steps, *same))
-    return path
+    changes = (*swapped, *steps, *same)
+    yield from to_read(shared / "reverse", lambda path: train(toy.config(path, *changes)))
 
 
 def run(*arguments: object) -> int:

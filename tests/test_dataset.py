@@ -338,8 +338,9 @@ def test_windows_hold_the_ids_of_their_rows(window):
     assert windows.num_skipped == 2500 - windows.num_pairs
     found = windows.read(StreamPosition(0, windows._number - 1), None)
     assert found.following == StreamPosition(1)
+    texts_of = all_pairs(pairs)
     for side, rows in enumerate((found.source, found.target)):
-        texts = [all_pairs(pairs)[index][side] for index in found.indices]
+        texts = [texts_of[index][side] for index in found.indices]
         bounds = itertools.pairwise(rows.offsets.tolist())
         assert [rows.flat[a:b].tolist() for a, b in bounds] == tokenizer.encode_batch(texts)
 

@@ -22,6 +22,8 @@ from seq2seq.training.trainer import Trainer
 
 SHORT = (
     "training.max_steps=6",
+    "training.accumulate=1",
+    "training.scheduled_sampling=0",
     "training.checkpoint_every=2",
     "training.validate_every=4",
     "training.validation_sentences=2",

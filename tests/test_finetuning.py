@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import ToyCorpus
+from conftest import ToyCorpus, to_read
 from processes import Server
 from same_runs import assert_same, records
 from test_ranks import launch, ranks_of, wait_for
@@ -59,10 +60,8 @@ def tuning(toy: ToyCorpus, run_dir: Path, parent: Path, *overrides: str) -> Conf
 
 
 @pytest.fixture(scope="module")
-def tuned(toy: ToyCorpus, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "tuned"
-    assert train(tuning(toy, path, trained)) == "finished"
-    return path
+def tuned(toy: ToyCorpus, trained: Path, shared: Path) -> Iterator[Path]:
+    yield from to_read(shared / "tuned", lambda path: train(tuning(toy, path, trained)))
 
 
 def test_first_validation_is_that_of_the_parent(trained: Path, tuned: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ToyCorpus
+from conftest import ToyCorpus, to_read
 from processes import Server, Training
 from safetensors.torch import load_file, save_file
 from test_trainer import assert_same, records
@@ -168,13 +168,15 @@ def ranks_of(launcher: Training) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def together(server: Server, recipe: Path) -> Path:
-    path = recipe.with_name("together")
-    code, errors = run(server, recipe, path, "training.max_steps=60", "training.average=last")
-    assert code == 0, errors
-    assert errors.count("training ended: done") == 1
-    assert errors.count("step 3/60") == 1
-    return path
+def together(server: Server, recipe: Path, shared: Path) -> Iterator[Path]:
+    def make(path: Path) -> None:
+        settings = ("training.max_steps=60", "training.average=last")
+        code, errors = run(server, recipe, path, *settings)
+        assert code == 0, errors
+        assert errors.count("training ended: done") == 1
+        assert errors.count("step 3/60") == 1
+
+    yield from to_read(shared / "together", make)
 
 
 def test_two_processes_train_like_one(server: Server, recipe: Path, toy: ToyCorpus) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import ToyCorpus
+from conftest import ToyCorpus, to_read
 from same_runs import assert_same, records
 
 from seq2seq.errors import CheckpointError
@@ -86,30 +87,35 @@ def train_with_crashes(
 
 @pytest.fixture(scope="module", params=RECIPES)
 def straight(
-    request: pytest.FixtureRequest, toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Path, str]:
-    """Return the name of a recipe, a run of it, and why the run ended."""
-    path = tmp_path_factory.mktemp("runs") / "straight"
-    return request.param, path, train(toy.config(path, *RECIPES[request.param]))
+    request: pytest.FixtureRequest, toy: ToyCorpus, shared: Path
+) -> Iterator[tuple[str, Path]]:
+    """Return the name of a recipe, and a run of it."""
+    name, ended = request.param, "early" if request.param == "bpe-early" else "finished"
+
+    def make(path: Path) -> None:
+        assert train(toy.config(path, *RECIPES[name])) == ended
+
+    for path in to_read(shared / f"straight-{name}", make):
+        yield name, path
 
 
 def test_resume_is_bit_identical(
     toy: ToyCorpus,
-    straight: tuple[str, Path, str],
+    straight: tuple[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name, path, ended = straight
-    assert ended == ("early" if name == "bpe-early" else "finished")
+    name, path = straight
     config = toy.config(tmp_path / "run", *RECIPES[name])
-    assert train_with_crashes(config, 5, monkeypatch) == ended
+    ended = train_with_crashes(config, 5, monkeypatch)
+    assert ended == ("early" if name == "bpe-early" else "finished")
     assert_same(path, tmp_path / "run")
 
 
 def test_same_seed_gives_the_same_run(
-    toy: ToyCorpus, straight: tuple[str, Path, str], tmp_path: Path
+    toy: ToyCorpus, straight: tuple[str, Path], tmp_path: Path
 ) -> None:
-    name, path, _ = straight
+    name, path = straight
     train(toy.config(tmp_path / "again", *RECIPES[name]))
     assert_same(path, tmp_path / "again")
     train(toy.config(tmp_path / "other", *RECIPES[name], "training.seed=2"))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ToyCorpus, toy_pairs
+from processes import Server
 
 from seq2seq import cli
 from seq2seq.analysis.study.plan import Plan, Run, make_plan
@@ -38,7 +36,6 @@ grid:
   training.ema: [0.9]
 seeds: [1, 2]
 """
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 Planner = Callable[..., Plan]
 
@@ -117,7 +114,9 @@ def test_no_alignment_error_without_attention(plan: Planner) -> None:
     assert make(without.runs[0], without).alignment_error is None
 
 
-def test_killed_run_resumes_to_the_same_result(plan: Planner, tmp_path: Path) -> None:
+def test_killed_run_resumes_to_the_same_result(
+    server: Server, plan: Planner, tmp_path: Path
+) -> None:
     changes = (
         "training.max_steps=40",
         "training.validate_every=20",
@@ -127,13 +126,11 @@ def test_killed_run_resumes_to_the_same_result(plan: Planner, tmp_path: Path) ->
     make(straight.runs[0], straight)
     run = killed.runs[0]
     arguments = ["study", killed.path, *changes, "--cell", run.name]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seq2seq", *arguments], env=ENVIRONMENT, stderr=subprocess.DEVNULL
-    )
+    process = server.start(arguments, tmp_path / "output.txt")
     while not any((run.path / "checkpoints").glob("step-*")):
-        assert process.poll() is None
+        assert process.code() is None, process.text()
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
+    process.send(signal.SIGKILL)
     process.wait()
     assert load_result(run.path) is None
     assert RunDirectory(run.path).newest().step < 40
@@ -142,8 +139,12 @@ def test_killed_run_resumes_to_the_same_result(plan: Planner, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_whole_study(
+    server: Server, plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     first = plan()
+    for run in first.runs[:2]:  # these are finished already
+        make(run, first)
     command = ["study", first.path, "--jobs", "2"]
     # One more cell, whose training diverges: the others continue.
     more = "grid.style.broken={training.learning_rate: 1e30, training.max_skipped: 2}"
@@ -169,33 +170,33 @@ def test_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture
     assert lines == [launcher_line(apart, run) for run in apart.runs]
     arguments = shlex.split(lines[3])
     assert arguments[0] == "seq2seq"
-    subprocess.run(
-        [sys.executable, "-m", *arguments], check=True, env=ENVIRONMENT, capture_output=True
-    )
+    assert server.start(arguments[1:], tmp_path / "output.txt").wait() == 0
     assert same(apart.runs[3], first.runs[3])
     assert cli.main(["study", first.path, f"out={tmp_path}/apart", "--gather"]) == 0
     assert "1 of 4 runs are finished" in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_interrupted_study_continues_with_the_same_command(plan: Planner, tmp_path: Path) -> None:
+def test_interrupted_study_continues_with_the_same_command(
+    server: Server, plan: Planner, tmp_path: Path
+) -> None:
     changes = ["training.max_steps=50", "training.validate_every=25", "seeds=[1]"]
     changes += ["training.checkpoint_every=10", "measure=[bleu]"]
     begun = plan(*changes)
-    command = [sys.executable, "-m", "seq2seq", "study", begun.path, *changes]
-    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    command = ["study", begun.path, *changes]
+    process = server.start(command, tmp_path / "first.txt")
     while not any((begun.runs[0].path / "checkpoints").glob("step-*")):
-        assert process.poll() is None
+        assert process.code() is None, process.text()
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f"Continue with: seq2seq study {begun.path} training.max_steps=50" in errors
+    process.send(signal.SIGINT)
+    assert process.wait() == 130, process.text()
+    again = f"Continue with: seq2seq study {begun.path} training.max_steps=50"
+    assert again in process.text()
     assert 0 < RunDirectory(begun.runs[0].path).newest().step < 50
     assert not begun.runs[1].path.exists()
-    found = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    assert "resuming from" in found.stderr
+    process = server.start(command, tmp_path / "second.txt")
+    assert process.wait() == 0, process.text()
+    assert "resuming from" in process.text()
     straight = plan(*changes, f"out={tmp_path}/straight")
     make(straight.runs[0], straight)
     assert same(begun.runs[0], straight.runs[0])

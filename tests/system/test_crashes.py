@@ -6,11 +6,12 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import ToyCorpus
+from conftest import ToyCorpus, to_read
 from processes import Server, Training
 from same_runs import assert_same
 
@@ -18,6 +19,7 @@ from seq2seq.runs.checkpoint import list_checkpoints
 
 OVERRIDES = (
     "training.max_steps=200",
+    "training.accumulate=1",
     "training.patience=5",
     "training.checkpoint_every=3",
     "training.validate_every=25",
@@ -104,11 +106,9 @@ def recipe(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(server: Server, recipe: Path) -> Path:
+def straight(server: Server, recipe: Path, shared: Path) -> Iterator[Path]:
     """Return an undisturbed run of the same recipe."""
-    victim = Victim(server, recipe, recipe.with_name("straight"))
-    victim.finish()
-    return victim.path
+    yield from to_read(shared / "undisturbed", lambda path: Victim(server, recipe, path).finish())
 
 
 def torment(victim: Victim, moments: list[str], straight: Path) -> None:

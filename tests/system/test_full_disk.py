@@ -17,6 +17,7 @@ from seq2seq.runs.checkpoint import list_checkpoints
 
 OVERRIDES = (
     "training.max_steps=12",
+    "training.accumulate=1",
     "training.log_every=1",
     "training.keep_last=2",
     "training.average=last",

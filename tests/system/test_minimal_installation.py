@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ToyCorpus
+from conftest import ToyCorpus, made_once
 from foreign import copy_run
 from test_imports import INFERENCE_ONLY
 
@@ -21,18 +21,22 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def minimal_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def minimal_environment(shared: Path) -> Path:
     """The Python of an environment with what translating on the CPU needs, and nothing else.
 
     The package itself comes from the working tree, by PYTHONPATH (see `run`).
     """
-    folder = tmp_path_factory.mktemp("minimal") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    return made_once(shared / "minimal", install) / "bin/python"
+
+
+def install(folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin/python"
     found = subprocess.run(
         [
-            python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-            "--retries", "1", "--constraint", ROOT / "constraints.txt",
+            sys.executable, "-m", "pip", "--python", python, "install", "--no-compile", "--quiet",
+            "--disable-pip-version-check", "--retries", "1",
+            "--constraint", ROOT / "constraints.txt",
             "--requirement", ROOT / "requirements-inference.txt",
         ],
         capture_output=True, encoding="utf-8",
@@ -40,7 +44,6 @@ def minimal_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "connection broken by" in found.stderr:
         pytest.skip("no package index can be reached")
     assert found.returncode == 0, found.stderr
-    return python
 
 
 def run(python: Path, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from itertools import count
 from pathlib import Path
 
 from conftest import LEXICON, toy_pairs
+from processes import Server
 
 RECIPE = """
 run_dir: run
@@ -37,38 +36,34 @@ training:
 """
 
 
-def seq2seq(folder: Path, *arguments: str, text: str | None = None) -> str:
-    found = subprocess.run(
-        [sys.executable, "-m", "seq2seq", *arguments],
-        cwd=folder,
-        input=text,
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert found.returncode == 0, found.stderr
-    assert "Traceback" not in found.stderr
-    return found.stdout
+def test_train_translate_evaluate(server: Server, tmp_path: Path) -> None:
+    number = count()
 
+    def seq2seq(*arguments: str, text: str = "") -> str:
+        output, errors = (tmp_path / f"{next(number)}.txt" for _ in range(2))
+        there = f"import os; os.chdir({str(tmp_path)!r})"
+        process = server.start(arguments, output, there, given=text, errors=errors)
+        assert process.wait() == 0, errors.read_text()
+        assert "Traceback" not in errors.read_text()
+        return process.text()
 
-def test_train_translate_evaluate(tmp_path: Path) -> None:
-    for seed, (name, count) in enumerate({"train": 600, "valid": 40, "test": 40}.items()):
-        rows = ["\t".join(pair) for pair in toy_pairs(count, seed)]
+    for seed, (name, size) in enumerate({"train": 600, "valid": 40, "test": 40}.items()):
+        rows = ["\t".join(pair) for pair in toy_pairs(size, seed)]
         (tmp_path / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (tmp_path / "recipe.yaml").write_text(RECIPE)
-    seq2seq(tmp_path, "train", "recipe.yaml")
+    seq2seq("train", "recipe.yaml")
     records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
     assert [r["step"] for r in records if r["kind"] == "validation"] == [100, 200]
     (tmp_path / "run").rename(tmp_path / "moved")
 
     source = "niño quiere pan grande"
-    translated = seq2seq(tmp_path, "translate", "moved", text=f"{source}\n\nperro\n")
+    translated = seq2seq("translate", "moved", text=f"{source}\n\nperro\n")
     assert translated == f"{' '.join(LEXICON[word] for word in source.split())}\n\ndog\n"
 
-    scores = json.loads(seq2seq(tmp_path, "evaluate", "moved", "test.tsv", "--json"))
+    scores = json.loads(seq2seq("evaluate", "moved", "test.tsv", "--json"))
     assert scores["sentences"] == 40
     assert scores["bleu"]["score"] > 90
     assert (tmp_path / "moved/test.hypotheses.txt").read_text().count("\n") == 40
 
-    seq2seq(tmp_path, "plot", "attention", "moved", source, "-o", "attention.svg")
+    seq2seq("plot", "attention", "moved", source, "-o", "attention.svg")
     assert "svg" in (tmp_path / "attention.svg").read_text()[:500]
