@@ -9,6 +9,7 @@ from seq2seq.data.batching import evaluation_batches
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import ConfigError
+from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.protocol import Backend, SearchOptions
 from seq2seq.inference.search import search
@@ -81,6 +82,5 @@ class Validator:
 
     def scores(self, translations: list[str]) -> dict[str, float]:
         """Return BLEU and chrF of the translations."""
-        references = [(pair.target, *pair.references) for pair in self.pairs]
-        scores = score(translations, references, metrics=("bleu", "chrf"))
+        scores = score(translations, references_of(self.pairs), metrics=("bleu", "chrf"))
         return {name: metric.score for name, metric in scores.items()}

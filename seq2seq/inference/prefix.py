@@ -2,7 +2,7 @@
 
 All words of the text but the last have their usual pieces, as the tokenizer cuts them. The last
 word may be unfinished, and the longer word that it begins may be cut in another way. So "hou" is
-spelled by its own pieces, or by others of which the last one goes on beyond the text, such as
+spelled by its own pieces, or by others of which the last one extends beyond the text, such as
 `▁house`. A hypothesis that ends exactly where the text ends always has the usual pieces, and so the
 probability that forced decoding gives it.
 
@@ -112,7 +112,7 @@ class Spelling:
     def _add_other_cuts(
         self, steps: dict[int, dict[int, int]], tokens: list[int], first: int, word: str
     ) -> None:
-        """Add to the steps all paths of which the last piece goes on beyond the word.
+        """Add to the steps all paths whose last piece extends beyond the word.
 
         The pieces of the word are those from `first` on.
         """
@@ -127,7 +127,7 @@ class Spelling:
             legal |= dict.fromkeys(self._longer(word[place:]), FREE)
             if legal:
                 from_place[place] = legal
-        # A position in a character that is spelled in bytes, or before one, has no other way on.
+        # A position in a character that is spelled in bytes, or before one, has no other continuation.
         pieces, place = self.tokenizer.pieces(tokens), len(word)
         for state in reversed(range(first, len(tokens))):
             piece, place = pieces[state], place - len(pieces[state])
@@ -138,7 +138,7 @@ class Spelling:
         steps |= {len(tokens) + place: legal for place, legal in from_place.items() if place}
 
     def _longer(self, text: str) -> list[int]:
-        """Return the pieces that begin with a text and go on."""
+        """Return the pieces that begin with a text and are longer."""
         found: list[int] = []
         if len(text) < self._longest:
             for place in range(bisect_left(self._sorted, text), len(self._sorted)):
@@ -157,7 +157,7 @@ def _spell(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A word that could come next, and the best translation that goes on with it.
+    """A word that could come next, and the best translation that continues with it.
 
     `log_prob` is that of the word and of its end, given what comes before it; see `next_words`. The
     word "" is the end of the translation.
@@ -259,7 +259,7 @@ class _WordSearch:
         self._push(_Next(before, pieces[order], costs[order], state), 0)
 
     def _push(self, following: _Next, place: int) -> None:
-        """Make one of these pieces a candidate; the ones after it are, when it has been taken."""
+        """Push one of these pieces; the next one is pushed when this one has been popped."""
         if place < len(following.pieces) and following.costs[place] < np.inf:
             cost = float(following.costs[place])
             heapq.heappush(self.heap, (cost, next(self.order), place, following))

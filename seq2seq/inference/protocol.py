@@ -77,7 +77,7 @@ class Decoding(Protocol):
         ...
 
     def select(self, sentences_B: Ints) -> Decoding:
-        """Return the decoding of these sentences, in this order, and use up this one.
+        """Return the decoding of these sentences, in this order; it replaces this one.
 
         The memory of the sentences may be moved within its arrays, so neither this decoding nor
         `start` can be used again.
@@ -253,8 +253,8 @@ class Ensemble:
             member.step(tokens_R, of_member, weights=weights)
             for member, of_member in zip(self.members, state, strict=True)
         ]
-        # In single precision e^x and log are many times faster than logaddexp; what is less likely
-        # than the smallest number counts as that.
+        # In single precision e^x and log are many times faster than logaddexp; probabilities
+        # below the smallest number count as that.
         total_RV = sum(np.exp(step.log_probs_RC, out=step.log_probs_RC) for step in steps)
         log_probs_RV = np.log(np.maximum(total_RV, _TINY))
         known = [step.weights_RS for step in steps if step.weights_RS is not None]

@@ -53,7 +53,7 @@ class OnnxBackend:
         self.encoder, self.embedding, self.step = loaded
         try:
             fits = self._connect()
-        except UnicodeDecodeError:  # a name that is no text
+        except UnicodeDecodeError:  # a name that is not text
             fits = False
         if not fits:
             raise CheckpointError(
@@ -231,7 +231,7 @@ class OnnxDecoding:
     def step(
         self, tokens_R: Ints, state: OnnxState, *, count: int | None = None, weights: bool = False
     ) -> Step:
-        """Return what follows one piece per row, for all pieces whatever `count` is."""
+        """Return the log probabilities of all pieces after one piece per row; `count` is ignored."""
         rows, sentences = len(tokens_R), len(self.source_lengths_B)
         shape_BK = sentences, rows // sentences
         names = [*_OUTPUTS, "weights"] if weights and self.backend.attends else _OUTPUTS
@@ -255,7 +255,7 @@ class OnnxDecoding:
         )
 
     def select(self, sentences_B: Ints) -> OnnxDecoding:
-        """Return the decoding of these sentences, whose memory is moved where they are."""
+        """Return the decoding of these sentences, whose memory is moved within its arrays."""
         size = len(sentences_B)
         moved = (sentences_B != np.arange(size)).nonzero()[0]
         for array in (self.source_lengths_B, *self.memory.values()):

@@ -65,7 +65,7 @@ class Graph:
         return name
 
     def output(self, value: str, name: str, shape: Sequence[int | str]) -> None:
-        """Make a node's value an output by giving it this name; it is not to be used again."""
+        """Make a node's value an output under this name; it must not be used afterwards."""
         for node in self.nodes:
             for names in (node.input, node.output):
                 names[:] = [name if x == value else x for x in names]
@@ -185,7 +185,7 @@ class Parameters:
         *,
         origin: Path,
     ) -> None:
-        """Take weights and, for error messages, where they are from."""
+        """Take weights and, for error messages, their origin."""
         self.config, self.arrays, self.origin = config, arrays, origin
         self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self._unread = {*arrays}

@@ -43,7 +43,7 @@ OPERATORS = frozenset(
         "Unsqueeze", "com.microsoft.MatMulIntegerToFloat",
     )
 )  # fmt: skip
-AGAIN = "; export the run again"  # how to fix what is wrong with graphs
+AGAIN = "; export the run again"  # the end of messages about graphs
 
 
 @dataclass(frozen=True)
