@@ -231,7 +231,7 @@ class OnnxDecoding:
     def step(
         self, tokens_R: Ints, state: OnnxState, *, count: int | None = None, weights: bool = False
     ) -> Step:
-        """Return the log probabilities of all pieces after one piece per row; `count` is ignored."""
+        """Return the log probabilities after one piece per row, of all pieces for any `count`."""
         rows, sentences = len(tokens_R), len(self.source_lengths_B)
         shape_BK = sentences, rows // sentences
         names = [*_OUTPUTS, "weights"] if weights and self.backend.attends else _OUTPUTS
