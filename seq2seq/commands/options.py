@@ -122,8 +122,8 @@ _SHARED: dict[str, dict[str, Any]] = {
         "choices": ("auto", "fp32", "bf16", "int8"),
         "default": "fp32",
         "help": "number format of matrix products; int8 needs a CPU with VNNI, bf16 needs PyTorch; "
-        "auto: int8 on such a CPU if it cost less than 0.2 BLEU when the run was exported, bf16 on "
-        "GPUs, otherwise fp32; default: %(default)s",
+        "auto: int8 on such a CPU if it is known to cost less than 0.2 BLEU (docs/export.md), bf16 "
+        "on GPUs, otherwise fp32; default: %(default)s",
     },
     "--backend": {
         "choices": ("auto", "onnx", "torch"),

@@ -127,7 +127,7 @@ class Spelling:
             legal |= dict.fromkeys(self._longer(word[place:]), FREE)
             if legal:
                 from_place[place] = legal
-        # A position within or before a character that is spelled in bytes has no other continuation.
+        # Within or before a character that is spelled in bytes, there is no other continuation.
         pieces, place = self.tokenizer.pieces(tokens), len(word)
         for state in reversed(range(first, len(tokens))):
             piece, place = pieces[state], place - len(pieces[state])
