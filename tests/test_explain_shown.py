@@ -12,9 +12,10 @@ import pytest
 from conftest import toy_pairs
 from explaining import CONFIGS, every_model, with_model
 
+from seq2seq import cli
 from seq2seq.analysis.explain import explain
 from seq2seq.analysis.explanation import Explanation
-from seq2seq.analysis.show import print_explanation, render_page, write_page
+from seq2seq.analysis.show import print_explanation, render_page
 from seq2seq.config import ModelConfig, TokenizerConfig
 from seq2seq.data.tokenizer import train_tokenizer
 from seq2seq.errors import DataError
@@ -213,8 +214,15 @@ def test_page_holds_the_json_and_loads_nothing(
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"]
 
 
-def test_unwritable_page(found: Explanation, tmp_path: Path) -> None:
-    write_page(found, tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == render_page(found)
-    with pytest.raises(DataError, match="cannot be written"):
-        write_page(found, tmp_path / "none/page.html")
+def test_page_is_written(
+    trained: Path, found: Explanation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.html"
+    command = ["explain", str(trained), "gato come pan", "--html"]
+    assert cli.main([*command, str(path)]) == 0
+    assert path.read_text(encoding="utf-8") == render_page(found)
+    capsys.readouterr()
+    assert cli.main([*command, str(tmp_path / "none/page.html")]) == 2
+    output = capsys.readouterr()
+    assert "none/page.html: cannot be written" in output.err
+    assert output.out == ""

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import references_of
@@ -25,8 +24,7 @@ from seq2seq.evaluation.metrics import (
     paired_test,
     sentence_chrf,
 )
-
-Floats = npt.NDArray[np.float64]
+from seq2seq.inference.protocol import Floats
 
 RANDOMIZATIONS = 10_000
 TESTS = {

@@ -9,7 +9,6 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import IO
 
 import torch
@@ -25,7 +24,6 @@ from seq2seq.analysis.notebook import MOST_PIECES, escape_text, part_html
 from seq2seq.analysis.pages import render
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError
-from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.words import word_attention
 
 _MOST_ROWS = 16  # in a table of positions
@@ -44,14 +42,9 @@ def print_explanation(
     With `words` the rows are words instead of pieces.
     """
     console = _console(file)
-    if console.is_terminal:
-        _Printer(explanation, console).run(number, words=words)
-        return
-    console.width = _PIPE_WIDTH
-    with console.capture() as captured:
-        _Printer(explanation, console).run(number, words=words)
-    for line in captured.get().splitlines():
-        print(line.rstrip(), file=file)
+    show = partial(_Printer(explanation, console).run, number, words=words)
+    for line in _printed(console, show):
+        print(line, file=file)
 
 
 def notebook_html(explanation: Explanation) -> str:
@@ -61,14 +54,10 @@ def notebook_html(explanation: Explanation) -> str:
     """
     # Jupyter sets FORCE_COLOR.
     console = _console(io.StringIO(), force_terminal=False)
-    console.width = _PIPE_WIDTH
     printer = _Printer(explanation, console)
 
     def details(show: Callable[[], None]) -> str:
-        with console.capture() as captured:
-            show()
-        title, _, text = captured.get().strip("\n").partition("\n")
-        text = "\n".join(line.rstrip() for line in text.splitlines())
+        title, _, text = "\n".join(_printed(console, show)).strip("\n").partition("\n")
         return (
             f"<details><summary>{escape_text(title)}</summary>"
             f'<pre style="overflow-x: auto; white-space: pre">{escape_text(text)}</pre></details>'
@@ -84,7 +73,7 @@ def notebook_html(explanation: Explanation) -> str:
 
 
 def _console(file: IO[str], *, force_terminal: bool | None = None) -> Console:
-    return Console(
+    console = Console(
         file=file,
         # Sentences are full of brackets, which must not be taken for markup.
         markup=False,
@@ -93,6 +82,16 @@ def _console(file: IO[str], *, force_terminal: bool | None = None) -> Console:
         force_terminal=force_terminal,
         force_jupyter=False,
     )
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    return console
+
+
+def _printed(console: Console, show: Callable[[], None]) -> list[str]:
+    """Return the lines that a function prints, without the spaces that pad them."""
+    with console.capture() as captured:
+        show()
+    return [line.rstrip() for line in captured.get().splitlines()]
 
 
 class _Printer:
@@ -363,18 +362,11 @@ def _vector(values: Tensor) -> str:
     return f"[{len(values)}]  ({first}{', ...' if len(values) > 4 else ''})"
 
 
-def write_page(explanation: Explanation, path: Path, *, words: bool = False) -> None:
-    """Write the page; with `words` it first shows words instead of pieces.
-
-    Raises DataError for a model without attention and for a path that cannot be written.
-    """
-    page = render_page(explanation, words=words)
-    check_writable(path)
-    write_atomic(path, page)
-
-
 def render_page(explanation: Explanation, *, words: bool = False) -> str:
-    """Return the page, which holds the same data that `as_json` gives."""
+    """Return the page, which holds the data of `as_json`; with `words` it first shows words.
+
+    Raises DataError for a model without attention.
+    """
     if explanation.part.weights is None:
         raise DataError("no attention weights to show: the model has attention.score none")
     return render("explanation.html", explanation=explanation.as_json(), words=words)

@@ -59,9 +59,13 @@ def _explain(arguments: argparse.Namespace) -> int:
     from seq2seq.analysis.explain import explain
     from seq2seq.analysis.heatmaps import plot_attention
     from seq2seq.analysis.plots import check_picture
-    from seq2seq.analysis.show import print_explanation, write_page
+    from seq2seq.analysis.show import print_explanation, render_page
+    from seq2seq.evaluation.evaluate import write_text
+    from seq2seq.files import check_writable
     from seq2seq.inference.translator import Translator
 
+    if arguments.html:
+        check_writable(Path(arguments.html))
     if arguments.plot:
         check_picture(Path(arguments.plot))
     # One sentence is quick on any device, and the CPU is the most reproducible one.
@@ -79,7 +83,7 @@ def _explain(arguments: argparse.Namespace) -> int:
             f"and the end of the sentence); give 1 to {len(found.steps)}"
         )
     if arguments.html:
-        write_page(found, Path(arguments.html), words=arguments.words)
+        write_text(Path(arguments.html), render_page(found, words=arguments.words))
     if arguments.plot:
         plot_attention(
             [found.part], Path(arguments.plot), languages=found.languages, words=arguments.words
