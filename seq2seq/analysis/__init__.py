@@ -14,7 +14,8 @@ def to_json(value: Any) -> Any:
     """Return a value in types that JSON has; a dataclass becomes an object of its fields.
 
     Names of fields lose the suffix of their shape. A tensor is {"shape", "data"}; each of its
-    numbers has the fewest digits that are exact, and null stands for minus infinity.
+    numbers has the fewest digits that are exact, and null stands for minus infinity. A NumPy array
+    becomes lists.
     """
     if is_dataclass(value):
         shown = [field.name for field in fields(value) if field.metadata.get("json", True)]
@@ -25,7 +26,7 @@ def to_json(value: Any) -> Any:
         return [to_json(item) for item in value]
     if hasattr(value, "numpy"):
         return {"shape": list(value.shape), "data": _data(value.numpy())}
-    return value
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _data(values: Any) -> Any:

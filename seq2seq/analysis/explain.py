@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from seq2seq.analysis.explanation import (
     AttentionStep,
     Candidate,
+    DecoderStep,
     Explanation,
     Piece,
     Source,
-    Step,
     output_use,
     query_name,
     residual_name,
@@ -55,7 +55,8 @@ from seq2seq.model.model import TranslationModel
 PADDING = 3  # positions by which the neighbor in the batch is longer than the sentence
 CANDIDATES = 5
 
-Looks = dict[int, Tensor]  # given weights of the source pieces [S], without padding, by step from 1
+# By step, from 1: the weights [S] of the source pieces, without padding, in place of the model's.
+GivenWeights = dict[int, Tensor]
 
 
 @torch.inference_mode()
@@ -88,41 +89,43 @@ def explain(
     text = normalize_line(sentence)
     ids = _source_ids(translator, text)
     options = translator.options(beam_size=beam)
-    found = _search(translator, ids, options) if target is None else _given(translator, target)
-    looks = _looks(look or {}, model, len(ids) + 1, len(found.tokens) + 1)
-    if looks:
-        with _looking(model.decoder.attention, looks):
-            found = _search(translator, ids, options, found.tokens[: min(looks) - 1])
-        _check_step(max(looks), len(found.tokens) + 1, "the translation that follows")
-    neighbour = (ids * (PADDING + 1))[: len(ids) + PADDING]
-    sources = [ids, neighbour], [ids]
-    replayed, alone = (replay(model, each, found.tokens, looks) for each in sources)
-    given = target is not None and not looks
+    if target is None:
+        found = _search(translator, ids, options)
+    else:
+        found = _given_translation(translator, target)
+    given = _given_weights(look or {}, model, len(ids) + 1, len(found.tokens) + 1)
+    if given:
+        with _attending(model.decoder.attention, given):
+            found = _search(translator, ids, options, found.tokens[: min(given) - 1])
+        _check_step(max(given), len(found.tokens) + 1, "the translation that follows")
+    neighbor = (ids * (PADDING + 1))[: len(ids) + PADDING]
+    sources = [ids, neighbor], [ids]
+    recorded, alone = (record(model, each, found.tokens, given) for each in sources)
     pieces = _pieces([*translator.source.pieces(ids), EOS_PIECE], [*ids, EOS])
-    steps = _steps(translator, replayed, found.tokens, options)
+    steps = _steps(translator, recorded, found.tokens, options)
     [part] = translator.parts(Sentence(text, ids), [found])
     weights = [s.attention.mean_weights_S[: len(pieces)] for s in steps if s.attention is not None]
     return Explanation(
         config=model.config,
         languages=(data.source_language, data.target_language),
-        formula=score_formula(model.config.attention.score, replayed.attention),
+        formula=score_formula(model.config.attention.score, recorded.attention),
         query=query_name(model.config),
-        residual=residual_name(model.config, replayed.attention),
+        residual=residual_name(model.config, recorded.attention),
         output_use=output_use(model.config),
-        source=_source(replayed, pieces),
+        source=_source(recorded, pieces),
         part=replace(
             part,
             # The given text may have characters that its pieces cannot reproduce.
-            text=part.text if target is None or looks else normalize_line(target),
+            text=part.text if target is None or given else normalize_line(target),
             log_prob=sum(step.log_prob for step in steps),
             log_probs=[step.log_prob for step in steps],
             weights=torch.stack(weights).numpy() if weights else None,
         ),
-        forced=given,
-        parameters={n: p.detach().cpu() for n, p in replayed.attention.named_parameters()},
+        forced=target is not None and not given,
+        parameters={n: p.detach().cpu() for n, p in recorded.attention.named_parameters()},
         steps=steps,
-        log_probs_TV=replayed.log_probs_TV.cpu(),
-        padding_difference=_difference(replayed, alone),
+        log_probs_TV=recorded.log_probs_TV.cpu(),
+        padding_difference=_difference(recorded, alone),
     )
 
 
@@ -150,7 +153,7 @@ def _search(
         raise CheckpointError(f"{error}; explain another checkpoint") from None
 
 
-def _given(translator: Translator, target: str) -> Hypothesis:
+def _given_translation(translator: Translator, target: str) -> Hypothesis:
     """Return a given translation as a hypothesis; its probability is not known yet."""
     tokens = translator.target.encode(normalize_line(target))
     if not tokens:
@@ -158,15 +161,15 @@ def _given(translator: Translator, target: str) -> Hypothesis:
     return Hypothesis(tokens, score=math.nan, log_prob=math.nan, finished=True)
 
 
-def _looks(
+def _given_weights(
     look: Mapping[int, int | Sequence[float]], model: TranslationModel, length: int, steps: int
-) -> Looks:
+) -> GivenWeights:
     """Return the weights of the source pieces that were asked for, by step."""
     if look and model.config.attention.score == "none":
         raise ConfigError("look: the model has no attention (attention.score none)")
     if look:
         _check_step(min(look), steps, "the translation")
-    found: Looks = {}
+    found: GivenWeights = {}
     for step, there in look.items():
         if isinstance(there, int):
             if not 1 <= there <= length:
@@ -192,18 +195,18 @@ def _check_step(step: int, steps: int, whose: str) -> None:
 
 
 @contextmanager
-def _looking(attention: Attention, looks: Looks) -> Iterator[None]:
+def _attending(attention: Attention, given: GivenWeights) -> Iterator[None]:
     """Exchange the weights of some steps; the attention computes what follows from them."""
     number = count(1)
 
     def exchange(
         _: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        weights_S = looks.get(next(number))
+        weights_S = given.get(next(number))
         if weights_S is None:
             return output
         query_BKQ, memory = inputs
-        weights = _spread(weights_S, attention.scores(query_BKQ, memory))
+        weights = _for_heads(weights_S, attention.scores(query_BKQ, memory))
         output_BKM = attention.add_query(attention.context(weights, memory), query_BKQ)
         return output_BKM, weights.mean(1) if weights.dim() == 4 else weights
 
@@ -214,7 +217,7 @@ def _looking(attention: Attention, looks: Looks) -> Iterator[None]:
         hook.remove()
 
 
-def _spread(weights_S: Tensor, scores: Tensor) -> Tensor:
+def _for_heads(weights_S: Tensor, scores: Tensor) -> Tensor:
     """Return weights for all queries and heads that have these scores, 0 at padding."""
     padded_S = nn.functional.pad(weights_S, (0, scores.shape[-1] - len(weights_S)))
     return padded_S.expand_as(scores)
@@ -230,7 +233,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Recording:
     """What was recorded of a model that decoded a known translation."""
 
     attention: Attention
@@ -238,18 +241,18 @@ class Replay:
     memory: Memory
     calls: list[Call]  # one per step
     log_probs_TV: Tensor  # of row 0
-    looks: Looks
+    given: GivenWeights
 
 
-def replay(
+def record(
     model: TranslationModel,
     sources: Sequence[Sequence[int]],
     target: Sequence[int],
-    looks: Looks | None = None,
-) -> Replay:
+    given: GivenWeights | None = None,
+) -> Recording:
     """Decode the same target, step by step, for each of the sources.
 
-    At the steps of `looks`, from 1, all of them attend with these weights. Raises CheckpointError
+    At the steps of `given`, from 1, all of them attend with these weights. Raises CheckpointError
     for logits that are not finite.
     """
     batch = make_batch(sources, None, range(len(sources))).to(model.output_bias.device)
@@ -260,7 +263,7 @@ def replay(
         calls.append(Call(inputs[0], *output))
 
     with ExitStack() as stack:
-        stack.enter_context(_looking(attention, looks or {}))
+        stack.enter_context(_attending(attention, given or {}))
         for hook in (
             model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])),
             attention.register_forward_hook(add),  # after what may exchange the output
@@ -274,10 +277,10 @@ def replay(
             if not logits_BV.isfinite().all():
                 raise CheckpointError("the logits are not finite; explain another checkpoint")
             steps.append(log_softmax(logits_BV)[0])
-    return Replay(attention, encoded[0], decoding.memory, calls, torch.stack(steps), looks or {})
+    return Recording(attention, encoded[0], decoding.memory, calls, torch.stack(steps), given or {})
 
 
-def _difference(padded: Replay, alone: Replay) -> float:
+def _difference(padded: Recording, alone: Recording) -> float:
     """Return the largest change of a probability or a weight that padding causes."""
     changes = [(padded.log_probs_TV.exp() - alone.log_probs_TV.exp()).abs().max()]
     for one, other in zip(padded.calls, alone.calls, strict=True):
@@ -287,11 +290,11 @@ def _difference(padded: Replay, alone: Replay) -> float:
     return float(torch.stack(changes).max())
 
 
-def _source(replayed: Replay, pieces: Sequence[Piece]) -> Source:
-    memory, states_BSH = replayed.memory, replayed.encoded.states_BSH
-    projection = getattr(replayed.attention, "key", None)
+def _source(recorded: Recording, pieces: Sequence[Piece]) -> Source:
+    memory, states_BSH = recorded.memory, recorded.encoded.states_BSH
+    projection = getattr(recorded.attention, "key", None)
     keys_BSD = states_BSH if projection is None else projection(states_BSH)
-    known = replayed.calls[0].weights_BKS is not None
+    known = recorded.calls[0].weights_BKS is not None
     padding = [Piece(PAD_PIECE, PAD)] * (states_BSH.shape[1] - len(pieces))
     return Source(
         pieces=(*pieces, *padding),
@@ -305,24 +308,24 @@ def _source(replayed: Replay, pieces: Sequence[Piece]) -> Source:
 
 
 def _steps(
-    translator: Translator, replayed: Replay, tokens: list[int], options: SearchOptions
-) -> tuple[Step, ...]:
+    translator: Translator, recorded: Recording, tokens: list[int], options: SearchOptions
+) -> tuple[DecoderStep, ...]:
     names = translator.target.pieces(tokens)
     reads = _pieces([BOS_PIECE, *names], [BOS, *tokens])
     writes = _pieces([*names, EOS_PIECE], [*tokens, EOS])
     # The search never writes these.
-    forbidden = torch.tensor(options.forbidden, device=replayed.log_probs_TV.device)
-    possible_TV = replayed.log_probs_TV.index_fill(1, forbidden, -torch.inf)
-    residual = replayed.attention.residual
+    forbidden = torch.tensor(options.forbidden, device=recorded.log_probs_TV.device)
+    possible_TV = recorded.log_probs_TV.index_fill(1, forbidden, -torch.inf)
+    residual = recorded.attention.residual
     steps = []
     for place, (read, written) in enumerate(zip(reads, writes, strict=True)):
-        log_prob = replayed.log_probs_TV[place, written.id]
+        log_prob = recorded.log_probs_TV[place, written.id]
         best = possible_TV[place].topk(min(CANDIDATES, possible_TV.shape[1]))
         ids, probabilities = best.indices.tolist(), best.values.exp().tolist()
         candidates = zip(translator.target.pieces(ids), ids, probabilities, strict=True)
-        call = replayed.calls[place]
+        call = recorded.calls[place]
         steps.append(
-            Step(
+            DecoderStep(
                 number=place + 1,
                 reads=read,
                 writes=written,
@@ -330,7 +333,7 @@ def _steps(
                 rank=int((possible_TV[place] > log_prob).sum()) + 1,
                 candidates=tuple(Candidate(*candidate) for candidate in candidates),
                 query_Q=call.query_BKQ[0, 0].cpu(),
-                attention=_attention_step(replayed, call, replayed.looks.get(place + 1)),
+                attention=_attention_step(recorded, call, recorded.given.get(place + 1)),
                 residual_M=None if residual is None else residual(call.query_BKQ)[0, 0].cpu(),
                 output_M=call.output_BKM[0, 0].cpu(),
             )
@@ -338,13 +341,15 @@ def _steps(
     return tuple(steps)
 
 
-def _attention_step(replayed: Replay, call: Call, look_S: Tensor | None) -> AttentionStep | None:
+def _attention_step(
+    recorded: Recording, call: Call, given_S: Tensor | None
+) -> AttentionStep | None:
     """Return what led to the weights of a step, or the given ones; None without attention."""
     if call.weights_BKS is None:
         return None
-    attention, memory = replayed.attention, replayed.memory
+    attention, memory = recorded.attention, recorded.memory
     scores = attention.scores(call.query_BKQ, memory)  # [B, K, S] or, with heads, [B, N, K, S]
-    weights = attention.weights(scores, memory) if look_S is None else _spread(look_S, scores)
+    weights = attention.weights(scores, memory) if given_S is None else _for_heads(given_S, scores)
     scores_S = scores[0].select(-2, 0).cpu()
     return AttentionStep(
         scores_S=scores_S,
@@ -352,7 +357,7 @@ def _attention_step(replayed: Replay, call: Call, look_S: Tensor | None) -> Atte
         weights_S=weights[0].select(-2, 0).cpu(),
         mean_weights_S=call.weights_BKS[0, 0].cpu(),
         context_M=attention.context(weights, memory)[0, 0].cpu(),
-        looked=look_S is not None,
+        looked=given_S is not None,
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from seq2seq.analysis import to_json
 from seq2seq.config import ModelConfig, Score
 from seq2seq.inference.text import Part
-from seq2seq.inference.words import words_as_json
+from seq2seq.inference.words import word_attention
 from seq2seq.model.attention import Attention, Dot, MultiHeadAttention, SingleHeadAttention
 
 
@@ -66,7 +66,7 @@ class AttentionStep:
 
 
 @dataclass(frozen=True)
-class Step:
+class DecoderStep:
     """One step of the decoder: it reads a piece, attends, and writes the next piece."""
 
     number: int  # from 1
@@ -108,7 +108,7 @@ class Explanation:
     forced: bool  # the translation was given, not found by the search
     # Of the attention, by their names in the model.
     parameters: dict[str, Tensor] = field(repr=False)
-    steps: tuple[Step, ...] = field(repr=False)
+    steps: tuple[DecoderStep, ...] = field(repr=False)
     log_probs_TV: Tensor = field(repr=False)  # of all pieces at each step; not in the JSON
     padding_difference: float  # largest change of a weight or probability caused by padding
 
@@ -141,7 +141,7 @@ class Explanation:
             "parameters": to_json(self.parameters),
             "steps": steps,
             "padding_difference": self.padding_difference,
-            "words": words_as_json(self.part),
+            "words": None if self.part.weights is None else to_json(word_attention(self.part)),
         }
 
     def _repr_html_(self) -> str:

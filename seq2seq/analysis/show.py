@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from seq2seq.analysis.explanation import AttentionStep, Explanation, Step
+from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
 from seq2seq.analysis.heatmaps import LIGHT
 from seq2seq.analysis.notebook import MOST_PIECES, escape_text, part_html
 from seq2seq.analysis.pages import render
@@ -158,7 +158,7 @@ class _Printer:
         names = [name for name in (f"{side}.weight", f"{side}.bias") if name in parameters]
         return f"H by {' and '.join(names)}" if names else "H itself"
 
-    def step(self, step: Step) -> None:
+    def step(self, step: DecoderStep) -> None:
         self._title(
             f"Step {step.number} of {len(self.found.steps)}: "
             f"reads {_name(step.reads.piece)}, writes {_name(step.writes.piece)}"

@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -148,14 +147,6 @@ def word_attention(part: Part) -> WordAttention:
     source, target = source_words(part), target_words(part)
     weights_ts = _merged(part, source.of_pieces, target.of_pieces)
     return WordAttention(source.words, target.words, weights_ts)
-
-
-def words_as_json(part: Part) -> dict[str, Any] | None:
-    """Return word_attention for JSON; None for a model without attention."""
-    if part.weights is None:
-        return None
-    found = word_attention(part)
-    return vars(found) | {"weights": found.weights.tolist()}
 
 
 @dataclass(frozen=True)

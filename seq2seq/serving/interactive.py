@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seq2seq.analysis import to_json
 from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
 from seq2seq.inference.text import Translation, split_line
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import source_words, target_words, words_as_json
+from seq2seq.inference.words import source_words, target_words, word_attention
 from seq2seq.serving.models import Model
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
         record = translation.as_json(attention=attention, tree=tree and is_first)
         records.append(record)
         # The parts of a line that was split know nothing of each other.
-        record["words"] = words_as_json(translation.parts[0]) if len(record["parts"]) == 1 else None
+        whole = [part for part in translation.parts if part.weights is not None]
+        alone = len(translation.parts) == 1
+        record["words"] = to_json(word_attention(*whole)) if whole and alone else None
         for part, of_part in zip(record["parts"], translation.parts, strict=True):
             part["source_words"] = source_words(of_part).of_pieces
             part["target_words"] = target_words(of_part).of_pieces

@@ -16,8 +16,8 @@ export function make(tag, text, attributes = {}) {
 export function append(parent, ...children) { parent.append(...children); return parent; }
 
 // Draws words or pieces as buttons and their weights as a table, all of which highlight each other.
-// `places` are the elements to fill: targets, sources, map (a table), told (a status). `view` has
-// sourceNames, targetNames, matrix (target rows), languages (source, target), and perhaps onLight,
+// `places` are the elements to fill: targets, sources, map (a table), description (a status). `view` has
+// sourceNames, targetNames, matrix (target rows), languages (source, target), and perhaps onHighlight,
 // which gets what is highlighted: {side, index} or null.
 export function drawAttention(places, view) {
   const {sourceNames, targetNames, matrix} = view;
@@ -27,14 +27,14 @@ export function drawAttention(places, view) {
     const button = make("button", name, {type: "button", "aria-pressed": "false",
       lang: view.languages[side === "target" ? 1 : 0]});
     const place = {side, index};
-    button.addEventListener("pointerenter", () => light(place));
-    button.addEventListener("pointerleave", () => light(pinned));
-    button.addEventListener("focus", () => light(place));
-    button.addEventListener("blur", () => light(pinned));
+    button.addEventListener("pointerenter", () => highlight(place));
+    button.addEventListener("pointerleave", () => highlight(pinned));
+    button.addEventListener("focus", () => highlight(place));
+    button.addEventListener("blur", () => highlight(pinned));
     button.addEventListener("click", () => {
       const same = pinned && pinned.side === side && pinned.index === index;
       pinned = same ? null : place;
-      light(pinned);
+      highlight(pinned);
     });
     return button;
   }
@@ -53,21 +53,21 @@ export function drawAttention(places, view) {
         cell.style.setProperty("--light", weight);
         cell.title = `${targetNames[t]} ← ${sourceNames[s]}: ${weight.toFixed(4)}`;
         cell.dataset.weight = weight;
-        cell.addEventListener("pointerenter", () => light({side: "target", index: t, other: s}));
-        cell.addEventListener("pointerleave", () => light(pinned));
+        cell.addEventListener("pointerenter", () => highlight({side: "target", index: t, other: s}));
+        cell.addEventListener("pointerleave", () => highlight(pinned));
         append(row, cell);
       });
       return row;
     });
     places.map.replaceChildren(append(make("thead"), head), append(make("tbody"), ...rows));
-    light(null);
+    highlight(null);
   }
 
   // Highlight what the chosen target word attends to, or what attends to the chosen source word.
-  function light(place) {
+  function highlight(place) {
     const targets = [...places.targets.children], sources = [...places.sources.children];
     const chosen = (side, index) => Boolean(place) && place.side === side && place.index === index;
-    const shine = (buttons, weights) => {
+    const shade = (buttons, weights) => {
       const most = Math.max(...weights, 1e-9);
       buttons.forEach((button, n) => {
         const share = weights.length ? weights[n] / most : 0;
@@ -76,8 +76,8 @@ export function drawAttention(places, view) {
       });
     };
     const fromTarget = place && place.side === "target";
-    shine(sources, fromTarget ? matrix[place.index] : []);
-    shine(targets, place && !fromTarget ? matrix.map(row => row[place.index]) : []);
+    shade(sources, fromTarget ? matrix[place.index] : []);
+    shade(targets, place && !fromTarget ? matrix.map(row => row[place.index]) : []);
     for (const [side, buttons] of [["target", targets], ["source", sources]])
       buttons.forEach((button, n) => {
         button.classList.toggle("chosen", chosen(side, n));
@@ -92,11 +92,11 @@ export function drawAttention(places, view) {
     });
     [...places.map.querySelectorAll("th[scope=col]")].forEach((head, s) =>
       head.classList.toggle("chosen", chosen("source", s) || Boolean(place) && place.other === s));
-    places.told.textContent = place ? tell(place) : "";
-    view.onLight?.(place);
+    places.description.textContent = place ? describe(place) : "";
+    view.onHighlight?.(place);
   }
 
-  function tell(place) {
+  function describe(place) {
     const fromTarget = place.side === "target";
     const weights = fromTarget ? matrix[place.index] : matrix.map(row => row[place.index]);
     const others = fromTarget ? sourceNames : targetNames;
@@ -109,7 +109,7 @@ export function drawAttention(places, view) {
   }
 
   draw();
-  return {light, release: () => { pinned = null; light(null); }};
+  return {highlight, release: () => { pinned = null; highlight(null); }};
 }
 
 export function vector(tensor) {

@@ -25,7 +25,7 @@ function choose() {
     : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax is over a row: " +
       "each sums to 1.";
   const places = {targets: byId("targets"), sources: byId("sources"), map: byId("map"),
-    told: byId("told")};
+    description: byId("description")};
   shown = drawAttention(places, {sourceNames: names[0], targetNames: names[1], matrix,
     languages: [data.source_language, data.target_language]});
 }

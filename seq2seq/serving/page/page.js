@@ -5,7 +5,7 @@ import {drawTree} from "./tree.js";
 
 const PAUSE = 250;  // milliseconds without a key before the text is translated
 const MOST_BEAM = 20;  // that the server accepts
-const SURE = 75;  // percent, from which a detected language changes the direction
+const MIN_CONFIDENCE = 75;  // percent, from which a detected language changes the direction
 const byId = id => document.getElementById(id);
 let models = [];
 let panes = [];
@@ -49,10 +49,10 @@ class Pane {
     this.model = null;
     this.found = null;  // the translation as the server gave it
     this.work = new AbortController();
-    this.at(".prefix").addEventListener("input", later);
+    this.at(".prefix").addEventListener("input", translateLater);
     this.at(".free").addEventListener("click", () => this.beginWith(""));
-    for (const [name, fill] of [["steps", this.explain], ["tree", this.grow],
-      ["force", this.force]]) {
+    for (const [name, fill] of [["steps", this.explain], ["tree", this.drawTree],
+      ["force", this.whatIf]]) {
       const details = this.at(`details.${name}`);
       details.addEventListener("toggle", () => { if (details.open) this.fill(details, fill); });
     }
@@ -161,13 +161,13 @@ class Pane {
     this.at(".attention").hidden = !words || !words.target.length;
     if (!words) return;
     const places = {sources: this.at(".sources"), targets: this.at(".targets"),
-      map: this.at(".map"), told: this.at(".told")};
+      map: this.at(".map"), description: this.at(".description")};
     this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), words));
     const paths = [...this.at(".lines").children];
     this.attention = drawAttention(places, {
       sourceNames: words.source.map(named), targetNames: words.target, matrix: words.weights,
       languages: [this.model.source, this.model.target],
-      onLight: place => paths.forEach(path => path.classList.toggle("dim", Boolean(place) &&
+      onHighlight: place => paths.forEach(path => path.classList.toggle("dim", Boolean(place) &&
         Number(path.dataset[place.side]) !== place.index)),
     });
     this.makeDraggable();
@@ -241,7 +241,7 @@ class Pane {
     ];
   }
 
-  async grow() {
+  async drawTree() {
     const size = make("input", null,
       {type: "number", min: 1, max: MOST_BEAM, value: this.beam ?? this.model.beam});
     const label = append(make("label", "hypotheses that it keeps "), size);
@@ -249,7 +249,7 @@ class Pane {
       this.beam = Math.min(MOST_BEAM, Math.max(1, Math.round(Number(size.value)) || 1));
       const details = this.at("details.tree");
       delete details.querySelector(":scope > div").dataset.of;
-      this.fill(details, this.grow);
+      this.fill(details, this.drawTree);
     });
     const asked = {...this.asked, beam: this.beam ?? undefined, tree: true};
     const found = await (await ask("/api/translate", asked, this.work.signal)).json();
@@ -257,7 +257,7 @@ class Pane {
   }
 
   // Choose a step and a source piece that it shall attend to.
-  async force() {
+  async whatIf() {
     const [part] = this.found.parts;
     const choose = (label, pieces) => {
       const select = append(make("select"), ...pieces.map((piece, n) =>
@@ -316,7 +316,7 @@ class Pane {
         this.forced = [first(ofTarget, t), first(ofSource, s)];
         const details = this.at("details.force");
         delete details.querySelector(":scope > div").dataset.of;
-        if (details.open) this.fill(details, this.force);
+        if (details.open) this.fill(details, this.whatIf);
         else details.open = true;
         details.scrollIntoView({block: "nearest"});
       });
@@ -369,7 +369,7 @@ const joined = lines => lines.trim().replace(/\s*\n\s*/g, " ");
 // --- The state of the page, which is in the fragment of its address
 
 // With `undo` the browser's Back leads to the state before.
-function remember(undo) {
+function writeAddress(undo) {
   const state = new URLSearchParams();
   if (text()) state.set("text", text());
   state.set("model", panes[0].model.name);
@@ -381,7 +381,7 @@ function remember(undo) {
 }
 
 // Take the page's state from its address, but what was typed; without both, translate an example.
-function recall(typed = "") {
+function readAddress(typed = "") {
   const state = new URLSearchParams(location.hash.slice(1));
   const [wanted, other] = [state.get("model"), state.get("with")];
   chosen = Boolean(history.state?.chosen);
@@ -402,7 +402,7 @@ function recall(typed = "") {
 
 // --- Choices
 
-function later() {
+function translateLater() {
   clearTimeout(timer);
   panes.forEach(pane => pane.wait());
   timer = setTimeout(translateTyped, PAUSE);
@@ -426,7 +426,7 @@ async function detected(typed) {
   const {source, target} = panes[0].model;
   if (chosen || !typed.trim() || models.every(model => model.source === source)) return null;
   const [{language, confidence}] = await (await ask("/detect", {q: typed})).json();
-  if (language === source || confidence < SURE) return null;
+  if (language === source || confidence < MIN_CONFIDENCE) return null;
   const able = models.filter(model => model.source === language);
   return able.find(model => model.target === source) ?? able.find(model => model.target === target)
     ?? able[0];
@@ -434,7 +434,7 @@ async function detected(typed) {
 
 function translateAll({undo = false} = {}) {
   clearTimeout(timer);
-  remember(undo);
+  writeAddress(undo);
   panes.forEach(pane => pane.translate());
 }
 
@@ -503,7 +503,7 @@ async function start() {
       chosen = false;
       byId("direction").textContent = "";
     }
-    later();
+    translateLater();
   });
   byId("key").addEventListener("change", () => translateAll());
   byId("model").addEventListener("change", () =>
@@ -520,15 +520,15 @@ async function start() {
     byId("text").dispatchEvent(new Event("input"));
   });
   byId("share").addEventListener("click", async () => {
-    const told = await navigator.clipboard?.writeText(location.href).then(() => "Copied", () => null);
-    byId("share").textContent = told ?? "Copy the address of this page";
+    const copied = await navigator.clipboard?.writeText(location.href).then(() => "Copied", () => null);
+    byId("share").textContent = copied ?? "Copy the address of this page";
     setTimeout(() => { byId("share").textContent = "Copy link"; }, 2000);
   });
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") panes.forEach(pane => pane.attention?.release());
   });
-  window.addEventListener("hashchange", () => recall());
-  recall(text().replaceAll("\n", " "));  // what was typed while the page loaded
+  window.addEventListener("hashchange", () => readAddress());
+  readAddress(text().replaceAll("\n", " "));  // what was typed while the page loaded
 }
 
 start().catch(error => { byId("fault").textContent = `The page cannot start: ${error.message}`; });

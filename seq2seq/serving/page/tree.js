@@ -12,7 +12,7 @@ function draw(tag, attributes, text) {
 }
 
 // Adds to the nodes what drawing needs: depth, children, place (in leaves), text, and best.
-function grown(tree) {
+function arranged(tree) {
   const nodes = tree.map(node => ({...node, depth: 0, children: [], best: false, text: ""}));
   nodes.forEach(node => {
     if (node.parent === null) return;
@@ -39,7 +39,7 @@ const words = node => node.text.replaceAll("▁", " ").trim();
 
 // Returns the elements that show a tree as JSON: a drawing, a slider over its steps, and a table.
 export function drawTree(tree, language) {
-  const {nodes, leaves, best, steps} = grown(tree);
+  const {nodes, leaves, best, steps} = arranged(tree);
   const [x, y] = [node => 24 + node.depth * WIDTH, node => 22 + node.place * HEIGHT];
   const svg = draw("svg", {width: x({depth: steps}) + WIDTH, height: 12 + leaves * HEIGHT + 12,
     role: "img", "aria-label": `${nodes.length - 1} hypotheses in ${steps} steps; the table below ` +
