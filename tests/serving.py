@@ -15,9 +15,8 @@ from urllib.parse import urlencode
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.serving.batching import Batcher
-from seq2seq.serving.limits import Limits
-from seq2seq.serving.metrics import Metrics
+from seq2seq.serving import Limits
+from seq2seq.serving.batching import Batcher, Metrics
 from seq2seq.serving.models import Model, Models
 from seq2seq.serving.server import listen, make_server
 from seq2seq.serving.service import Service

@@ -57,10 +57,7 @@ INFERENCE_ONLY = (
     "seq2seq.serving.batching",
     "seq2seq.serving.interactive",
     "seq2seq.serving.libretranslate",
-    "seq2seq.serving.limits",
-    "seq2seq.serving.page",
     "seq2seq.serving.markup",
-    "seq2seq.serving.metrics",
     "seq2seq.serving.models",
     "seq2seq.serving.schemas",
     "seq2seq.serving.server",
@@ -71,7 +68,7 @@ OTHERS = (
     "torch", "safetensors", "datasets", "pyarrow", "pandas", "pooch", "requests", "onnx",
     "tensorboard", "matplotlib", "jinja2", "rich",
 )  # fmt: skip
-SERVING = ("starlette", "uvicorn", "python_multipart")
+SERVING = ("fastapi", "starlette", "uvicorn", "python_multipart", "prometheus_client")
 HELP_NEEDS_NONE_OF = (
     *OTHERS, *SERVING, "numpy", "pydantic", "yaml", "sentencepiece", "tqdm", "onnxruntime"
 )  # fmt: skip

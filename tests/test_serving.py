@@ -34,10 +34,8 @@ from serving import Client, Gate, both_directions, served, until
 from seq2seq.errors import UserError, WorkerError
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import model_names
-from seq2seq.serving import interactive, server
-from seq2seq.serving.batching import Batcher
-from seq2seq.serving.limits import Limits
-from seq2seq.serving.metrics import Metrics
+from seq2seq.serving import Limits, interactive, server
+from seq2seq.serving.batching import Batcher, Metrics
 from seq2seq.serving.models import Model, Models, load_models
 from seq2seq.serving.server import listen, run
 from seq2seq.serving.service import Service
@@ -189,6 +187,19 @@ def test_languages_settings_and_states(client: Client) -> None:
     assert client.get("/health").json == {"status": "ok"}
     assert client.get("/ready").json == {"status": "ready"}
     assert client.post("/detect", q="gato").json[0]["language"] == "es"
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/api/models", "/page/page.js"])
+def test_head_gets_the_head_of_get(client: Client, path: str) -> None:
+    head, full = client.send("HEAD", path), client.get(path)
+    assert (head.status, head.body) == (200, b"")
+    for name in ("content-type", "content-length"):
+        assert head.headers[name] == full.headers[name]
+
+
+def test_no_page_loads_from_another_host(client: Client) -> None:
+    for path in ("/docs", "/redoc", "/openapi.json"):
+        assert client.get(path).status == 404
 
 
 def test_browsers_of_other_sites_may_ask(client: Client) -> None:
@@ -481,7 +492,7 @@ def test_full_queue_gets_429(gate: Gate) -> None:
         until(lambda: batcher.queue_length == 1)
         answer = client.post("/translate", q="pan", source="es", target="en")
         assert (answer.status, answer.headers["retry-after"]) == (429, "1")
-        assert "seq2seq_queue_length 1\n" in client.get("/metrics").body.decode()
+        assert "seq2seq_queue_length 1.0\n" in client.get("/metrics").body.decode()
         gate.is_open.set()
         assert {*first.result(), *second.result()} == {"translatedText"}
 
@@ -608,9 +619,18 @@ def test_metrics_are_in_the_format_of_prometheus_and_bounded(client: Client) -> 
     assert "secret" not in text.lower()
     assert "127.0.0.1" not in text
     values = dict(each.rsplit(" ", 1) for each in text.splitlines() if not each.startswith("#"))
-    counted = sum(int(n) for name, n in values.items() if name.startswith("seq2seq_requests_t"))
-    assert counted == int(values["seq2seq_request_seconds_count"])
-    assert int(values['seq2seq_batch_lines_bucket{le="+Inf"}']) > 0
+    counted = sum(float(n) for name, n in values.items() if name.startswith("seq2seq_requests_t"))
+    assert counted == float(values["seq2seq_request_seconds_count"])
+    assert float(values['seq2seq_batch_lines_bucket{le="+Inf"}']) > 0
+
+
+def test_each_server_has_metrics_of_its_own(models: Models) -> None:
+    for _ in range(2):
+        with served(models) as client:
+            client.translate("gato")
+            text = client.get("/metrics").body.decode()
+            assert 'path="/translate",status="200"} 1.0\n' in text
+            assert "seq2seq_characters_total 4.0\n" in text
 
 
 def test_access_log_has_no_texts(client: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,10 +16,8 @@ from conftest import toy_pairs
 from serving import Client, served
 
 from seq2seq.inference.translator import Translator
-from seq2seq.serving import interactive
-from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
-from seq2seq.serving.limits import Limits
-from seq2seq.serving.metrics import Metrics
+from seq2seq.serving import Limits, interactive
+from seq2seq.serving.batching import Batcher, DeadlineError, Metrics, QueueFullError
 from seq2seq.serving.models import Model, Models
 
 LINES = [source for source, _ in toy_pairs(6, seed=8)]

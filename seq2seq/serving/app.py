@@ -7,51 +7,79 @@ error is `{"error": text}`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.errors import WorkerError, one_line, verdict
-from seq2seq.serving.api import Api
-from seq2seq.serving.batching import TOO_LATE, DeadlineError, QueueFullError
-from seq2seq.serving.libretranslate import LibreTranslate
-from seq2seq.serving.metrics import Metrics
-from seq2seq.serving.page import page_routes
-from seq2seq.serving.schemas import RequestError
-from seq2seq.serving.service import Service
+from seq2seq.serving import api, libretranslate
+from seq2seq.serving.batching import TOO_LATE, DeadlineError, Metrics, QueueFullError
+from seq2seq.serving.schemas import AUTO, RequestError, StatusResponse
+from seq2seq.serving.service import Service, service_of
+from seq2seq.version import VERSION
 
 access_log = logging.getLogger("seq2seq.access")
 
-INTERNAL = "internal error; the server's log has the details"
+_INTERNAL = "internal error; the server's log has the details"
 _CLIENT_GONE = 499  # in the log and the metrics; nobody receives it
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+_BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+_FOLDER = Path(__file__).parent / "page"
+# What the page shares with that of `seq2seq explain --html`.
+_SHARED = Path(__file__).parents[1] / "analysis/templates"
+_PAGE = {
+    "/": _FOLDER / "index.html",
+    **{f"/page/{n}": _FOLDER / n for n in ("page.css", "page.js", "tree.js", "examples.js")},
+    **{f"/page/{name}": _SHARED / name for name in ("drawing.js", "explanation.css")},
+}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+router = APIRouter()  # for whoever operates the server
 
 
-def create_app(service: Service) -> Starlette:
+def create_app(service: Service) -> FastAPI:
     """Return the application. Its lifespan starts and stops the batcher."""
-    routes = [*LibreTranslate(service).routes(), *Api(service).routes(), *page_routes()]
-    service.metrics.queue_length = lambda: service.batcher.queue_length
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.batcher.start()
         yield
         await service.batcher.stop()
 
+    routers = (libretranslate.router, api.router, router)
+    routes = (route for each in routers for route in each.routes)
+    paths = {*_PAGE, *(route.path for route in routes if isinstance(route, APIRoute))}
     cors = Middleware(
         CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"]
     )
-    paths = frozenset(route.path for route in routes)
-    return Starlette(
-        routes=routes,
+    app = FastAPI(
+        title="seq2seq",
+        version=VERSION,
+        description="Machine translation with the interface of LibreTranslate. All parameters may "
+        "be sent as JSON, as a form or as a query string.",
+        # Its pages of documentation load scripts from another host.
+        openapi_url=None,
         lifespan=lifespan,
         middleware=[Middleware(_Observed, metrics=service.metrics, paths=paths), cors],
         exception_handlers={
@@ -64,6 +92,80 @@ def create_app(service: Service) -> Starlette:
             Exception: _server_error,
         },
     )
+    app.state.service = service
+    for each in routers:
+        app.include_router(each)
+    for path, source in _PAGE.items():
+        app.add_route(path, _page_file(source))
+    app.openapi = functools.cache(lambda: _openapi(app, service))  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI, service: Service) -> dict[str, Any]:
+    """Return the OpenAPI document of a server: FastAPI's, with its limits, languages and models."""
+    found = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes,
+        servers=[{"url": "/"}], separate_input_output_schemas=False,
+    )  # fmt: skip
+    schemas = found["components"]["schemas"]
+    for operations in found["paths"].values():
+        if body := operations.get("post", {}).get("requestBody"):
+            body["content"] = dict.fromkeys(_BODIES, body["content"]["application/json"])
+            del operations["post"]["responses"]["422"]  # FastAPI's own check is not used
+    for name in ("HTTPValidationError", "ValidationError"):
+        del schemas[name]
+    limits, languages = service.limits, sorted(service.models.tokenizers)
+    properties = schemas["TranslateRequest"]["properties"]
+    properties["alternatives"]["maximum"] = limits.alternatives
+    text, several = properties["q"]["anyOf"]
+    text["maxLength"], several["maxItems"] = limits.characters, limits.texts
+    properties["source"]["enum"], properties["target"]["enum"] = [AUTO, *languages], languages
+    for name in ("LineRequest", "WordsRequest", "ExplainRequest"):
+        schemas[name]["properties"]["model"]["enum"] = [*service.models.by_name]
+    return found
+
+
+# --- Routes for whoever operates the server
+
+
+@router.get("/health", response_model=StatusResponse)
+async def health() -> Response:
+    """Ask whether the server runs."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get(
+    "/ready", response_model=StatusResponse,
+    responses={503: {"model": StatusResponse, "description": "it cannot translate any more"}},
+)  # fmt: skip
+async def ready(request: Request) -> Response:
+    """Ask whether the server can translate."""
+    if failure := service_of(request).batcher.failure:
+        return JSONResponse({"status": str(failure)}, 503)
+    return JSONResponse({"status": "ready"})
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Get counts in the format of Prometheus."""
+    text = service_of(request).metrics.text()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/spec", response_model=dict[str, Any])
+async def spec(request: Request) -> Response:
+    """Get this document."""
+    return JSONResponse(request.app.openapi())
+
+
+def _page_file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    """Return the route of a file of the page at `/`, which uses the routes below /api."""
+    content, kind = path.read_bytes(), _TYPES[path.suffix]
+
+    async def answer(_: Request) -> Response:
+        return Response(content, headers=_PAGE_HEADERS, media_type=kind)
+
+    return answer
 
 
 # --- Errors
@@ -98,21 +200,21 @@ async def _too_late(_: Request, __: Exception) -> Response:
 
 
 async def _worker_lost(_: Request, __: Exception) -> Response:
-    return _error(INTERNAL, 500)  # the server is about to stop and says why
+    return _error(_INTERNAL, 500)  # the server is about to stop and says why
 
 
 async def _server_error(_: Request, error: Exception) -> Response:
     found = verdict(error)
-    return _error(found[1] if found else INTERNAL, 500)
+    return _error(found[1] if found else _INTERNAL, 500)
 
 
 class _Observed:
-    """Write the access log and count responses.
+    """Write the access log and count responses; answer HEAD as GET.
 
     Neither gets the query string or the body, which may hold texts and keys.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
         self.app, self.metrics, self.paths = app, metrics, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,11 +229,13 @@ class _Observed:
                 status = message["status"]
             await send(message)
 
-        self.metrics.in_progress += 1
+        # The server sends no body in response to HEAD.
+        own = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        self.metrics.in_progress.inc()
         try:
-            await self.app(scope, receive, observed)
+            await self.app(own, receive, observed)
         finally:
-            self.metrics.in_progress -= 1
+            self.metrics.in_progress.dec()
             seconds = time.monotonic() - started
             method = scope["method"] if scope["method"] in _METHODS else "other"
             path = scope["path"] if scope["path"] in self.paths else "other"

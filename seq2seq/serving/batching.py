@@ -15,7 +15,7 @@ import logging
 import multiprocessing
 import time
 import traceback
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -24,11 +24,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
 from seq2seq.errors import WorkerError
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.processes import work, worker_pool
-from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.models import Models
 
 log = logging.getLogger(__name__)
@@ -38,6 +46,53 @@ T = TypeVar("T")
 TOO_LATE = "the translation took too long; send less text at once"
 KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """What a server has done since it started, for Prometheus.
+
+    No label holds anything that a client sends: paths and methods are those that the server has, so
+    that the number of series is bounded and nothing personal is in them.
+    """
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each counter
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "seq2seq_requests", "Responses by method, path and status.",
+            ("method", "path", "status"), registry=registry,
+        )  # fmt: skip
+        self.seconds, self.batch_lines, self.batch_seconds = (
+            Histogram(f"seq2seq_{name}", text, buckets=bounds, registry=registry)
+            for name, text, bounds in (
+                ("request_seconds", "Time from request to response.", _SECONDS),
+                ("batch_lines", "Lines that were translated together.", _LINES),
+                ("batch_seconds", "Time to translate a batch.", _SECONDS),
+            )
+        )
+        self.characters = Counter("seq2seq_characters", "Characters translated.", registry=registry)
+        self.in_progress = Gauge(
+            "seq2seq_requests_in_progress", "Requests not answered.", registry=registry
+        )
+        self.queue_length = Gauge("seq2seq_queue_length", "Requests waiting.", registry=registry)
+
+    def count_request(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count a response."""
+        self.requests.labels(method, path, str(status)).inc()
+        self.seconds.observe(seconds)
+
+    def count_batch(self, lines: int, seconds: float) -> None:
+        """Count a batch that was translated."""
+        self.batch_lines.observe(lines)
+        self.batch_seconds.observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus, version 0.0.4."""
+        return generate_latest(self.registry)
 
 
 class QueueFullError(Exception):
@@ -92,12 +147,13 @@ class Batcher:
     ) -> None:
         self.models, self.queue_size, self.metrics = models, queue_size, metrics
         self.failure: WorkerError | None = None  # why nothing can be translated any more
+        metrics.queue_length.set_function(lambda: self.queue_length)
         self._waiting: list[_Waiting] = []
         self._unfinished: set[asyncio.Future[list[list[Translation]]]] = set()
         self._changed: list[asyncio.Event] = []  # one per worker
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
-        self._idle: Counter[Executor] = Counter()  # the workers of each that wait for a batch
+        self._idle: dict[Executor, int] = defaultdict(int)  # its workers without a batch
         self._sentinels: list[int] = []  # of worker processes: ready when one has ended
         self._aside: Executor = ThreadPoolExecutor(1)  # for calls
         self._calls = 0  # that wait or are computed

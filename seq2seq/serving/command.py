@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seq2seq.commands import options
 from seq2seq.errors import UserError
-from seq2seq.serving.limits import Limits
+from seq2seq.serving import Limits
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -75,8 +75,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from functools import partial
 
     from seq2seq.serving.app import access_log
-    from seq2seq.serving.batching import Batcher
-    from seq2seq.serving.metrics import Metrics
+    from seq2seq.serving.batching import Batcher, Metrics
     from seq2seq.serving.models import load_models
     from seq2seq.serving.server import listen, run
     from seq2seq.serving.service import Service

@@ -1,15 +1,11 @@
-"""What requests and responses look like, and the OpenAPI document that describes them."""
+"""What requests and responses look like; FastAPI makes the OpenAPI document of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
-from pydantic.json_schema import models_json_schema
-
-from seq2seq.serving.limits import Limits
-from seq2seq.version import VERSION
 
 AUTO = "auto"  # instead of a source language
 _MOST_HYPOTHESES = 20  # that a request below /api can ask for
@@ -234,22 +230,10 @@ class NextWord(BaseModel):
     text: str = Field(description="the best translation that begins with it")
 
 
-Request = TypeVar("Request", bound=Keyed)
-
-_STATUS = {
-    400: "a parameter is missing or cannot be used",
-    403: "the key is missing or wrong",
-    408: "the request took too long to arrive",
-    413: "the request is too large",
-    429: "too many requests wait; try again after the seconds in Retry-After",
-    500: "an error of the server",
-    501: "the server lacks a package that this needs",
-    504: "the translation took too long",
-}
-_OF_WORK = (429, 500, 504)  # of what waits for a model
+Parameters = TypeVar("Parameters", bound=Keyed)
 
 
-def parse_request(values: Mapping[str, Any], kind: type[Request]) -> Request:
+def parse_request(values: Mapping[str, Any], kind: type[Parameters]) -> Parameters:
     """Return the request that these parameters make; raise RequestError if one is wrong."""
     try:
         return kind.model_validate(values)
@@ -261,118 +245,19 @@ def parse_request(values: Mapping[str, Any], kind: type[Request]) -> Request:
         raise RequestError(f"{name}: {found['msg'].removeprefix('Value error, ')}") from None
 
 
-def openapi(limits: Limits, *, models: Sequence[str], languages: Sequence[str]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of a server with these models and languages."""
-    kinds: list[type[BaseModel]] = [
-        TranslateRequest, DetectRequest, Error, DetectedLanguage, TranslateResponse,
-        LanguageResponse, StatusResponse, SettingsResponse, LineRequest, LineResponse, WordsRequest,
-        NextWord, ExplainRequest, ModelResponse,
-    ]  # fmt: skip
-    _, schemas = models_json_schema(
-        [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
-    )
-    definitions = schemas["$defs"]
-    properties = definitions["TranslateRequest"]["properties"]
-    properties["alternatives"]["maximum"] = limits.alternatives
-    text, several = properties["q"]["anyOf"]
-    text["maxLength"], several["maxItems"] = limits.characters, limits.texts
-    properties["source"]["enum"], properties["target"]["enum"] = [AUTO, *languages], [*languages]
-    for kind in (LineRequest, WordsRequest, ExplainRequest):
-        definitions[kind.__name__]["properties"]["model"]["enum"] = [*models]
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "seq2seq",
-            "version": VERSION,
-            "description": "Machine translation with the interface of LibreTranslate.",
-        },
-        "servers": [{"url": "/"}],
-        "paths": _paths(),
-        "components": {"schemas": definitions},
-    }
+_STATUS = {
+    400: "a parameter is missing or cannot be used",
+    403: "the key is missing or wrong",
+    408: "the request took too long to arrive",
+    413: "the request is too large",
+    429: "too many requests wait; try again after the seconds in Retry-After",
+    500: "an error of the server",
+    501: "the server lacks a package that this needs",
+    504: "the translation took too long",
+}
+READING, TRANSLATING = (400, 403, 408, 413), (429, 500, 504)  # what these can fail with
 
 
-def _paths() -> dict[str, Any]:
-    """Return the operations of each path."""
-    status, settings = _json(_reference("StatusResponse")), _json(_reference("SettingsResponse"))
-    text = {"text/plain": {"schema": {"type": "string"}}}
-    return {
-        "/translate": _post(
-            "translate", "Translate texts", "TranslateRequest",
-            _json(_reference("TranslateResponse")), *_OF_WORK,
-        ),
-        "/detect": _post(
-            "detect", "Detect the language of a text", "DetectRequest",
-            _json(_list("DetectedLanguage")),
-        ),
-        "/languages": _get("languages", "List the languages", _json(_list("LanguageResponse"))),
-        "/health": _get("health", "Ask whether the server runs", status),
-        "/ready": _get("ready", "Ask whether it can translate", status, {503: "not ready"}),
-        "/frontend/settings": _get("settings", "Get what a form needs to know", settings),
-        "/metrics": _get("metrics", "Get counts in the format of Prometheus", text),
-        "/api/models": _get("models", "List the models", _json(_list("ModelResponse"))),
-        "/api/translate": _post(
-            "translateLine", "Translate a line, with all that is known", "LineRequest",
-            _json(_reference("LineResponse")), *_OF_WORK,
-        ),
-        "/api/stream": _post(
-            "stream", "Translate a line, step by step", "LineRequest",
-            {"text/event-stream": {"schema": {"type": "string"}}}, *_OF_WORK,
-            about="Server-sent events: `partial` with the text so far for each step of the "
-            "search, then `translation` with what /api/translate answers, or `error`.",
-        ),
-        "/api/alternatives": _post(
-            "alternatives", "Find the likeliest words at a place", "WordsRequest",
-            _json(_list("NextWord")), *_OF_WORK,
-        ),
-        "/api/explain": _post(
-            "explain", "Explain a translation", "ExplainRequest", _json({"type": "object"}),
-            *_OF_WORK, 501,
-            about="What `seq2seq explain --json` prints, but for large matrices only the shape.",
-        ),
-        "/spec": _get("spec", "Get this document", _json({"type": "object"})),
-    }  # fmt: skip
-
-
-def _json(schema: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
-
-
-def _reference(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _list(name: str) -> dict[str, Any]:
-    return {"type": "array", "items": _reference(name)}
-
-
-def _post(
-    name: str, summary: str, request: str, answer: dict[str, Any], *statuses: int, about: str = ""
-) -> dict[str, Any]:
-    """Return the path of an operation whose parameters may be JSON, a form or a query string."""
-    schema = {"schema": _reference(request)}
-    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-    errors = {
-        str(status): {"description": _STATUS[status], "content": _json(_reference("Error"))}
-        for status in (400, 403, 408, 413, *statuses)
-    }
-    operation = {
-        "operationId": name,
-        "summary": summary,
-        "description": f"{about} Parameters may also be sent as a query string.".lstrip(),
-        "requestBody": {"required": True, "content": dict.fromkeys(kinds, schema)},
-        "responses": {"200": {"description": "success", "content": answer}, **errors},
-    }
-    return {"post": operation}
-
-
-def _get(
-    name: str, summary: str, answer: dict[str, Any], others: Mapping[int, str] | None = None
-) -> dict[str, Any]:
-    """Return the path of an operation; the `others` are statuses with the same schema."""
-    statuses = {200: "success", **(others or {})}
-    responses = {
-        str(status): {"description": description, "content": answer}
-        for status, description in statuses.items()
-    }
-    return {"get": {"operationId": name, "summary": summary, "responses": responses}}
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route that can fail with these statuses."""
+    return {status: {"model": Error, "description": _STATUS[status]} for status in statuses}

@@ -1,25 +1,27 @@
-"""What all routes share: the models, the limits, and how parameters are read."""
+"""What all routes share: the models, the limits, and how parameters are read and checked."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import inspect
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 from pydantic_core import from_json
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from seq2seq.errors import one_line
-from seq2seq.serving.batching import Batcher
-from seq2seq.serving.limits import Limits
-from seq2seq.serving.metrics import Metrics
+from seq2seq.serving import Limits
+from seq2seq.serving.batching import Batcher, Metrics
 from seq2seq.serving.models import Model, Models
-from seq2seq.serving.schemas import Keyed, RequestError
+from seq2seq.serving.schemas import Keyed, RequestError, parse_request
 
 _MULTIPART = "multipart/form-data"
 _MOST_FIELDS = 100  # of a form, beside the texts
@@ -94,6 +96,35 @@ class Service:
                 f"into {targets}"
             )
         return found
+
+
+def service_of(request: Request) -> Service:
+    """Return the service of the application that got a request."""
+    service: Service = request.app.state.service
+    return service
+
+
+class ParametersRoute(APIRoute):
+    """A route whose parameters are JSON, a form or a query string, as the clients have it.
+
+    FastAPI reads a body as one of these only. Its signature is what the OpenAPI document is made
+    of; the parameter `wanted` gets the model that is declared for it, after its key was checked.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        endpoint = self.endpoint
+        kind: type[Keyed] | None = inspect.get_annotations(endpoint, eval_str=True).get("wanted")
+        if kind is None:
+            return endpoint
+
+        async def handle(request: Request) -> Response:
+            service = service_of(request)
+            wanted = parse_request(await read_parameters(request, service.limits), kind)
+            service.check_key(request, wanted)
+            response: Response = await endpoint(request, wanted)
+            return response
+
+        return handle
 
 
 async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:

@@ -116,9 +116,9 @@ def test_idle_workers_share_the_lines_of_a_request(
     with serving(server, exported, tmp_path, "--workers", workers) as (client, _):
         client.translate(["gato"] * 8)
         metrics = client.get("/metrics").body.decode()
-    assert f"seq2seq_batch_lines_count {workers}\n" in metrics
-    assert "seq2seq_batch_lines_sum 8.000000\n" in metrics
-    assert re.search(rf'seq2seq_batch_lines_bucket{{le="{most}"}} {workers}\n', metrics)
+    assert f"seq2seq_batch_lines_count {workers}.0\n" in metrics
+    assert "seq2seq_batch_lines_sum 8.0\n" in metrics
+    assert re.search(rf'seq2seq_batch_lines_bucket{{le="{most}.0"}} {workers}.0\n', metrics)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
