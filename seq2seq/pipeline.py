@@ -80,7 +80,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         pairs, valid = load_pairs(config)
         ranks.wait_for_preparation()
         ranks.on_rank0(stack.enter_context, run.lock())
-        if not resume:  # check again: another training may have come and gone
+        if not resume:  # again: another process may have trained a run here meanwhile
             ranks.on_rank0(_check_directory, config, resume=False, overwrite=overwrite)
         if initial:
             tokenizers = initial.tokenizers
