@@ -120,14 +120,17 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
         for name, by_seed in results.items()
     }
     scores = {name: score_seeds(by_seed) for name, by_seed in statistics.items()}
-    baselines = _baselines(plan, results)
+    best = max(results, key=lambda name: fmean(run.bleu for run in results[name].values()))
     buckets = fixed_buckets([pair.source for pair in pairs], plan.study.lengths)
     summaries = []
     for cell in plan.cells:
         name = cell.name
         if name not in results:
             continue
-        baseline = baselines.get(name)
+        baseline: str | None = best
+        if plan.study.baseline is not None:
+            other = baseline_of(plan.study, cell, plan.cells)
+            baseline = other.name if other is not None and other.name in results else None
         bleu = [bleu_by_length(buckets, statistics_NC) for statistics_NC in statistics[name]]
         spreads = map(Spread, zip(*bleu, strict=True))
         by_length = dict(zip([each.label for each in buckets], spreads, strict=True))
@@ -137,19 +140,6 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
         summaries.append(CellSummary(cell, results[name], by_length, baseline, difference))
     finished = sum(map(len, results.values()))
     return StudyResults(plan, len(pairs), finished, tuple(buckets), tuple(summaries))
-
-
-def _baselines(plan: Plan, results: Mapping[str, Mapping[int, RunResult]]) -> dict[str, str]:
-    """Return which cell each cell with results is compared with, if that has results too."""
-    if plan.study.baseline is None:
-        means = {name: fmean(r.bleu for r in found.values()) for name, found in results.items()}
-        return dict.fromkeys(results, max(means, key=lambda name: means[name]))
-    found = {cell.name: baseline_of(plan.study, cell, plan.cells) for cell in plan.cells}
-    return {
-        name: baseline.name
-        for name, baseline in found.items()
-        if baseline is not None and {name, baseline.name} <= results.keys()
-    }
 
 
 # --- Tables and files
@@ -181,8 +171,6 @@ def as_markdown(results: StudyResults, figures: Sequence[str]) -> str:
     return render(
         "study.md",
         results=results,
-        plan=plan,
-        study=plan.study,
         command=shlex.join(["seq2seq", "study", plan.path, *plan.changes]),
         changes=changes,
         result=next(iter(results.summaries[0].results.values())),
@@ -368,16 +356,13 @@ def _plot_scores(results: StudyResults) -> Figure:
 
 def _plot_by_length(results: StudyResults) -> Figure:
     """Draw BLEU by source length."""
-    figure, [panels] = _plot_lines(results, 4.2, {"BLEU": _points_by_length})
+    points = {"BLEU": lambda summary: list(enumerate(summary.by_length.values()))}
+    figure, [panels] = _plot_lines(results, 4.2, points)
     for axes in panels:
         labels = [f"{b.label}\n({len(b.sentences)})" for b in results.buckets]
         axes.set_xticks(range(len(labels)), labels)
         axes.set_xlabel("source words (sentences)")
     return figure
-
-
-def _points_by_length(summary: CellSummary) -> Points:
-    return list(enumerate(summary.by_length.values()))
 
 
 def _plot_curves(results: StudyResults) -> Figure:
