@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from io import BytesIO
@@ -15,7 +16,7 @@ from math import isfinite
 
 from seq2seq.analysis.heatmaps import attention_figure, piece_label
 from seq2seq.analysis.plots import write_figure
-from seq2seq.inference.text import Part, Translation
+from seq2seq.inference.text import Part
 
 MOST_PIECES = 60  # rows or columns of a picture
 MOST_PARTS = 3  # pictures of a line that was split
@@ -28,24 +29,23 @@ _RULE = "Rows are target pieces, columns source pieces; · continues a word. Eac
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def translation_html(translation: Translation) -> str:
-    """Return a translation with its source, its score and the pictures of its parts."""
-    parts = translation.parts
+def attention_html(parts: Sequence[Part], *, without: str = _NO_WEIGHTS, **numbers: float) -> str:
+    """Return the texts of a line, numbers such as its score, and the pictures of its parts.
+
+    `without` is said in place of a picture where there are no weights.
+    """
     if not parts:
         return "<div><p>An empty line: nothing was translated.</p></div>"
-    source = " ".join(part.source for part in parts)
-    shown = "".join(_attention(part, _NO_WEIGHTS) for part in parts[:MOST_PARTS])
+    source = escape_text(" ".join(part.source for part in parts))
+    target = escape_text(" ".join(part.text for part in parts))
+    shown = ", ".join(f"{name} = {value:.3f}" for name, value in numbers.items() if isfinite(value))
+    found = f"<p>{source}<br/><b>{target}</b></p>{_note(shown)}"
     if parts[0].weights is None:
-        shown = _note(_NO_WEIGHTS)
-    elif len(parts) > MOST_PARTS:
-        shown += _note(f"The line was split; pictures of {MOST_PARTS} of its {len(parts)} parts.")
-    return f"<div>{_texts(source, translation.text, score=translation.score)}{shown}</div>"
-
-
-def part_html(part: Part, *, without: str = _NO_WEIGHTS) -> str:
-    """Return a part with its log probability and its picture, or a note if it has no weights."""
-    texts = _texts(part.source, part.text, **{"log p": part.log_prob})
-    return f"<div>{texts}{_attention(part, without)}</div>"
+        return f"<div>{found}{_note(without)}</div>"
+    found += "".join(map(_picture, parts[:MOST_PARTS]))
+    if len(parts) > MOST_PARTS:
+        found += _note(f"The line was split; pictures of {MOST_PARTS} of its {len(parts)} parts.")
+    return f"<div>{found}</div>"
 
 
 def escape_text(text: str) -> str:
@@ -53,19 +53,13 @@ def escape_text(text: str) -> str:
     return escape(_NOT_XML.sub("\ufffd", text))
 
 
-def _texts(source: str, target: str, **numbers: float) -> str:
-    shown = ", ".join(f"{name} = {value:.3f}" for name, value in numbers.items() if isfinite(value))
-    return f"<p>{escape_text(source)}<br/><b>{escape_text(target)}</b></p>" + _note(shown)
-
-
 def _note(text: str) -> str:
     return f"<p><small>{escape_text(text)}</small></p>"
 
 
-def _attention(part: Part, without: str) -> str:
+def _picture(part: Part) -> str:
     """Return the picture of a part with notes about what it leaves out."""
-    if part.weights is None:
-        return _note(without)
+    assert part.weights is not None
     sides = {"source": part.source_pieces, "target": part.target_pieces}
     notes = [
         f"Shown are the first {MOST_PIECES} of {len(pieces)} {side} pieces."
@@ -86,13 +80,13 @@ def _attention(part: Part, without: str) -> str:
     write_figure(figure, file)
     image = (
         f'<img width="{figure.get_figwidth() * _PIXELS_PER_INCH:.0f}" '
-        f'alt="{escape_text(_spoken(shown))}" '
+        f'alt="{escape_text(_alternative_text(shown))}" '
         f'src="data:image/png;base64,{b64encode(file.getvalue()).decode()}"/>'
     )
     return image + _note(" ".join([_RULE, *notes]))
 
 
-def _spoken(part: Part) -> str:
+def _alternative_text(part: Part) -> str:
     """Return for each target piece the source piece with the largest weight, as text."""
     assert part.weights is not None
     rows = zip(part.target_pieces, part.weights.tolist(), strict=True)

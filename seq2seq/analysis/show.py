@@ -20,7 +20,7 @@ from torch import Tensor
 
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
 from seq2seq.analysis.heatmaps import LIGHT
-from seq2seq.analysis.notebook import MOST_PIECES, escape_text, part_html
+from seq2seq.analysis.notebook import MOST_PIECES, attention_html, escape_text
 from seq2seq.analysis.pages import render
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError
@@ -69,7 +69,9 @@ def notebook_html(explanation: Explanation) -> str:
     if len(steps) > MOST_PIECES:
         shown.append(f"<p><small>Shown are {MOST_PIECES} of {len(steps)} steps.</small></p>")
     without = "The model has no attention (attention.score none)."
-    return f"<div>{part_html(explanation.part, without=without)}{''.join(shown)}</div>"
+    part = explanation.part
+    picture = attention_html([part], without=without, **{"log p": part.log_prob})
+    return f"<div>{picture}{''.join(shown)}</div>"
 
 
 def _console(file: IO[str], *, force_terminal: bool | None = None) -> Console:

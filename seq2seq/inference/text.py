@@ -142,7 +142,7 @@ class Part:
 
     def _repr_html_(self) -> str | None:
         """Return the part for a notebook, with a picture of its attention."""
-        return _html("part_html", self)
+        return _attention_html([self], **{"log p": self.log_prob})
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Translation:
 
     def _repr_html_(self) -> str | None:
         """Return the translation for a notebook, with a picture of its attention."""
-        return _html("translation_html", self)
+        return _attention_html(self.parts, score=self.score)
 
 
 def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
@@ -185,7 +185,7 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
     ]
 
 
-def _html(function: str, shown: Part | Translation) -> str | None:
+def _attention_html(parts: Sequence[Part], **numbers: float) -> str | None:
     """Return the HTML that the wing seq2seq.analysis makes; without it None: the repr is shown.
 
     Translating must do without that wing, so it is imported by its name, and only here.
@@ -194,5 +194,5 @@ def _html(function: str, shown: Part | Translation) -> str | None:
         notebook = import_module("seq2seq.analysis.notebook")
     except ModuleNotFoundError:
         return None
-    html: str = getattr(notebook, function)(shown)
+    html: str = notebook.attention_html(parts, **numbers)
     return html
