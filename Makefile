@@ -39,7 +39,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
 
-test: lint types
+# The types are checked by one of the tests (tests/test_types.py).
+test: lint
 	$(BIN)/pytest $(PARALLEL)
 
 test-fast: $(STAMP)

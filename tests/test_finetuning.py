@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -13,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import ToyCorpus, to_read
-from processes import Server
+from processes import Server, Training
 from same_runs import assert_same, records
-from test_ranks import launch, ranks_of, wait_for
+from test_ranks import codes, text, wait_for
 from test_ranks import run as run_ranks
 from test_resumption import Crash, train_with_crashes
 
@@ -195,17 +194,38 @@ def test_ranks_start_from_the_same_weights(
 
 @pytest.mark.slow
 def test_restarted_ranks_continue_the_new_run(
-    server: Server, toy: ToyCorpus, trained: Path, tmp_path: Path
+    server: Server,
+    toy: ToyCorpus,
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The command still has --from when it is restarted."""
+    """The launcher gives the same command again, which still has --from."""
     file, path = tmp_path / "tune.yaml", tmp_path / "run"
     file.write_text(recipe(toy, path, tmp_path / "none"))
-    how = ("--from", str(trained), "--restarts", "1", "training.max_steps=60")
-    launcher = launch(server, file, path, *how)
+    launched: list[tuple[int, list[str], int]] = []
+
+    def launch(processes: int, command: list[str], *, restarts: int) -> int:
+        launched.append((processes, command, restarts))
+        return 0
+
+    monkeypatch.setattr("seq2seq.processes.launch", launch)
+    arguments = ["train", str(file), "--processes", "2", "--restarts", "1"]
+    assert cli.main([*arguments, "--from", str(trained), "training.max_steps=60"]) == 0
+    [(processes, command, restarts)] = launched
+    assert (processes, restarts) == (2, 1)
+
+    def start(number: int) -> list[Training]:
+        torchrun = {"TORCHELASTIC_RUN_ID": "a", "TORCHELASTIC_RESTART_COUNT": str(number)}
+        return server.start_ranks(2, command, tmp_path / f"{number}.txt", **torchrun)
+
+    first = start(0)
     wait_for(lambda: any(path.glob("checkpoints/step-00000[2-9]")))
-    os.kill(ranks_of(launcher)[1], signal.SIGKILL)
-    assert launcher.wait(120) == 0, launcher.text()
-    assert "resuming from" in launcher.text()
+    first[1].send(signal.SIGKILL)
+    assert codes(first) == [1, -signal.SIGKILL]
+    second = start(1)
+    assert codes(second) == [0, 0], text(second)
+    assert "resuming from" in text(second)
     steps = [r["step"] for r in records(path) if r["kind"] == "train"]
     assert steps == list(range(1, 61))
 

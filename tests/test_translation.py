@@ -297,5 +297,5 @@ def test_tiny_model_learns_to_copy_and_reverse(
     score: Score, style: Style, input_feeding: bool, reverse: bool
 ) -> None:
     config = small_config(score, style, input_feeding=input_feeding)
-    model, seen = train(config, reverse=reverse, steps=200)
+    model, seen = train(config, reverse=reverse, steps=150)
     assert exact_match(model, seen, reverse=reverse) >= 0.95
