@@ -1,0 +1,240 @@
+"""`seq2seq explain` and `plot`: what a model does, as tables and pictures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from inspect import getdoc
+from pathlib import Path
+
+from seq2seq.commands import options
+from seq2seq.errors import UserError
+
+
+def add(commands: options.Commands) -> None:
+    _add_explain(options.add_command(commands, "explain", getdoc(_explain), action=_explain))
+    _add_plot(commands)
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    options.add_arguments(parser, "run")
+    parser.add_argument("sentence", metavar="SENTENCE", help="a sentence of the source language")
+    parser.add_argument(
+        "--step", type=options.positive, metavar="N",
+        help="show this step in full (from 1); default: the first step, and a row for each one",
+    )  # fmt: skip
+    options.add_arguments(parser, "--beam")
+    parser.add_argument(
+        "--force", metavar="TARGET", help="explain this translation instead of the model's own"
+    )
+    parser.add_argument(
+        "--look", type=_look, action="append", default=[], metavar="STEP:POSITION",
+        help="what would follow if at this step (from 1) all the weight was on the source piece at "
+        "this position (from 1); the pieces before the step are kept; may be repeated",
+    )  # fmt: skip
+    options.add_arguments(parser, "--words")
+    options.add_arguments(
+        parser, "--json", help="print all tensors instead of tables, to recompute them with NumPy"
+    )
+    parser.add_argument("--html", metavar="FILE", help="write an interactive page, in one file")
+    parser.add_argument("--plot", metavar="FILE", help="draw the weights: PNG, SVG or PDF")
+
+
+def _look(text: str) -> tuple[int, int]:
+    step, _, position = text.partition(":")
+    try:
+        return options.positive(step), options.positive(position)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"expected a step and a position, such as 2:1, found '{text}'"
+        ) from None
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    """Follow one sentence through a model: keys, queries, scores, mask, weights, context.
+
+    examples:
+      seq2seq explain runs/quickstart '¿Dónde está el perro?'
+      seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3
+      seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words
+      seq2seq explain runs/quickstart 'No lo veo.' --look 2:1
+      seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png
+      seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
+    """
+    from seq2seq.analysis.explain import explain
+    from seq2seq.analysis.heatmaps import plot_attention
+    from seq2seq.analysis.plots import check_picture
+    from seq2seq.analysis.show import print_explanation, render_page
+    from seq2seq.evaluation.evaluate import write_text
+    from seq2seq.files import check_writable
+    from seq2seq.inference.translator import Translator
+
+    if arguments.html:
+        check_writable(Path(arguments.html))
+    if arguments.plot:
+        check_picture(Path(arguments.plot))
+    # One sentence is quick on any device, and the CPU is the most reproducible one.
+    translator = Translator.load(arguments.run, device="cpu", backend="torch")
+    found = explain(
+        translator,
+        arguments.sentence,
+        beam=arguments.beam,
+        target=arguments.force,
+        look=dict(arguments.look),
+    )
+    if arguments.step and arguments.step > len(found.steps):
+        raise UserError(
+            f"--step {arguments.step}: the translation has {len(found.steps)} steps (its pieces "
+            f"and the end of the sentence); give 1 to {len(found.steps)}"
+        )
+    if arguments.html:
+        write_text(Path(arguments.html), render_page(found, words=arguments.words))
+    if arguments.plot:
+        plot_attention(
+            [found.part], Path(arguments.plot), languages=found.languages, words=arguments.words
+        )
+    if arguments.json:
+        print(json.dumps(found.as_json(), ensure_ascii=False, allow_nan=False))
+    else:
+        print_explanation(found, sys.stdout, number=arguments.step, words=arguments.words)
+    for path in filter(None, (arguments.html, arguments.plot)):
+        print(path, file=sys.stderr)
+    return 0
+
+
+def _add_plot(commands: options.Commands) -> None:
+    parser = commands.add_parser(
+        "plot",
+        help="draw attention, learning curves, BLEU by length",
+        description="Draw attention, learning curves, BLEU by length.",
+        epilog="examples:\n"
+        "  seq2seq plot attention runs/quickstart '¿Dónde está el perro?'\n"
+        "  seq2seq plot training runs/quickstart\n"
+        "  seq2seq plot length runs/quickstart --test data/sample/test.tsv",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(required=True, metavar="KIND")
+    _add_attention(
+        options.add_command(kinds, "attention", getdoc(_plot_attention), action=_plot_attention)
+    )
+    _add_training(
+        options.add_command(kinds, "training", getdoc(_plot_training), action=_plot_training)
+    )
+    _add_length(options.add_command(kinds, "length", getdoc(_plot_length), action=_plot_length))
+
+
+def _add_attention(parser: argparse.ArgumentParser) -> None:
+    options.add_arguments(parser, "run")
+    parser.add_argument(
+        "sentences", nargs="*", metavar="SENTENCE", help="sentences of the source language"
+    )
+    parser.add_argument("-i", "--input", metavar="FILE", help="file of sentences, one per line")
+    _add_output(parser, "attention.png")
+    options.add_arguments(parser, "--beam", "--words")
+    parser.add_argument(
+        "--force", metavar="TARGET",
+        help="draw this translation of the sentence instead of the model's own",
+    )  # fmt: skip
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory")
+    _add_output(parser, "training.png")
+    parser.add_argument(
+        "--x", choices=("steps", "minutes", "tokens"), default="steps",
+        help="x axis: updates (default), minutes, or target pieces",
+    )  # fmt: skip
+
+
+def _add_length(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "systems", nargs="+", metavar="RUN",
+        help="run or checkpoint to translate the test set with, or a file of translations, such "
+        "as seq2seq evaluate writes",
+    )  # fmt: skip
+    options.add_arguments(parser, "--test", required=True)
+    options.add_arguments(parser, "--target")
+    parser.add_argument(
+        "--buckets",
+        type=options.positive,
+        default=6,
+        metavar="N",
+        help="number of length buckets; default: 6",
+    )
+    options.add_arguments(parser, "--beam")
+    _add_output(parser, "length.png")
+
+
+def _add_output(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "-o", "--output", default=default, metavar="FILE",
+        help=f"PNG, SVG or PDF; default: {default}",
+    )  # fmt: skip
+
+
+def _plot_attention(arguments: argparse.Namespace) -> int:
+    """Draw the attention weights of translations as heat maps.
+
+    examples:
+      seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png
+      seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words
+      seq2seq plot attention runs/quickstart 'No lo veo.' --force 'I do not see it.'
+      seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf
+    """
+    from seq2seq.analysis.heatmaps import plot_sentences
+    from seq2seq.data.corpus import read_lines
+    from seq2seq.inference.translator import Translator
+
+    sentences = list(arguments.sentences)
+    if arguments.input is not None:
+        if sentences:
+            raise UserError("sentences both as arguments and with -i FILE; use only one of them")
+        sentences = [line.text for line in read_lines(arguments.input) if line.text.strip()]
+    if not sentences:
+        raise UserError("no sentence to draw; give sentences, or -i FILE with one per line")
+    path = Path(arguments.output)
+    translator = Translator.load(arguments.run)
+    plot_sentences(
+        translator, sentences, path, beam=arguments.beam, words=arguments.words,
+        target=arguments.force,
+    )  # fmt: skip
+    print(path)
+    return 0
+
+
+def _plot_training(arguments: argparse.Namespace) -> int:
+    """Draw the learning curves of runs: losses, BLEU and chrF, learning rate.
+
+    examples:
+      seq2seq plot training runs/quickstart -o training.png
+      seq2seq plot training runs/bahdanau runs/luong --x minutes -o both.svg
+    """
+    from seq2seq.analysis.plots import plot_training
+
+    path = Path(arguments.output)
+    plot_training(arguments.runs, path, unit=arguments.x)
+    print(path)
+    return 0
+
+
+def _plot_length(arguments: argparse.Namespace) -> int:
+    """Draw BLEU by source length, with bootstrap bands.
+
+    examples:
+      seq2seq plot length runs/quickstart --test data/sample/test.tsv
+      seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg
+      seq2seq plot length runs/bahdanau/test.hypotheses.txt other.txt --test test.tsv
+    """
+    from seq2seq.analysis.plots import check_picture, plot_length, run_names
+    from seq2seq.evaluation.evaluate import read_systems
+
+    path = Path(arguments.output)
+    check_picture(path)
+    pairs, systems = read_systems(
+        arguments.systems, arguments.test, target=arguments.target, beam=arguments.beam
+    )
+    names = run_names(arguments.systems)
+    plot_length(dict(zip(names, systems, strict=True)), pairs, path, buckets=arguments.buckets)
+    print(path)
+    return 0
