@@ -38,7 +38,6 @@ INFERENCE_ONLY = (
     "seq2seq.evaluation.metrics",
     "seq2seq.files",
     "seq2seq.analysis.heatmaps",
-    "seq2seq.analysis.notebook",
     "seq2seq.onnx.backend",
     "seq2seq.inference.protocol",
     "seq2seq.inference.sampling",

@@ -17,8 +17,12 @@ from explaining import CONFIGS, with_model
 
 from notebook import PAGE, executed
 from seq2seq.analysis.explain import explain
-from seq2seq.analysis.heatmaps import attention_figure, piece_label
-from seq2seq.analysis.notebook import MOST_PARTS, MOST_PIECES
+from seq2seq.analysis.heatmaps import (
+    MOST_PARTS,
+    MOST_PIECES,
+    attention_figure,
+    piece_label,
+)
 from seq2seq.analysis.show import notebook_html
 from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.translator import Translator
@@ -128,7 +132,7 @@ def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -
         drawn.extend(parts)
         return attention_figure(parts)
 
-    monkeypatch.setattr("seq2seq.analysis.notebook.attention_figure", draw)
+    monkeypatch.setattr("seq2seq.analysis.heatmaps.attention_figure", draw)
     length = 2 * MOST_PIECES
     even = np.full((length, length), 1 / 8)  # no row of attention has more and larger weights
     large = part(["▁x"] * length, ["▁y"] * length, even)
@@ -180,7 +184,7 @@ def test_nothing_is_drawn_before_it_is_shown(
     def fail(*_: object) -> None:
         raise AssertionError("drawn")
 
-    monkeypatch.setattr("seq2seq.analysis.notebook.attention_figure", fail)
+    monkeypatch.setattr("seq2seq.analysis.heatmaps.attention_figure", fail)
     [[found]] = translator.translate(["gato come"], translator.options(keep_weights=True))
     with pytest.raises(AssertionError, match="drawn"):
         found._repr_html_()
@@ -201,7 +205,7 @@ def test_repr_is_shown_without_the_analysis(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [[found]] = translator.translate(["gato come"])
-    monkeypatch.setitem(sys.modules, "seq2seq.analysis.notebook", None)
+    monkeypatch.setitem(sys.modules, "seq2seq.analysis.heatmaps", None)
     assert found._repr_html_() is None
     assert found.parts[0]._repr_html_() is None
 

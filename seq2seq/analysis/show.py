@@ -19,8 +19,7 @@ from rich.text import Text
 from torch import Tensor
 
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
-from seq2seq.analysis.heatmaps import LIGHT
-from seq2seq.analysis.notebook import MOST_PIECES, attention_html, escape_text
+from seq2seq.analysis.heatmaps import LIGHT, MOST_PIECES, attention_html, escape_text
 from seq2seq.analysis.pages import render
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError

@@ -191,8 +191,8 @@ def _attention_html(parts: Sequence[Part], **numbers: float) -> str | None:
     Translating must do without that wing, so it is imported by its name, and only here.
     """
     try:
-        notebook = import_module("seq2seq.analysis.notebook")
+        heatmaps = import_module("seq2seq.analysis.heatmaps")
     except ModuleNotFoundError:
         return None
-    html: str = notebook.attention_html(parts, **numbers)
+    html: str = heatmaps.attention_html(parts, **numbers)
     return html
