@@ -61,8 +61,8 @@ class ModelConfig(Section):
     )
     lexical: bool = Field(
         False,
-        description="add to the features what the attended source pieces say by themselves, "
-        "tanh(sum of weights x W embedding)",
+        description="lexical shortcut: the attended source pieces vote for their translation; "
+        "tanh(sum of weights x W embedding) is added to the features",
     )
     initial_state: Literal["backward", "mean", "last", "zeros"] = Field(
         "backward", description="what the decoder state is initialized from"
