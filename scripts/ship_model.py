@@ -87,7 +87,7 @@ def ship(run: str, name: str, test: str, machine: str, recipe: str | None) -> Pa
     (path / CARD).unlink(missing_ok=True)
     config = trained.config()
     checkpoint = export_compact(run, path, valid=read_validation(config.data))
-    shown = config.model_copy(update={"run_dir": f"runs/{name}"})  # says nothing of this machine
+    shown = config.model_copy(update={"run_dir": f"runs/{name}"})  # no path of this machine
     write_atomic(RunDirectory(path).config_path, dump_config(shown))
     translator = Translator.load(path)
     pairs = read_test(test, config.data, single_reference=True)
@@ -135,19 +135,19 @@ def _training(run: RunDirectory, step: int, machine: str, recipe: str | None) ->
     minutes = max(record.get("minutes", 0) for record in read_metrics(run.metrics))
     text = f"{step:,} updates in {minutes:.0f} minutes on {machine}"
     config = run.config()
-    begun = ""
+    start = ""
     if initial := config.training.initial:
-        begun = (
+        start = (
             f" It started from the weights of `{initial.run}` at that time (SHA-256 "
             f"`{str(initial.weights)[:12]}`)."
         )
     if recipe is None:
-        return f"{text}.{begun}"
+        return f"{text}.{start}"
     changed = changed_keys(resumed(load_config(recipe), config), config)
-    said = {"run_dir", "training.initial.run"}
-    others = [f"`{key}={new}`" for key, (_, new) in changed.items() if key not in said]
+    named = {"run_dir", "training.initial.run"}
+    others = [f"`{key}={new}`" for key, (_, new) in changed.items() if key not in named]
     how = f"`{recipe}`" + (f" with {', '.join(others)}" if others else " unchanged")
-    return f"{text}, with the recipe {how}.{begun}"
+    return f"{text}, with the recipe {how}.{start}"
 
 
 def _machine() -> str:
