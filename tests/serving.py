@@ -16,8 +16,8 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits
-from seq2seq.serving.batching import Batcher, Metrics
-from seq2seq.serving.models import Model, Models
+from seq2seq.serving.batching import Batcher
+from seq2seq.serving.models import ServedModel, ServedModels
 from seq2seq.serving.server import listen, make_server
 from seq2seq.serving.service import Service
 
@@ -75,23 +75,25 @@ class Client:
         return answer.json
 
 
-def both_directions(translator: Translator, run: str = "") -> Models:
+def both_directions(translator: Translator, run: str = "") -> ServedModels:
     """Return a model of each direction; the reverse one only looks like one."""
     languages = {"source_language": "en", "target_language": "es"}
     data = translator.config.data.model_copy(update=languages)
     config = translator.config.model_copy(update={"data": data})
     back = Translator(translator.backends, translator.target, translator.source, config)
-    return Models({"there": Model("there", translator, run), "back": Model("back", back, run)})
+    return ServedModels(
+        {"there": ServedModel("there", translator, run), "back": ServedModel("back", back, run)}
+    )
 
 
 @contextlib.contextmanager
 def served(
-    models: Models, limits: Limits | None = None, keys: Sequence[str] = ()
+    models: ServedModels, limits: Limits | None = None, keys: Sequence[str] = ()
 ) -> Iterator[Client]:
     """Serve models from a thread."""
-    limits, metrics = limits or Limits(), Metrics()
-    batcher = Batcher(models, queue_size=limits.queue, metrics=metrics)
-    service = Service(models, batcher, metrics, limits, keys=keys)
+    limits = limits or Limits()
+    batcher = Batcher(models, queue_size=limits.queue)
+    service = Service(batcher, limits, keys=keys)
     server = make_server(service)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listening],))

@@ -36,7 +36,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.packaged import model_names
 from seq2seq.serving import Limits, interactive, server
 from seq2seq.serving.batching import Batcher, Metrics
-from seq2seq.serving.models import Model, Models, load_models
+from seq2seq.serving.models import ServedModel, ServedModels, load_models
 from seq2seq.serving.server import listen, run
 from seq2seq.serving.service import Service
 
@@ -50,12 +50,12 @@ def translator(exported: Path) -> Translator:
 
 
 @pytest.fixture(scope="module")
-def models(translator: Translator) -> Models:
+def models(translator: Translator) -> ServedModels:
     return both_directions(translator)
 
 
 @pytest.fixture(scope="module")
-def client(models: Models) -> Iterator[Client]:
+def client(models: ServedModels) -> Iterator[Client]:
     with served(models, Limits(characters=1000, texts=30, alternatives=3)) as client:
         yield client
 
@@ -155,7 +155,7 @@ def test_auto_detects_the_language_of_each_text(client: Client) -> None:
     assert single["detectedLanguage"] == answer["detectedLanguage"][0]
 
 
-def test_tokenizers_detect_the_language(models: Models) -> None:
+def test_tokenizers_detect_the_language(models: ServedModels) -> None:
     pairs = toy_pairs(100, seed=9)
     for side, code in enumerate(("es", "en")):
         found = [models.detect(pair[side])[0] for pair in pairs]
@@ -352,15 +352,15 @@ def test_other_errors(client: Client) -> None:
         assert raw.recv(100).startswith(b"HTTP/1.1 413")
 
 
-def test_pairs_without_a_model(models: Models) -> None:
-    with served(Models({"there": models.by_name["there"]})) as client:
+def test_pairs_without_a_model(models: ServedModels) -> None:
+    with served(ServedModels({"there": models.by_name["there"]})) as client:
         answer = client.post("/translate", q="dog", source="en", target="es")
         assert answer.status == 400
         assert "no model translates en into es" in answer.json["error"]
         assert client.translate("a dog", source="en") == {"translatedText": "a dog"}
 
 
-def test_keys(models: Models) -> None:
+def test_keys(models: ServedModels) -> None:
     with served(models, keys=["one", "zwöi"]) as client:
         assert client.post("/translate", q="gato", source="es", target="en").status == 403
         assert client.post("/detect", q="gato", api_key="two").status == 403
@@ -379,7 +379,7 @@ def test_keys(models: Models) -> None:
 
 
 def test_stream_of_a_client_that_has_gone_leaves_no_warning(
-    models: Models, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    models: ServedModels, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone, shown, held = threading.Event(), threading.Event(), threading.Event()
 
@@ -421,7 +421,7 @@ def break_batching(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_server_whose_batching_failed_is_not_ready(
-    models: Models, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    models: ServedModels, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     break_batching(monkeypatch)
     stays = uvicorn.Server.on_tick
@@ -448,10 +448,11 @@ def kept_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def test_server_whose_batching_failed_ends(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_whose_batching_failed_ends(
+    models: ServedModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     break_batching(monkeypatch)
-    metrics = Metrics()
-    batcher = Batcher(models, queue_size=9, metrics=metrics)
+    batcher = Batcher(models, queue_size=9)
     listening = listen("127.0.0.1", 0)
     client = Client(listening.getsockname()[1])
     with ThreadPoolExecutor(2) as pool:
@@ -463,7 +464,7 @@ def test_server_whose_batching_failed_ends(models: Models, monkeypatch: pytest.M
             kept_signals(),
             pytest.raises(WorkerError, match=r"batching failed .*KeyError: 'defect'") as raised,
         ):
-            run(Service(models, batcher, metrics), listening)
+            run(Service(batcher), listening)
         assert [each.result().status for each in asked] == [500, 500]
     assert raised.value.exit_code == 1
 
@@ -478,8 +479,8 @@ def gate(translator: Translator) -> Iterator[Gate]:
     gate.is_open.set()
 
 
-def gated(gate: Gate) -> Models:
-    return Models({"gated": Model("gated", gate)})  # type: ignore[arg-type]
+def gated(gate: Gate) -> ServedModels:
+    return ServedModels({"gated": ServedModel("gated", gate)})  # type: ignore[arg-type]
 
 
 def test_full_queue_gets_429(gate: Gate) -> None:
@@ -624,7 +625,7 @@ def test_metrics_are_in_the_format_of_prometheus_and_bounded(client: Client) -> 
     assert float(values['seq2seq_batch_lines_bucket{le="+Inf"}']) > 0
 
 
-def test_each_server_has_metrics_of_its_own(models: Models) -> None:
+def test_each_server_has_metrics_of_its_own(models: ServedModels) -> None:
     for _ in range(2):
         with served(models) as client:
             client.translate("gato")
@@ -710,7 +711,7 @@ def test_port_in_use_is_a_user_error() -> None:
         listen("no.such.host.invalid", 0)
 
 
-def test_threads_of_a_server_end(models: Models) -> None:
+def test_threads_of_a_server_end(models: ServedModels) -> None:
     before = threading.active_count()
     with served(models) as client:
         client.translate("gato")

@@ -17,8 +17,8 @@ from serving import Client, served
 
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits, interactive
-from seq2seq.serving.batching import Batcher, DeadlineError, Metrics, QueueFullError
-from seq2seq.serving.models import Model, Models
+from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
+from seq2seq.serving.models import ServedModel, ServedModels
 
 LINES = [source for source, _ in toy_pairs(6, seed=8)]
 LONG = " ".join(LINES * 3)  # more than inference.max_source_length
@@ -31,7 +31,7 @@ def translator(exported: Path) -> Translator:
 
 @pytest.fixture(scope="module")
 def client(exported: Path, translator: Translator) -> Iterator[Client]:
-    models = Models({"toy": Model("toy", translator, str(exported))})
+    models = ServedModels({"toy": ServedModel("toy", translator, str(exported))})
     with served(models, Limits(characters=1000)) as client:
         yield client
 
@@ -113,7 +113,7 @@ def test_best_hypothesis_of_the_tree_is_the_translation(client: Client) -> None:
 def test_explanation_is_that_of_explain(trained: Path) -> None:
     from seq2seq.analysis.explain import explain
 
-    model = Model("toy", Translator.load(trained), str(trained))
+    model = ServedModel("toy", Translator.load(trained), str(trained))
     expected = explain(model.explainer, LINES[0]).as_json()
     found = interactive.explain(model, LINES[0], beam=3, target=None, look={})
     assert found["words"] == expected["words"]
@@ -196,7 +196,7 @@ def test_translation_that_takes_too_long_is_ended(
         return search(*arguments, show=watch, **options)
 
     monkeypatch.setattr(interactive, "translate", slow)
-    models = Models({"toy": Model("toy", translator, str(exported))})
+    models = ServedModels({"toy": ServedModel("toy", translator, str(exported))})
     with served(models, Limits(seconds=0.5)) as client:
         for path in ("translate", "stream"):
             steps.clear()
@@ -207,11 +207,11 @@ def test_translation_that_takes_too_long_is_ended(
 
 
 def test_calls_wait_in_the_queue(translator: Translator) -> None:
-    models = Models({"toy": Model("toy", translator)})
+    models = ServedModels({"toy": ServedModel("toy", translator)})
     done = threading.Event()
 
     async def run() -> None:
-        batcher = Batcher(models, queue_size=2, metrics=Metrics())
+        batcher = Batcher(models, queue_size=2)
         batcher.start()
         first = asyncio.create_task(batcher.call(lambda: done.wait(60), seconds=60))
         await asyncio.sleep(0)

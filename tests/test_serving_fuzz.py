@@ -23,7 +23,7 @@ from serving import Answer, both_directions
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits
 from seq2seq.serving.app import create_app
-from seq2seq.serving.batching import Batcher, Metrics
+from seq2seq.serving.batching import Batcher
 from seq2seq.serving.service import Service
 
 LIMITS = Limits(characters=300, texts=10, alternatives=3, read_seconds=0.05)
@@ -35,9 +35,8 @@ class App:
     """The application, and what its OpenAPI document says of it."""
 
     def __init__(self, models: Any) -> None:
-        metrics = Metrics()
-        batcher = Batcher(models, queue_size=LIMITS.queue, metrics=metrics)
-        self.app = create_app(Service(models, batcher, metrics, LIMITS))
+        batcher = Batcher(models, queue_size=LIMITS.queue)
+        self.app = create_app(Service(batcher, LIMITS))
         self.loop = asyncio.new_event_loop()
         self.lifespan = self.app.router.lifespan_context(self.app)
         self.loop.run_until_complete(self.lifespan.__aenter__())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _BYTES_PER_CHARACTER = 12  # as %-escapes of four bytes, or as two \uXXXX
@@ -23,3 +24,13 @@ class Limits:
     def body_bytes(self) -> int:
         """The largest body."""
         return self.characters * _BYTES_PER_CHARACTER + _OTHER_BYTES
+
+
+class RequestError(Exception):
+    """A request cannot be used, or not answered now; `status` is that of the response."""
+
+    def __init__(
+        self, message: str, status: int = 400, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers

@@ -17,9 +17,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from seq2seq.errors import UserError, missing_package, one_line
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.serving import interactive
-from seq2seq.serving.batching import TOO_LATE, DeadlineError
-from seq2seq.serving.models import Model
+from seq2seq.serving import RequestError, interactive
+from seq2seq.serving.models import ServedModel
 from seq2seq.serving.schemas import (
     READING,
     TRANSLATING,
@@ -28,12 +27,11 @@ from seq2seq.serving.schemas import (
     LineResponse,
     ModelResponse,
     NextWord,
-    RequestError,
     SentenceRequest,
     WordsRequest,
     errors,
 )
-from seq2seq.serving.service import ParametersRoute, Service, service_of, unless_gone
+from seq2seq.serving.service import ParametersRoute, Service, service_of, unless_disconnected
 
 T = TypeVar("T")
 
@@ -69,11 +67,11 @@ async def translate(request: Request, wanted: LineRequest) -> Response:
 
     The options are those of the command; a smaller beam is raised to `nbest`.
     """
-    gone = threading.Event()
+    ended = threading.Event()
     try:
-        return await _answer(request, _translation(service_of(request), wanted, gone))
+        return await _answer(request, _translation(service_of(request), wanted, ended))
     finally:
-        gone.set()
+        ended.set()
 
 
 @router.post(
@@ -88,23 +86,23 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
     """
     service = service_of(request)
     loop, events = asyncio.get_running_loop(), asyncio.Queue[str | None]()
-    gone = threading.Event()
+    ended = threading.Event()
 
     def show(text: str) -> None:
         loop.call_soon_threadsafe(events.put_nowait, text)
 
-    translate = _translation(service, wanted, gone, show)
+    translate = _translation(service, wanted, ended, show)
     work = asyncio.ensure_future(_call(service, lambda: _json(translate())))
 
     def end(done: asyncio.Future[str]) -> None:
         if not done.cancelled():
-            done.exception()  # or asyncio logs it if the client has gone
+            done.exception()  # or asyncio logs it if the client has disconnected
         events.put_nowait(None)
 
     work.add_done_callback(end)
 
     def stop() -> None:
-        gone.set()
+        ended.set()
         work.cancel()
 
     async def send(text: str | None) -> AsyncIterator[str]:
@@ -117,14 +115,14 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
                 text = await events.get()
             try:
                 yield _event("translation", await work)
-            except (RequestError, DeadlineError) as error:
-                yield _event("error", _json({"error": str(error) or TOO_LATE}))
+            except RequestError as error:
+                yield _event("error", _json({"error": str(error)}))
         finally:
             stop()
 
     try:
         # What fails before the first step has a status of its own.
-        first = await unless_gone(request, events.get())
+        first = await unless_disconnected(request, events.get())
         if first is None:
             work.result()
     except BaseException:
@@ -160,15 +158,15 @@ async def explain(request: Request, wanted: ExplainRequest) -> Response:
 def _translation(
     service: Service,
     wanted: LineRequest,
-    gone: threading.Event,
+    ended: threading.Event,
     show: Callable[[str], None] | None = None,
 ) -> Callable[[], dict[str, Any]]:
-    """Return the work for a line, which ends at the next step when its client has gone."""
+    """Return the work for a line, which ends at the next step when its client has disconnected."""
     model = _model(service, wanted)
 
     def watch(text: str) -> None:
-        if gone.is_set():
-            raise _GoneError
+        if ended.is_set():
+            raise _DisconnectedError
         if show:
             show(text)
 
@@ -183,7 +181,7 @@ def _translation(
     return lambda: interactive.translations_json(search(), tree=wanted.tree)
 
 
-def _model(service: Service, wanted: SentenceRequest) -> Model:
+def _model(service: Service, wanted: SentenceRequest) -> ServedModel:
     """Return the model of a request. Raises RequestError if there is none, or for a long text."""
     service.check_size([wanted.q])
     for name in ("prefix", "target"):
@@ -197,13 +195,13 @@ def _model(service: Service, wanted: SentenceRequest) -> Model:
     return models[wanted.model]
 
 
-def _options(service: Service, model: Model, **changes: Any) -> SearchOptions:
+def _options(service: Service, model: ServedModel, **changes: Any) -> SearchOptions:
     return model.translator.options(**{**service.search, **changes})
 
 
 async def _answer(request: Request, work: Callable[[], Any]) -> Response:
     """Return what some work finds as JSON, which is written where the work is done."""
-    text = await unless_gone(request, _call(service_of(request), lambda: _json(work())))
+    text = await unless_disconnected(request, _call(service_of(request), lambda: _json(work())))
     return Response(text, media_type="application/json")
 
 
@@ -223,8 +221,8 @@ async def _call(service: Service, work: Callable[[], T]) -> T:
         raise RequestError(f"on the server, {line}", 501) from None
 
 
-class _GoneError(Exception):
-    """The client has gone, or got status 504."""
+class _DisconnectedError(Exception):
+    """The client has disconnected, or got status 504."""
 
 
 def _json(values: Any) -> str:

@@ -25,16 +25,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.errors import WorkerError, one_line, verdict
-from seq2seq.serving import api, libretranslate
-from seq2seq.serving.batching import TOO_LATE, DeadlineError, Metrics, QueueFullError
-from seq2seq.serving.schemas import AUTO, RequestError, StatusResponse
+from seq2seq.serving import RequestError, api, libretranslate
+from seq2seq.serving.batching import Metrics
+from seq2seq.serving.schemas import AUTO, StatusResponse
 from seq2seq.serving.service import Service, service_of
 from seq2seq.version import VERSION
 
 access_log = logging.getLogger("seq2seq.access")
 
 _INTERNAL = "internal error; the server's log has the details"
-_CLIENT_GONE = 499  # in the log and the metrics; nobody receives it
+_CLIENT_CLOSED = 499  # in the log and the metrics; nobody receives it
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 _FOLDER = Path(__file__).parent / "page"
@@ -85,9 +85,7 @@ def create_app(service: Service) -> FastAPI:
         exception_handlers={
             RequestError: _request_error,
             HTTPException: _http_error,
-            ClientDisconnect: _client_gone,
-            QueueFullError: _queue_full,
-            DeadlineError: _too_late,
+            ClientDisconnect: _client_closed,
             WorkerError: _worker_lost,
             Exception: _server_error,
         },
@@ -177,9 +175,7 @@ def _error(message: str, status: int, headers: Mapping[str, str] | None = None) 
 
 async def _request_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
-    # What is left of such a request is not read.
-    close = {"Connection": "close"} if error.status in (408, 413) else None
-    return _error(str(error), error.status, close)
+    return _error(str(error), error.status, error.headers)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
@@ -187,16 +183,8 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return _error(error.detail, error.status_code, error.headers)
 
 
-async def _client_gone(_: Request, __: Exception) -> Response:
-    return Response(status_code=_CLIENT_GONE)
-
-
-async def _queue_full(_: Request, __: Exception) -> Response:
-    return _error("too many requests are waiting; try again later", 429, {"Retry-After": "1"})
-
-
-async def _too_late(_: Request, __: Exception) -> Response:
-    return _error(TOO_LATE, 504)
+async def _client_closed(_: Request, __: Exception) -> Response:
+    return Response(status_code=_CLIENT_CLOSED)
 
 
 async def _worker_lost(_: Request, __: Exception) -> Response:

@@ -37,13 +37,13 @@ from seq2seq.errors import WorkerError
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.processes import work, worker_pool
-from seq2seq.serving.models import Models
+from seq2seq.serving import RequestError
+from seq2seq.serving.models import ServedModels
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TOO_LATE = "the translation took too long; send less text at once"
 KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
 
@@ -95,16 +95,23 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class QueueFullError(Exception):
+class QueueFullError(RequestError):
     """As many requests wait as may wait."""
 
+    def __init__(self) -> None:
+        message = "too many requests are waiting; try again later"
+        super().__init__(message, 429, {"Retry-After": "1"})
 
-class DeadlineError(Exception):
+
+class DeadlineError(RequestError):
     """A request was not translated in time."""
 
+    def __init__(self) -> None:
+        super().__init__("the translation took too long; send less text at once", 504)
 
-class Batch(NamedTuple):
-    """Lines to translate together."""
+
+class _Job(NamedTuple):
+    """Lines that a worker translates together."""
 
     model: str
     options: SearchOptions
@@ -131,9 +138,9 @@ class _Waiting:
             self.done.set_result([self.found[n] for n in range(len(self.lines))])
 
 
-def compute(models: Models, batch: Batch) -> list[list[Translation]]:
-    """Return the translations of each line of a batch."""
-    return models.by_name[batch.model].translator.translate(batch.lines, batch.options)
+def _translate(models: ServedModels, job: _Job) -> list[list[Translation]]:
+    """Return the translations of each line."""
+    return models.by_name[job.model].translator.translate(job.lines, job.options)
 
 
 class Batcher:
@@ -142,12 +149,10 @@ class Batcher:
     With several `processes` these are forked at once, so nothing may have started threads before.
     """
 
-    def __init__(
-        self, models: Models, *, queue_size: int, metrics: Metrics, processes: int = 1
-    ) -> None:
-        self.models, self.queue_size, self.metrics = models, queue_size, metrics
+    def __init__(self, models: ServedModels, *, queue_size: int, processes: int = 1) -> None:
+        self.models, self.queue_size, self.metrics = models, queue_size, Metrics()
         self.failure: WorkerError | None = None  # why nothing can be translated any more
-        metrics.queue_length.set_function(lambda: self.queue_length)
+        self.metrics.queue_length.set_function(lambda: self.queue_length)
         self._waiting: list[_Waiting] = []
         self._unfinished: set[asyncio.Future[list[list[Translation]]]] = set()
         self._changed: list[asyncio.Event] = []  # one per worker
@@ -155,15 +160,15 @@ class Batcher:
         self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
         self._idle: dict[Executor, int] = defaultdict(int)  # its workers without a batch
         self._sentinels: list[int] = []  # of worker processes: ready when one has ended
-        self._aside: Executor = ThreadPoolExecutor(1)  # for calls
+        self._call_thread: Executor = ThreadPoolExecutor(1)
         self._calls = 0  # that wait or are computed
-        self._call: Callable[[Batch], list[list[Translation]]] = partial(compute, models)
+        self._call: Callable[[_Job], list[list[Translation]]] = partial(_translate, models)
         if processes == 1:
             self._workers = [(ThreadPoolExecutor(1), [name]) for name in models.by_name]
         else:
-            pool = worker_pool(partial(compute, models), processes)
+            pool = worker_pool(partial(_translate, models), processes)
             first = next(iter(models.by_name.values()))
-            empty = Batch(first.name, first.translator.options(), [])
+            empty = _Job(first.name, first.translator.options(), [])
             for forked in [pool.submit(work, empty) for _ in range(processes)]:
                 forked.result()
             self._sentinels = [process.sentinel for process in multiprocessing.active_children()]
@@ -195,7 +200,7 @@ class Batcher:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for executor in {self._aside, *(worker for worker, _ in self._workers)}:
+        for executor in {self._call_thread, *(worker for worker, _ in self._workers)}:
             executor.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -243,7 +248,7 @@ class Batcher:
             raise QueueFullError
         self._calls += 1
         try:
-            found = asyncio.get_running_loop().run_in_executor(self._aside, work)
+            found = asyncio.get_running_loop().run_in_executor(self._call_thread, work)
             return await asyncio.wait_for(found, seconds)
         except asyncio.TimeoutError:
             raise DeadlineError from None
@@ -277,10 +282,10 @@ class Batcher:
             self._idle[executor] -= 1
             first = taken[0][0]
             lines = [line for each, start, end in taken for line in each.lines[start:end]]
-            batch = Batch(first.model, first.options, lines)
+            job = _Job(first.model, first.options, lines)
             started = time.monotonic()
             try:
-                found = await loop.run_in_executor(executor, self._call, batch)
+                found = await loop.run_in_executor(executor, self._call, job)
             except BrokenProcessPool:
                 self._fail(KILLED)
                 continue

@@ -75,7 +75,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from functools import partial
 
     from seq2seq.serving.app import access_log
-    from seq2seq.serving.batching import Batcher, Metrics
+    from seq2seq.serving.batching import Batcher
     from seq2seq.serving.models import load_models
     from seq2seq.serving.server import listen, run
     from seq2seq.serving.service import Service
@@ -91,14 +91,13 @@ def _serve(arguments: argparse.Namespace) -> int:
         if arguments.workers > 1 and model.translator.on_gpu:
             raise UserError(f"{arguments.workers} workers cannot share a GPU; use --device cpu")
     access_log.disabled = arguments.no_access_log
-    metrics = Metrics()
-    batcher = Batcher(models, queue_size=limits.queue, metrics=metrics, processes=arguments.workers)
+    batcher = Batcher(models, queue_size=limits.queue, processes=arguments.workers)
     for model in models.by_name.values():
         log.info("%s translates %s into %s", model.name, model.source, model.target)
     host, port = listening.getsockname()[:2]
     reach = "only this machine can reach it" if host in _LOCAL else "other machines can reach it"
     log.info("listening on http://%s:%d (%s)", f"[{host}]" if ":" in host else host, port, reach)
-    return run(Service(models, batcher, metrics, limits, search, keys), listening)
+    return run(Service(batcher, limits, search, keys), listening)
 
 
 def _read_keys(path: str) -> list[str]:

@@ -18,7 +18,7 @@ from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, S
 from seq2seq.inference.text import Translation, split_line
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words, target_words, word_attention
-from seq2seq.serving.models import Model
+from seq2seq.serving.models import ServedModel
 
 if TYPE_CHECKING:
     from seq2seq.analysis.explanation import Explanation
@@ -155,7 +155,7 @@ def alternatives_json(
 
 
 def explain(
-    model: Model, text: str, *, beam: int, target: str | None = None, look: dict[int, int]
+    model: ServedModel, text: str, *, beam: int, target: str | None = None, look: dict[int, int]
 ) -> dict[str, Any]:
     """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
 

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from seq2seq.inference.text import Translation
 from seq2seq.serving.markup import Block, Token, read_html, write_html
-from seq2seq.serving.models import Detected, Model
+from seq2seq.serving.models import Detected, ServedModel
 from seq2seq.serving.schemas import (
     AUTO,
     READING,
@@ -25,7 +25,7 @@ from seq2seq.serving.schemas import (
     TranslateResponse,
     errors,
 )
-from seq2seq.serving.service import ParametersRoute, Service, service_of, unless_gone
+from seq2seq.serving.service import ParametersRoute, Service, service_of, unless_disconnected
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ router = APIRouter(route_class=ParametersRoute)
 class _Item:
     """A text of a request: what to translate of it, and what its translation is made of."""
 
-    model: Model | None  # none: it is in the target language already
+    model: ServedModel | None  # none: it is in the target language already
     detected: Detected | None
     parts: Sequence[str | Token | Block]  # lines, or the parts of a document
 
@@ -82,7 +82,7 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
     # HTML takes long enough to hold up others.
     call = asyncio.to_thread if is_html else _at_once
     items = await call(lambda: [_item(service, text, source, target, is_html) for text in texts])
-    found = await unless_gone(request, _translations(service, items, wanted))
+    found = await unless_disconnected(request, _translations(service, items, wanted))
     service.metrics.characters.inc(sum(map(len, texts)))
     most = wanted.alternatives + 1
     every = await call(

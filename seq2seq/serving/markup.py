@@ -329,12 +329,12 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
             continue
         if 1.0 not in values:  # no word: the one that attends most to the element's words
             columns = [source for source in element.sources if source < sources]
-            heard_t = weights_ts[low : high + 1, columns].sum(1)
+            attention_t = weights_ts[low : high + 1, columns].sum(1)
             free_t = np.array(values) > -np.inf
             if not free_t.any():
                 element.first, element.last = low, low - 1
                 continue
-            at = low + int(np.where(free_t, heard_t, -np.inf).argmax())
+            at = low + int(np.where(free_t, attention_t, -np.inf).argmax())
             holders_t[at], chains_t[at] = element, set(_chain(element))
             element.first = element.last = at
             continue
@@ -345,8 +345,8 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
 def _nearest(element: _Element, low: int, high: int, weights_ts: Floats) -> int:
     """Return the word of a stretch that attends most to the element's words; `low` without one."""
     columns = [source for source in element.sources if source < weights_ts.shape[1]]
-    heard_t = weights_ts[low : high + 1, columns].sum(1)
-    return low + int(heard_t.argmax()) if heard_t.size else low
+    attention_t = weights_ts[low : high + 1, columns].sum(1)
+    return low + int(attention_t.argmax()) if attention_t.size else low
 
 
 def _chain(element: _Element | None) -> Iterator[_Element]:

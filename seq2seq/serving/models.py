@@ -27,7 +27,7 @@ _MOST_DETECTED = 1000  # characters that are enough to detect a language
 
 
 @dataclass(frozen=True)
-class Model:
+class ServedModel:
     """A run that a server translates with."""
 
     name: str
@@ -68,10 +68,10 @@ class Detected:
 
 
 @dataclass(frozen=True)
-class Models:
+class ServedModels:
     """The models of a server by name. For a pair of languages the first one translates."""
 
-    by_name: dict[str, Model]
+    by_name: dict[str, ServedModel]
     tokenizers: dict[str, list[Tokenizer]] = field(init=False, repr=False)  # by language
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Models:
             found.setdefault(model.target, []).append(model.translator.target)
         object.__setattr__(self, "tokenizers", found)
 
-    def of(self, source: str, target: str) -> Model | None:
+    def of(self, source: str, target: str) -> ServedModel | None:
         """Return the model that translates from one language into the other."""
         models = self.by_name.values()
         return next((m for m in models if (m.source, m.target) == (source, target)), None)
@@ -137,7 +137,7 @@ class Models:
         return sorted(found, key=lambda each: (-odds[each.language], each.language))
 
 
-def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> Models:
+def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> ServedModels:
     """Return the models of runs, or those that come with the program if there are no runs.
 
     A model has the name of its directory, or its path where two directories share a name. Raises
@@ -149,11 +149,11 @@ def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> Model
             "no models come with this installation; name a run: seq2seq serve runs/quickstart"
         )
     names = Counter(find_run(run).resolve().name for run in runs)
-    models: dict[str, Model] = {}
+    models: dict[str, ServedModel] = {}
     for run in runs:
         name = find_run(run).resolve().name
         name = name if names[name] == 1 else str(Path(run))
         if name in models:
             raise UserError(f"{run}: named twice; name each run once")
-        models[name] = Model(name, load(run), run)
-    return Models(models)
+        models[name] = ServedModel(name, load(run), run)
+    return ServedModels(models)

@@ -7,16 +7,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
+from seq2seq.serving import RequestError
+
 AUTO = "auto"  # instead of a source language
 _MOST_HYPOTHESES = 20  # that a request below /api can ask for
-
-
-class RequestError(Exception):
-    """A request cannot be used; `status` is that of the response."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def _no_bool(value: Any) -> Any:

@@ -18,12 +18,13 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from seq2seq.errors import one_line
-from seq2seq.serving import Limits
+from seq2seq.serving import Limits, RequestError
 from seq2seq.serving.batching import Batcher, Metrics
-from seq2seq.serving.models import Model, Models
-from seq2seq.serving.schemas import Keyed, RequestError, parse_request
+from seq2seq.serving.models import ServedModel, ServedModels
+from seq2seq.serving.schemas import Keyed, parse_request
 
 _MULTIPART = "multipart/form-data"
+_CLOSE = {"Connection": "close"}  # what is left of the request is not read
 _MOST_FIELDS = 100  # of a form, beside the texts
 
 T = TypeVar("T")
@@ -33,12 +34,20 @@ T = TypeVar("T")
 class Service:
     """What the routes use."""
 
-    models: Models
     batcher: Batcher
-    metrics: Metrics
     limits: Limits = field(default_factory=Limits)
     search: Mapping[str, Any] = field(default_factory=dict)  # for Translator.options
     keys: Sequence[str] = ()  # none: no key is needed
+
+    @property
+    def models(self) -> ServedModels:
+        """The models of the server."""
+        return self.batcher.models
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of the server."""
+        return self.batcher.metrics
 
     def check_key(self, request: Request, wanted: Keyed) -> None:
         """Raise RequestError if the server has keys and the request has none of them.
@@ -81,7 +90,7 @@ class Service:
             )
         return found
 
-    def model(self, source: str, target: str) -> Model | None:
+    def model(self, source: str, target: str) -> ServedModel | None:
         """Return the model for a pair of languages; None if there is nothing to translate.
 
         Raises RequestError for a pair that no model has.
@@ -137,7 +146,7 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
         body = await asyncio.wait_for(request.body(), limits.read_seconds)
     except asyncio.TimeoutError:
         message = f"the body did not arrive within {limits.read_seconds:g} seconds"
-        raise RequestError(message, 408) from None
+        raise RequestError(message, 408, _CLOSE) from None
     fields = limits.texts + _MOST_FIELDS
     found = _urlencoded(request.scope["query_string"], fields)
     if not body.strip():
@@ -184,7 +193,7 @@ def _urlencoded(data: bytes, most: int) -> dict[str, Any]:
 
 def _limited(request: Request, most: int) -> Receive:
     """Return what receives a request, and raises RequestError if its body is too large."""
-    error = RequestError(f"the body has more than {most} bytes; send less at once", 413)
+    error = RequestError(f"the body has more than {most} bytes; send less at once", 413, _CLOSE)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > most:
         raise error
@@ -201,17 +210,17 @@ def _limited(request: Request, most: int) -> Receive:
     return receive
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of some work; cancel it and raise ClientDisconnect if the client goes."""
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of some work; cancel it and raise ClientDisconnect if the client does."""
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
+    disconnected = asyncio.ensure_future(_disconnected(request))
     try:
-        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise ClientDisconnect
         return working.result()
     finally:
-        for task in (working, gone):
+        for task in (working, disconnected):
             task.cancel()
 
 

@@ -32,7 +32,7 @@ from serving import Client, served
 
 from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
-from seq2seq.serving.models import Model, Models
+from seq2seq.serving.models import ServedModel, ServedModels
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -53,9 +53,9 @@ def translator(trained: Path) -> Translator:
 
 @pytest.fixture(scope="module")
 def client(trained: Path, other: Path, translator: Translator) -> Iterator[Client]:
-    first = Model("first", translator, str(trained))
-    second = Model("second", Translator.load(other), str(other))
-    with served(Models({"first": first, "second": second})) as client:
+    first = ServedModel("first", translator, str(trained))
+    second = ServedModel("second", Translator.load(other), str(other))
+    with served(ServedModels({"first": first, "second": second})) as client:
         yield client
 
 
@@ -63,7 +63,9 @@ def client(trained: Path, other: Path, translator: Translator) -> Iterator[Clien
 def both() -> Iterator[Client]:
     """A server with the models that come with the program, from Spanish and into it."""
     names = ("es-en", "en-es")
-    with served(Models({name: Model(name, Translator.load(name), name) for name in names})) as both:
+    with served(
+        ServedModels({name: ServedModel(name, Translator.load(name), name) for name in names})
+    ) as both:
         yield both
 
 
