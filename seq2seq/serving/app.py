@@ -7,7 +7,6 @@ error is `{"error": text}`.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -80,6 +78,8 @@ def create_app(service: Service) -> FastAPI:
         "be sent as JSON, as a form or as a query string.",
         # Its pages of documentation load scripts from another host.
         openapi_url=None,
+        servers=[{"url": "/"}],
+        separate_input_output_schemas=False,
         lifespan=lifespan,
         middleware=[Middleware(_Observed, metrics=service.metrics, paths=paths), cors],
         exception_handlers={
@@ -95,18 +95,13 @@ def create_app(service: Service) -> FastAPI:
         app.include_router(each)
     for path, source in _PAGE.items():
         app.add_route(path, _page_file(source))
-    app.openapi = functools.cache(lambda: _openapi(app, service))  # type: ignore[method-assign]
     return app
 
 
-def _openapi(app: FastAPI, service: Service) -> dict[str, Any]:
-    """Return the OpenAPI document of a server: FastAPI's, with its limits, languages and models."""
-    found = get_openapi(
-        title=app.title, version=app.version, description=app.description, routes=app.routes,
-        servers=[{"url": "/"}], separate_input_output_schemas=False,
-    )  # fmt: skip
-    schemas = found["components"]["schemas"]
-    for operations in found["paths"].values():
+def _complete(document: dict[str, Any], service: Service) -> None:
+    """Add the types of bodies to FastAPI's document, and limits, languages and models."""
+    schemas = document["components"]["schemas"]
+    for operations in document["paths"].values():
         if body := operations.get("post", {}).get("requestBody"):
             body["content"] = dict.fromkeys(_BODIES, body["content"]["application/json"])
             del operations["post"]["responses"]["422"]  # FastAPI's own check is not used
@@ -120,7 +115,6 @@ def _openapi(app: FastAPI, service: Service) -> dict[str, Any]:
     properties["source"]["enum"], properties["target"]["enum"] = [AUTO, *languages], languages
     for name in ("LineRequest", "WordsRequest", "ExplainRequest"):
         schemas[name]["properties"]["model"]["enum"] = [*service.models.by_name]
-    return found
 
 
 # --- Routes for whoever operates the server
@@ -153,7 +147,10 @@ async def metrics(request: Request) -> Response:
 @router.get("/spec", response_model=dict[str, Any])
 async def spec(request: Request) -> Response:
     """Get this document."""
-    return JSONResponse(request.app.openapi())
+    app: FastAPI = request.app
+    if app.openapi_schema is None:
+        _complete(app.openapi(), service_of(request))
+    return JSONResponse(app.openapi_schema)
 
 
 def _page_file(path: Path) -> Callable[[Request], Awaitable[Response]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -12,14 +12,14 @@ from fastapi.responses import JSONResponse
 
 from seq2seq.inference.text import Translation
 from seq2seq.serving.markup import Block, Token, read_html, write_html
-from seq2seq.serving.models import Detected, ServedModel
+from seq2seq.serving.models import ServedModel
 from seq2seq.serving.schemas import (
     AUTO,
     READING,
     TRANSLATING,
     DetectedLanguage,
     DetectRequest,
-    LanguageResponse,
+    Language,
     SettingsResponse,
     TranslateRequest,
     TranslateResponse,
@@ -37,7 +37,7 @@ class _Item:
     """A text of a request: what to translate of it, and what its translation is made of."""
 
     model: ServedModel | None  # none: it is in the target language already
-    detected: Detected | None
+    detected: DetectedLanguage | None
     parts: Sequence[str | Token | Block]  # lines, or the parts of a document
 
     @property
@@ -92,7 +92,7 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
     if wanted.alternatives:
         answer["alternatives"] = [each[1:] for each in every]
     if is_auto:
-        answer["detectedLanguage"] = [asdict(item.detected) for item in items if item.detected]
+        answer["detectedLanguage"] = [item.detected.model_dump() for item in items if item.detected]
     if isinstance(wanted.q, str):
         return JSONResponse({name: value for name, [value] in answer.items()})
     return JSONResponse(answer)
@@ -110,7 +110,7 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
         # Without a model into the target, any language: the pair is refused below.
         detected = models.detect(visible, able | {target} if able else None)[0]
         if not detected.confidence:  # no letters, or none that a model knows: keep the text
-            detected = Detected(target, 0.0)
+            detected = DetectedLanguage(language=target, confidence=0)
         source = detected.language
     model = service.model(source, target)
     return _Item(model, detected, parts if model else [text])
@@ -145,13 +145,13 @@ async def detect(request: Request, wanted: DetectRequest) -> Response:
     """Detect the language of a text."""
     service = service_of(request)
     service.check_size([wanted.q])
-    return JSONResponse([asdict(each) for each in service.models.detect(wanted.q)])
+    return JSONResponse([each.model_dump() for each in service.models.detect(wanted.q)])
 
 
-@router.get("/languages", response_model=list[LanguageResponse])
+@router.get("/languages", response_model=list[Language])
 async def languages(request: Request) -> Response:
     """List the languages."""
-    return JSONResponse([asdict(each) for each in service_of(request).models.languages])
+    return JSONResponse([each.model_dump() for each in service_of(request).models.languages])
 
 
 @router.get("/frontend/settings", response_model=SettingsResponse)

@@ -13,6 +13,7 @@ from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run, model_names
+from seq2seq.serving.schemas import DetectedLanguage, Language
 
 LANGUAGE_NAMES = {  # in English
     "ar": "Arabic", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
@@ -48,23 +49,6 @@ class ServedModel:
     def target(self) -> str:
         """The code of the language that it translates into."""
         return self.translator.config.data.target_language
-
-
-@dataclass(frozen=True)
-class Language:
-    """A language of the models; `targets` are what it can be translated into."""
-
-    code: str
-    name: str
-    targets: list[str]
-
-
-@dataclass(frozen=True)
-class Detected:
-    """A language that a text may be in; the confidence is a percentage."""
-
-    language: str
-    confidence: float
 
 
 @dataclass(frozen=True)
@@ -105,10 +89,11 @@ class ServedModels:
         """The languages on either side of the models, sorted by code."""
         codes = sorted(self.tokenizers)
         return [
-            Language(code, LANGUAGE_NAMES.get(code, code), self.targets(code)) for code in codes
+            Language(code=code, name=LANGUAGE_NAMES.get(code, code), targets=self.targets(code))
+            for code in codes
         ]
 
-    def detect(self, text: str, among: Collection[str] | None = None) -> list[Detected]:
+    def detect(self, text: str, among: Collection[str] | None = None) -> list[DetectedLanguage]:
         """Return the languages that a text may be in, the likeliest first.
 
         By the tokenizers of the models: a language's own spells it in fewer and more frequent
@@ -119,7 +104,7 @@ class ServedModels:
         codes = sorted(self.tokenizers if among is None else among)
         text = text[:_MOST_DETECTED]
         if not any(map(str.isalpha, text)):
-            return [Detected(code, 0.0) for code in codes]
+            return [DetectedLanguage(language=code, confidence=0) for code in codes]
         # By the tokenizer of a language to which the text is likeliest. A vocabulary has few words
         # with a capital, so that "Hola" is also read as "hola".
         spellings = {text, text.lower()}
@@ -129,10 +114,10 @@ class ServedModels:
         }
         best = max(log_prob for log_prob, _ in likelihoods.values())
         odds = {code: math.exp(log_prob - best) for code, (log_prob, _) in likelihoods.items()}
-        total = sum(odds.values())
+        percent = 100 / sum(odds.values())
         found = [
-            Detected(code, round(100 * odds[code] / total * likelihoods[code][1], 1))
-            for code in codes
+            DetectedLanguage(language=code, confidence=round(percent * odds[code] * share, 1))
+            for code, (_, share) in likelihoods.items()
         ]
         return sorted(found, key=lambda each: (-odds[each.language], each.language))
 

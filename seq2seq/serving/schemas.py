@@ -25,14 +25,16 @@ Number = Annotated[int, BeforeValidator(_no_bool)]
 class Keyed(BaseModel):
     """A request that needs a key where the server has keys."""
 
-    api_key: str | None = Field(None, description="one of the server's keys, if it has any")
+    api_key: str | None = Field(
+        None, description="one of the server's keys, if it has any; or as Authorization: Bearer KEY"
+    )
 
 
 class TranslateRequest(Keyed):
     """POST /translate."""
 
     q: str | list[str] = Field(description="a text or several; line breaks are kept")
-    source: str = Field(description="code of its language, or auto")
+    source: str = Field(description="code of its language, also with a region, or auto")
     target: str = Field(description="code of the language to translate into")
     format: Literal["text", "html"] = Field("text", description="html: keep tags in place")
     alternatives: Number = Field(0, ge=0, description="how many further translations to return")
@@ -53,8 +55,8 @@ class Error(BaseModel):
 class DetectedLanguage(BaseModel):
     """A language that a text may be in."""
 
-    confidence: float = Field(ge=0, le=100, description="in percent")
     language: str
+    confidence: float = Field(ge=0, le=100, description="in percent")
 
 
 class TranslateResponse(BaseModel):
@@ -69,8 +71,8 @@ class TranslateResponse(BaseModel):
     )
 
 
-class LanguageResponse(BaseModel):
-    """A language, and what it can be translated into."""
+class Language(BaseModel):
+    """A language of the models, and what it can be translated into."""
 
     code: str
     name: str
