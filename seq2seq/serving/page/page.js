@@ -412,7 +412,7 @@ function translateLater() {
 async function translateTyped() {
   clearTimeout(timer);
   const typed = text();
-  const model = await detected(typed).catch(() => null);  // the translation will tell what is wrong
+  const model = await detected(typed).catch(() => null);  // translating reports the same error
   if (text() !== typed) return;
   if (model && !chosen) {
     chooseModels(model);
