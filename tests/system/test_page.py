@@ -241,6 +241,18 @@ def test_what_is_typed_while_the_page_loads_is_translated(page: Page) -> None:
     assert page.locator("#text").input_value() == SENTENCE
 
 
+def test_what_is_typed_after_a_click_while_the_page_loads_replaces_the_example(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/api/models", lambda route: held.append(route))
+    with page.expect_request("**/api/models"):
+        page.reload()
+    page.locator("#text").click()
+    held.pop().continue_()
+    shown(page)
+    page.keyboard.type(SENTENCE)
+    expect(page.locator("#text")).to_have_value(SENTENCE)
+
+
 def test_heat_map_has_the_weights_of_explain(
     page: Page, trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -490,9 +490,11 @@ async function start() {
     translateTyped();
   });
   // What is typed first takes the place of the example.
-  const example = () => Object.values(examples).some(([[, sentence]]) => sentence === text());
+  const selectExample = () => {
+    if (Object.values(examples).some(([[, sentence]]) => sentence === text())) byId("text").select();
+  };
   for (const name of ["focus", "click"])
-    byId("text").addEventListener(name, () => { if (example()) byId("text").select(); }, {once: true});
+    byId("text").addEventListener(name, selectExample, {once: true});
   byId("text").addEventListener("input", () => {
     // A model translates one line.
     if (text().includes("\n")) byId("text").value = joined(text());
@@ -529,6 +531,7 @@ async function start() {
   });
   window.addEventListener("hashchange", () => readAddress());
   readAddress(text().replaceAll("\n", " "));  // what was typed while the page loaded
+  if (document.activeElement === byId("text")) selectExample();
 }
 
 start().catch(error => { byId("fault").textContent = `The page cannot start: ${error.message}`; });
