@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -92,14 +92,11 @@ class Study(Section):
             raise ValueError("no axes; give one or more")
         for axis, levels in grid.items():
             _check_axis(axis, levels)
-        keys = {
-            axis: sorted({key for settings in levels.values() for key in settings})
-            for axis, levels in _axes(grid).items()
-        }
-        for one, other in combinations(grid, 2):
-            for key in keys[one]:
-                if any(_overlap(key, second) for second in keys[other]):
-                    raise ValueError(f"'{one}' and '{other}' both set {key}; make them one axis")
+        axes = _axes(grid)
+        for key in (key for levels in axes.values() for level in levels.values() for key in level):
+            if len(found := _axes_that_set(key, axes)) > 1:
+                one, other = found[:2]
+                raise ValueError(f"'{one}' and '{other}' both set {key}; make them one axis")
         return grid
 
     @model_validator(mode="after")
@@ -174,9 +171,17 @@ def _level_names(levels: Any) -> list[str]:
     return [label(level) for level in (levels if isinstance(levels, tuple) else (levels,))]
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Return whether two keys of a recipe are the same, or one contains the other."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+def _axes_that_set(key: str, axes: Mapping[str, Mapping[str, Settings]]) -> list[str]:
+    """Return the axes with a level that sets a key, a part of it, or a section around it."""
+
+    def overlaps(other: str) -> bool:
+        return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
+
+    return [
+        axis
+        for axis, levels in axes.items()
+        if any(overlaps(other) for level in levels.values() for other in level)
+    ]
 
 
 def _check_keys(keys: Iterable[str]) -> None:
@@ -345,12 +350,11 @@ def _check_changes(path: str, study: Study, changes: Sequence[str]) -> None:
         key = change.partition("=")[0]
         with _config_errors(f"override '{change}'"):
             _check_keys([key])
-        for axis, levels in study.axes.items():
-            if any(_overlap(key, own) for settings in levels.values() for own in settings):
-                raise ConfigError(
-                    f"override '{change}': the axis '{axis}' of {path} sets this key; change the "
-                    "grid instead"
-                )
+        for axis in _axes_that_set(key, study.axes):
+            raise ConfigError(
+                f"override '{change}': the axis '{axis}' of {path} sets this key; change the grid "
+                "instead"
+            )
 
 
 def _make_cells(study: Study) -> list[Cell]:
