@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seq2seq.config import Config, InitialConfig, Section, changed_keys
 from seq2seq.data.corpus import Pair
-from seq2seq.data.dataset import Pairs, load_pairs, train_tokenizers
+from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
 from seq2seq.data.sources import check_directions, check_sources, checksum_sources
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer
@@ -152,7 +152,7 @@ def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
 def _build_trainer(
     config: Config,
     run: RunDirectory,
-    pairs: Pairs,
+    pairs: PreparedPairs,
     valid: list[Pair],
     tokenizers: tuple[Tokenizer, Tokenizer],
     ranks: Ranks,

@@ -339,6 +339,8 @@ def test_invalid_override_is_quoted(override: str, words: str) -> None:
         ("? [a]\n: 1", "unhashable key"),
         ("run_dir: x", "data: missing required key"),
         (BASE + "model: {attention: {score: dot}, encoder_size: 3}", "attention.key_size=512"),
+        ("data: {train: [{path: a, streaming: true}]}", "train.0: streaming: no longer supported"),
+        (BASE + "  tokenizer: {type: bpe, sampling_alpha: 0.1}", "requires type unigram"),
         (BASE + "model: {joint_embeddings: true}", "requires data.tokenizer.joint=true"),
     ],
 )
@@ -346,6 +348,12 @@ def test_invalid_recipe_is_refused(text: str, words: str) -> None:
     message = error(text=text)
     assert message.startswith("recipe.yaml: ")
     assert words in message
+
+
+def test_streaming_false_of_older_recipes_is_ignored() -> None:
+    text = BASE.replace("{path: train.tsv}", "{path: train.tsv, streaming: false}")
+    assert parse(text=text) == parse()
+    assert "streaming" not in dump_config(parse(text=text))
 
 
 def test_all_problems_are_reported_in_one_line() -> None:

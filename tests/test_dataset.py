@@ -26,7 +26,7 @@ from seq2seq.data.arrow import MappedRows
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
-from seq2seq.data.stream import BatchStream, StreamPosition
+from seq2seq.data.stream import BatchStream, StreamPosition, Windows
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError, WorkerError
 
@@ -47,7 +47,6 @@ def config(corpus: ToyCorpus, tmp_path: Path) -> Callable[..., Config]:
 
 def prepare(config: Config) -> tuple[PreparedPairs, tuple[Tokenizer, Tokenizer]]:
     pairs, _ = load_pairs(config)
-    assert isinstance(pairs, PreparedPairs)
     tokenizers = train_tokenizers(pairs, config)
     BatchStream(pairs, *tokenizers, config.data, seed=1)
     return pairs, tokenizers
@@ -89,7 +88,10 @@ ALL = ["ids", "pairs", "tokenizer", "tokenizer"]
         (["data.batching.size=8", "data.batching.max_length=9", "data.word_dropout=0.3"], []),
         (["data.tokenizer.sampling_alpha=0"], []),
         (["data.tokenizer.target_vocab_size=320"], ["tokenizer"]),  # which is no smaller
-        (["data.tokenizer.type=bpe"], ["ids", "tokenizer", "tokenizer"]),
+        (
+            ["data.tokenizer={type: bpe, source_vocab_size: 330, target_vocab_size: 330}"],
+            ["ids", "tokenizer", "tokenizer"],
+        ),
         (["data.tokenizer.joint=true"], ["ids", "tokenizer"]),
         (["data.cleaning.drop_duplicates=false"], ALL),
         (["data.cleaning.max_ratio=3"], ["pairs"]),  # which drops the same
@@ -333,7 +335,7 @@ def test_windows_hold_the_ids_of_their_rows(window):
         }
     )
     lengths = [max(len(tokenizer.encode(side)) for side in pair) for pair in all_pairs(pairs)]
-    windows = pairs.windows((tokenizer, tokenizer), config, seed=1)
+    windows = Windows(pairs, (tokenizer, tokenizer), config, seed=1)
     assert windows.num_pairs == sum(length <= 20 for length in lengths) < 2500
     assert windows.num_skipped == 2500 - windows.num_pairs
     found = windows.read(StreamPosition(0, windows._number - 1), None)

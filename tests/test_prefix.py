@@ -125,7 +125,7 @@ def test_paths_spell_the_text_in_all_legal_ways(tokenizer: Tokenizer, text: str)
         assert prefix.decode(tokens, tokenizer).startswith(normal)
         assert tokens == tuple(usual) or prefix.decode(tokens, tokenizer) != normal
     spelled = tokenizer.pieces(usual)
-    if any(piece not in tokenizer.vocabulary.ids for piece in spelled):
+    if any(piece not in tokenizer.spelled for piece in spelled):
         return
     complete = normalize_line(text + "x") != normal + "x"
     before = tokenizer.encode(" ".join(normal.split(" ")[:-1]))
@@ -135,7 +135,7 @@ def test_paths_spell_the_text_in_all_legal_ways(tokenizer: Tokenizer, text: str)
 
 def overlapping(word: str, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]:
     """Yield all pieces that begin with a word and more, where all but the last are within it."""
-    for piece, number in tokenizer.vocabulary.ids.items():
+    for piece, number in tokenizer.spelled.items():
         if piece.startswith(word) and piece != word:
             yield (number,)
         if word.startswith(piece) and piece != word:

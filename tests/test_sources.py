@@ -122,8 +122,9 @@ def test_checksums_of_files_folders_pipes_and_far_datasets(
     (tmp_path / "folder/deep/rows.json").write_text("[]")
     os.mkfifo(tmp_path / "pipe")
     far = {"format": "huggingface", "split": "train", "source": "es", "target": "en"}
+    datasets = pytest.importorskip("datasets")
     rows = [{"es": "hola", "en": "hello"}, {"es": "gato", "en": "cat"}]
-    monkeypatch.setattr(corpus, "read_dataset", lambda *_, **__: iter(rows))
+    monkeypatch.setattr(corpus, "_load", lambda *_: datasets.Dataset.from_list(rows))
     data = DataConfig(
         train=(
             CorpusConfig(

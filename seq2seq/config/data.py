@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -42,11 +42,19 @@ class CorpusConfig(Section):
     name: str | None = Field(None, description="huggingface: the dataset, or a local folder")
     subset: str | None = Field(None, description="huggingface: the dataset's configuration")
     split: str | None = Field(None, description="huggingface: the split, such as train[:10%]")
-    streaming: bool = Field(
-        False,
-        description="read, clean and encode pairs during training, not beforehand; duplicates are "
-        "found and pairs shuffled within windows only. For all corpora of train or none",
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_streaming(cls, raw: Any) -> Any:
+        """Drop the key `streaming: false` of recipes from before version 0.2."""
+        if not isinstance(raw, dict) or "streaming" not in raw:
+            return raw
+        if raw["streaming"] is not False:
+            raise ValueError(
+                "streaming: no longer supported; remove the key: the corpus is then prepared once, "
+                "in Arrow files, and takes no more memory (docs/corpora.md)"
+            )
+        return {key: value for key, value in raw.items() if key != "streaming"}
 
     @model_validator(mode="after")
     def _complete(self) -> CorpusConfig:
@@ -108,14 +116,24 @@ class TokenizerConfig(Section):
     max_sentences: Count = Field(
         1_000_000,
         description="train the subword model on at most this many sentences and 40 million "
-        "characters: a random sample, or the first pairs of a streamed corpus",
+        "characters, a random sample",
     )
     sampling_alpha: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,
-        description="subword sampling in training; 0: off. unigram: 0.2 to 0.5, where lower values "
-        "give more diverse, longer segmentations (0.1: 1.9 times as long, 0.2: 1.3, 0.3: 1.1); "
-        "bpe: 0.1",
+        description="subword sampling in training, for unigram models; 0: off. Each word is drawn "
+        "from its 64 best segmentations x with probabilities proportional to P(x) ** alpha. Lower "
+        "values give more diverse, longer segmentations (0.1: 1.8 times as long as the best one, "
+        "0.2: 1.3, 0.3: 1.1); 0.2 to 0.5 are useful",
     )
+
+    @model_validator(mode="after")
+    def _can_sample(self) -> TokenizerConfig:
+        if self.sampling_alpha and self.type != "unigram":
+            raise ValueError(
+                f"sampling_alpha {self.sampling_alpha} requires type unigram: SentencePiece does "
+                "not list the best segmentations of other models; set sampling_alpha=0"
+            )
+        return self
 
 
 class BatchingConfig(Section):
@@ -160,11 +178,3 @@ class DataConfig(Section):
     word_dropout: Rate = Field(
         0.0, description="probability of replacing an input piece by <unk> in training, both sides"
     )
-
-    @model_validator(mode="after")
-    def _streamed(self) -> DataConfig:
-        if any(corpus is not None and corpus.streaming for corpus in (self.valid, self.test)):
-            raise ValueError("valid and test cannot be streamed; remove their key 'streaming'")
-        if len({corpus.streaming for corpus in self.train}) > 1:
-            raise ValueError("train: set 'streaming' on all corpora or on none")
-        return self

@@ -310,21 +310,16 @@ def _read_jsonl(config: CorpusConfig) -> Iterator[Pair]:
 
 
 def _read_huggingface(config: CorpusConfig) -> Iterator[Pair]:
-    name, split = str(config.name), str(config.split)
-    rows = read_dataset(name, config.subset, split=split, columns=columns_of(config))
-    return read_rows(rows, config)
-
-
-def columns_of(config: CorpusConfig) -> list[str]:
-    """Return the columns that a Hugging Face corpus is read from."""
     fields = [config.source, config.target, config.alignment]
-    return [str(field).partition(".")[0] for field in fields if field is not None]
-
-
-def read_rows(rows: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[Pair]:
-    """Yield the pairs of the rows of a Hugging Face dataset."""
-    places = ((f"{config.name} {config.split}: row {n}", row) for n, row in enumerate(rows))
-    return _parse_rows(places, lambda where, row: _pair_of_fields(where, row, config))
+    columns = sorted({str(field).partition(".")[0] for field in fields if field is not None})
+    where = f"{config.name} {config.split}"
+    dataset = _load(str(config.name), config.subset, str(config.split))
+    for column in columns:
+        if column not in dataset.column_names:
+            known = ", ".join(dataset.column_names)
+            raise DataError(f"{where}: no column '{column}'; columns: {known}")
+    rows = ((f"{where}: row {n}", row) for n, row in enumerate(dataset.select_columns(columns)))
+    yield from _parse_rows(rows, lambda where, row: _pair_of_fields(where, row, config))
 
 
 def _pair_of_fields(where: str, row: dict[str, Any], config: CorpusConfig) -> Pair:
@@ -361,30 +356,6 @@ def _field(row: dict[str, Any], name: str, where: str) -> str:
     return value
 
 
-def read_dataset(
-    name: str, subset: str | None, *, split: str, columns: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a split, memory-mapped, with these columns only.
-
-    Raises DataError where the dataset, the split or a column is missing.
-    """
-    rows = _load(name, subset, split)
-    _check(rows.column_names, columns, f"{name} {split}")
-    yield from rows.select_columns(sorted(set(columns)))
-
-
-def stream_dataset(name: str, subset: str | None, *, split: str, columns: Sequence[str]) -> Any:
-    """Return the rows of a split as an IterableDataset, which reads them one by one.
-
-    Raises DataError where the dataset, the split or a column is missing.
-    """
-    rows = _load(name, subset, split, streaming=True)
-    if rows.column_names is not None:  # known before the first row
-        _check(rows.column_names, columns, f"{name} {split}")
-        rows = rows.select_columns(sorted(set(columns)))
-    return rows
-
-
 def dataset_files(name: str, subset: str | None, *, split: str) -> list[Path]:
     """Return the files that hold the rows of a split, downloaded if need be."""
     path = Path(name)
@@ -395,15 +366,10 @@ def dataset_files(name: str, subset: str | None, *, split: str) -> list[Path]:
     return [Path(file["filename"]) for file in _load(name, subset, split).cache_files]
 
 
-def _check(known: Sequence[str], columns: Sequence[str], where: str) -> None:
-    for column in columns:
-        if column not in known:
-            raise DataError(f"{where}: no column '{column}'; columns: {', '.join(known)}")
-
-
-def _load(name: str, subset: str | None, split: str, *, streaming: bool = False) -> Any:
+def _load(name: str, subset: str | None, split: str) -> Any:
+    """Return a split, mapped into memory. Raises DataError where it cannot be loaded."""
     try:
-        return _find(name, subset, split, streaming=streaming)
+        return _find(name, subset, split)
     except Exception as error:  # the library raises whatever its builders and filesystems raise
         if missing_package(error):
             raise
@@ -413,21 +379,19 @@ def _load(name: str, subset: str | None, split: str, *, streaming: bool = False)
         ) from None
 
 
-def _find(name: str, subset: str | None, split: str, *, streaming: bool) -> Any:
+def _find(name: str, subset: str | None, split: str) -> Any:
     import datasets  # seconds, and only this format needs it
 
     path = Path(name)
     if path.is_file() and path.suffix in _BUILDERS:
-        return datasets.load_dataset(
-            _BUILDERS[path.suffix], data_files=name, split=split, streaming=streaming
-        )
+        return datasets.load_dataset(_BUILDERS[path.suffix], data_files=name, split=split)
     if any((path / marker).is_file() for marker in _SAVED):
         saved = datasets.load_from_disk(name)
         splits = saved if isinstance(saved, datasets.DatasetDict) else {saved.split or split: saved}
         if split not in splits:
             raise ValueError(f"no split '{split}' on disk; splits: {', '.join(map(str, splits))}")
-        return splits[split].to_iterable_dataset() if streaming else splits[split]
-    return datasets.load_dataset(name, subset, split=split, streaming=streaming)
+        return splits[split]
+    return datasets.load_dataset(name, subset, split=split)
 
 
 @contextmanager

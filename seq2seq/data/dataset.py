@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import sentencepiece
 from tqdm import tqdm
@@ -21,13 +20,11 @@ from seq2seq.data.arrow import (
     PAIRS,
     SIDES,
     MappedRows,
-    lengths,
     map_rows,
     shuffle,
-    to_ragged,
     write_pairs,
 )
-from seq2seq.data.cache import Cache, Entry, code_of, digest, open_cache
+from seq2seq.data.cache import Cache, Entry, code_of, open_cache
 from seq2seq.data.cleaning import (
     Assessed,
     CleaningReport,
@@ -37,19 +34,17 @@ from seq2seq.data.cleaning import (
     read_validation,
 )
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.data.ragged import Ints
-from seq2seq.data.sources import describe, quick_hash, refuse_same_files
-from seq2seq.data.stream import Segmenter, StreamPosition, Tokenizers, Window
-from seq2seq.data.streaming import StreamedPairs
+from seq2seq.data.sources import describe, refuse_same_files
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
+
+Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 
 log = logging.getLogger(__name__)
 
 _ASSESSED = pa.schema(
     [*PAIRS, ("fault", pa.uint8()), ("overlap", pa.uint8()), ("digest", pa.uint64())]
 )
-_WINDOW_STRETCHES = 64  # at least: with fewer, the same pairs meet again in every epoch
 _MODEL = "tokenizer.model"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}
 _PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "corpus", "dataset"))
@@ -104,84 +99,16 @@ class PreparedPairs:
 
         return self.cache.entry("ids", made_of, make, read)
 
-    def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> PreparedWindows:
-        """Return the pairs, encoded, as windows; raises DataError if none of them fits."""
-        return PreparedWindows(self, tokenizers, config, seed=seed)
 
-
-Pairs = PreparedPairs | StreamedPairs
-
-
-class PreparedWindows:
-    """Windows of random stretches of a corpus; each pair is in one of them every epoch."""
-
-    def __init__(
-        self, pairs: PreparedPairs, tokenizers: Tokenizers, config: DataConfig, *, seed: int
-    ) -> None:
-        """Encode the pairs, or find them in the cache; raises DataError if none of them fits."""
-        batching = config.batching
-        self.fingerprint = pairs.fingerprint
-        self._pairs, self._seed = pairs, seed
-        self._ids = pairs.encode(tokenizers, processes=config.processes)
-        log.info("%s", pairs.cache.summary())
-        self._segmenter = Segmenter(tokenizers, config)
-        self.num_pairs = sum(
-            int((np.maximum(*map(lengths, batch.columns)) <= batching.max_length).sum())
-            for batch in self._ids.batches()
-        )
-        self.num_skipped = len(pairs) - self.num_pairs
-        if not self.num_pairs:
-            raise DataError(
-                f"data.train: none of {len(pairs)} pairs is left to train on; "
-                f"data.batching.max_length is {batching.max_length} pieces"
-            )
-        if self.num_skipped:
-            log.warning(
-                "%d of %d training pairs are skipped: over data.batching.max_length=%d pieces",
-                self.num_skipped, len(pairs), batching.max_length,
-            )  # fmt: skip
-        # Windows of equal size: a small last one would be cut into batches with much padding.
-        self._number = -(-self.num_pairs // batching.window)
-        self._rows = 1 << (max(1, batching.window // _WINDOW_STRETCHES).bit_length() - 1)
-        self._order: tuple[int, Ints] = (-1, np.zeros(0, np.int64))
-
-    def read(self, position: StreamPosition, generator: np.random.Generator) -> Window:
-        """Return the window at a position; only subword sampling draws from the generator."""
-        if self._order[0] != position.epoch:
-            order = np.random.default_rng((self._seed, position.epoch, 0))
-            starts = np.arange(0, len(self._pairs), self._rows)
-            self._order = position.epoch, order.permutation(starts)
-        starts = np.array_split(self._order[1], self._number)[position.window]
-        indices = (starts[:, None] + np.arange(self._rows)).ravel()
-        indices = indices[indices < len(self._pairs)]
-        table = self._ids.stretches(starts.tolist(), self._rows)
-        source, target = to_ragged(table.column(0)), to_ragged(table.column(1))
-        fitting = self._segmenter.fitting(source, target)
-        if self._segmenter.samples:
-            texts = self._pairs.read(starts.tolist(), self._rows)
-            source, target = self._segmenter.sample(texts, fitting, generator)
-            indices, fitting = indices[fitting], np.arange(len(fitting))
-        last = position.window + 1 == self._number
-        following = (
-            StreamPosition(position.epoch + 1)
-            if last
-            else StreamPosition(position.epoch, position.window + 1)
-        )
-        return Window(indices, source, target, fitting, following)
-
-
-def load_pairs(config: Config) -> tuple[Pairs, list[Pair]]:
+def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
     """Return the clean training pairs of a recipe and its validation pairs; log what was dropped.
 
-    Streamed corpora are only opened. Raises DataError for a corpus that cannot be read or has no
-    pairs, WorkerError where a process was killed.
+    Raises DataError for a corpus that cannot be read or has no pairs, WorkerError where a process
+    was killed.
     """
     data = config.data
     refuse_same_files(data)
     valid = read_validation(data)
-    if data.train[0].streaming:
-        seen = [describe(corpus, quick_hash) for corpus in data.train]
-        return StreamedPairs(data.train, hold_out(data, valid), digest(seen)), valid
     began = time.monotonic()
     cache = open_cache(data.cache)
     corpora = [corpus for corpus in (*data.train, data.valid, data.test) if corpus is not None]
@@ -222,19 +149,14 @@ def hold_out(data: DataConfig, valid: Iterable[Pair]) -> HeldOut:
     return held_out
 
 
-def train_tokenizers(pairs: Pairs, config: Config) -> tuple[Tokenizer, Tokenizer]:
-    """Return the tokenizers of source and target, trained on the train side once and then cached.
-
-    For a streamed corpus they are trained on its first data.tokenizer.max_sentences pairs.
-    """
+def train_tokenizers(pairs: PreparedPairs, config: Config) -> Tokenizers:
+    """Return the tokenizers of source and target, trained on the pairs once and then cached."""
     settings = config.data.tokenizer
     began = time.monotonic()
-    prepared = pairs if isinstance(pairs, PreparedPairs) else _prepare_head(pairs, config.data)
-    cache = pairs.cache if isinstance(pairs, PreparedPairs) else open_cache(config.data.cache)
 
     def trained(texts: Callable[[], Iterable[str]], size: int, name: str) -> Tokenizer:
         made_of = {
-            "pairs": prepared.fingerprint,
+            "pairs": pairs.fingerprint,
             "name": name,
             "size": size,
             "settings": settings.model_dump(exclude=_NOT_OF_ONE_TOKENIZER),
@@ -250,10 +172,10 @@ def train_tokenizers(pairs: Pairs, config: Config) -> tuple[Tokenizer, Tokenizer
         def read(entry: Entry) -> Tokenizer:
             return Tokenizer.load(entry.path / _MODEL)
 
-        return cache.entry("tokenizer", made_of, make, read)
+        return pairs.cache.entry("tokenizer", made_of, make, read)
 
     def texts(*sides: int) -> Iterator[str]:
-        for some in prepared.texts():
+        for some in pairs.texts():
             for pair in zip(*(some[side] for side in sides), strict=True):
                 yield from pair
 
@@ -267,18 +189,6 @@ def train_tokenizers(pairs: Pairs, config: Config) -> tuple[Tokenizer, Tokenizer
         time.monotonic() - began, source.vocab_size, target.vocab_size,
     )  # fmt: skip
     return source, target
-
-
-def _prepare_head(pairs: StreamedPairs, data: DataConfig) -> PreparedPairs:
-    """Return the first pairs of a streamed corpus, cleaned, in a temporary cache."""
-    cache = open_cache(None)
-    head = pairs.head(data.tokenizer.max_sentences)
-    return cache.entry(
-        "pairs",
-        {},
-        lambda folder: _write_clean(folder, head, data, pairs.held_out),
-        lambda entry: PreparedPairs(entry, cache),
-    )
 
 
 def _write_clean(

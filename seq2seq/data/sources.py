@@ -33,26 +33,17 @@ PLACES = ("path", "source_path", "target_path", "name")
 
 _COMPARED_PAIRS = 200  # of each corpus, to find out its direction
 _FEWEST_PAIRS, _REVERSED_RATIO, _REVERSED_PAIRS = 10, 0.8, 0.8  # see is_reversed
-_HEAD_BYTES = 1 << 20
-
-
-def quick_hash(path: Path) -> str:
-    """Return a checksum of a file's size and first megabyte, for corpora that are streamed."""
-    with path.open("rb") as file:
-        return hashlib.sha256(b"%d " % path.stat().st_size + file.read(_HEAD_BYTES)).hexdigest()
 
 
 def describe(corpus: CorpusConfig, checksum: Callable[[Path], str]) -> dict[str, Any]:
     """Return how a corpus is read, and the checksums of its files, ready for JSON.
 
-    A streamed dataset that is not on this machine goes by its name. A missing file has no checksum;
-    the reader of the corpus reports it. Raises DataError for a pipe, which can be read only once.
+    A missing file has no checksum; the reader of the corpus reports it. Raises DataError for a
+    pipe, which can be read only once.
     """
     settings = corpus.model_dump(exclude=set(PLACES))
     places = [find_data(place) for key in PLACES if (place := getattr(corpus, key)) is not None]
     if corpus.format == "huggingface" and not places[0].exists():
-        if corpus.streaming:
-            return {**settings, "name": corpus.name}
         places = dataset_files(str(corpus.name), corpus.subset, split=str(corpus.split))
     for path in places:
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -143,10 +134,10 @@ def _exchange(corpus: CorpusConfig, name: str) -> str:
 def checksum_sources(data: DataConfig) -> dict[str, str]:
     """Return the checksum of each training and validation file or local dataset, by its key.
 
-    A streamed file goes by its size and first megabyte; a pipe has none. A validation set that is
-    on the Hugging Face hub goes by its pairs; such training data is known to BatchStream only.
+    A pipe has none. A validation set that is on the Hugging Face hub goes by its pairs; such
+    training data is known to BatchStream only.
     """
-    found = {key: _checksum(find_data(place), of_file) for key, place, of_file in _places(data)}
+    found = {key: _checksum(find_data(place), sha256) for key, place in _places(data)}
     checksums = {key: value for key, value in found.items() if value}
     if data.valid.format == "huggingface" and "data.valid.name" not in checksums:
         digest = hashlib.sha256()
@@ -171,7 +162,7 @@ def check_sources(path: Path, data: DataConfig) -> None:
         raise CheckpointError(
             f"{path}: cannot be read ({error}); remove it to resume without checking the data"
         ) from None
-    present, places = checksum_sources(data), {key: place for key, place, _ in _places(data)}
+    present, places = checksum_sources(data), dict(_places(data))
     for key, checksum in saved.items():
         if present.get(key) == checksum:
             continue
@@ -196,13 +187,13 @@ def dump_checksums(checksums: Mapping[str, str]) -> str:
     return json.dumps(checksums, indent=1) + "\n"
 
 
-def _places(data: DataConfig) -> Iterator[tuple[str, str, Callable[[Path], str]]]:
-    """Yield the key, the path or name, and the checksum function of each source."""
+def _places(data: DataConfig) -> Iterator[tuple[str, str]]:
+    """Yield the key and the path or name of each source."""
     corpora: dict[str, CorpusConfig] = {f"train.{n}": c for n, c in enumerate(data.train)}
     for name, corpus in (corpora | {"valid": data.valid}).items():
         for place in PLACES:
             if (value := getattr(corpus, place)) is not None:
-                yield f"data.{name}.{place}", value, quick_hash if corpus.streaming else sha256
+                yield f"data.{name}.{place}", value
 
 
 def _files(corpus: CorpusConfig | None) -> list[Path]:

@@ -1,24 +1,29 @@
 """Batches of a corpus for training: every pair once per epoch, resumable at any batch.
 
-A corpus, prepared or streamed, is read in windows; a window is shuffled and cut into batches.
+The corpus is read in windows; a window is shuffled and cut into batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from seq2seq.config import DataConfig
+from seq2seq.data.arrow import lengths, to_ragged
 from seq2seq.data.batching import Batch, collate, cut_batches
+from seq2seq.data.dataset import PreparedPairs, Tokenizers
 from seq2seq.data.ragged import Ints, Ragged
 from seq2seq.data.tokenizer import EOS, UNK, Tokenizer
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import CheckpointError, DataError
 
-Tokenizers = tuple[Tokenizer, Tokenizer]
+log = logging.getLogger(__name__)
+
+_WINDOW_STRETCHES = 64  # at least: with fewer, the same pairs meet again in every epoch
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,6 @@ class StreamPosition:
 
     epoch: int = 0
     window: int = 0
-    reader: Any = None  # positions of the readers of a streamed corpus, ready for JSON
 
 
 @dataclass(frozen=True)
@@ -41,72 +45,75 @@ class Window:
     following: StreamPosition
 
 
-class Windows(Protocol):
-    """A corpus as an endless sequence of windows."""
+class Windows:
+    """Windows of random stretches of a corpus; each pair is in one of them every epoch."""
 
-    fingerprint: str  # of the corpus
-    num_pairs: int  # that fit, as far as is known
-    num_skipped: int  # that do not
+    def __init__(
+        self, pairs: PreparedPairs, tokenizers: Tokenizers, config: DataConfig, *, seed: int
+    ) -> None:
+        """Encode the pairs, or find them in the cache; raises DataError if none of them fits."""
+        batching = config.batching
+        self.fingerprint = pairs.fingerprint
+        self._pairs, self._tokenizers, self._seed = pairs, tokenizers, seed
+        self._alpha, self._max_length = config.tokenizer.sampling_alpha, batching.max_length
+        self._ids = pairs.encode(tokenizers, processes=config.processes)
+        log.info("%s", pairs.cache.summary())
+        self.num_pairs = sum(
+            int((np.maximum(*map(lengths, batch.columns)) <= batching.max_length).sum())
+            for batch in self._ids.batches()
+        )
+        self.num_skipped = len(pairs) - self.num_pairs
+        if not self.num_pairs:
+            raise DataError(
+                f"data.train: none of {len(pairs)} pairs is left to train on; "
+                f"data.batching.max_length is {batching.max_length} pieces"
+            )
+        if self.num_skipped:
+            log.warning(
+                "%d of %d training pairs are skipped: over data.batching.max_length=%d pieces",
+                self.num_skipped, len(pairs), batching.max_length,
+            )  # fmt: skip
+        # Windows of equal size: a small last one would be cut into batches with much padding.
+        self._number = -(-self.num_pairs // batching.window)
+        self._rows = 1 << (max(1, batching.window // _WINDOW_STRETCHES).bit_length() - 1)
+        self._order: tuple[int, Ints] = (-1, np.zeros(0, np.int64))
 
     def read(self, position: StreamPosition, generator: np.random.Generator) -> Window:
         """Return the window at a position; only subword sampling draws from the generator."""
-
-
-class Corpus(Protocol):
-    """Training pairs, prepared or streamed."""
-
-    def windows(self, tokenizers: Tokenizers, config: DataConfig, *, seed: int) -> Windows:
-        """Return the pairs as windows; raises DataError if none of them fits."""
-
-
-class Segmenter:
-    """Encodes texts with their best or with a random segmentation."""
-
-    def __init__(self, tokenizers: Tokenizers, config: DataConfig) -> None:
-        self._tokenizers = tokenizers
-        self._alpha = config.tokenizer.sampling_alpha
-        self._max_length = config.batching.max_length
-
-    @property
-    def samples(self) -> bool:
-        """Whether each epoch draws new segmentations."""
-        return self._alpha > 0
-
-    def fitting(self, source: Ragged, target: Ragged) -> Ints:
-        """Return the rows with at most max_length pieces on both sides."""
-        return np.flatnonzero(np.maximum(source.lengths, target.lengths) <= self._max_length)
-
-    def encode(self, texts: tuple[Sequence[str], Sequence[str]]) -> tuple[Ragged, Ragged]:
-        """Return the best segmentations of sources and targets."""
-        source, target = (
-            Ragged.from_lists(tokenizer.encode_batch(side))
-            for tokenizer, side in zip(self._tokenizers, texts, strict=True)
+        if self._order[0] != position.epoch:
+            order = np.random.default_rng((self._seed, position.epoch, 0))
+            starts = np.arange(0, len(self._pairs), self._rows)
+            self._order = position.epoch, order.permutation(starts)
+        starts = np.array_split(self._order[1], self._number)[position.window]
+        indices = (starts[:, None] + np.arange(self._rows)).ravel()
+        indices = indices[indices < len(self._pairs)]
+        table = self._ids.stretches(starts.tolist(), self._rows)
+        source, target = to_ragged(table.column(0)), to_ragged(table.column(1))
+        fitting = np.flatnonzero(np.maximum(source.lengths, target.lengths) <= self._max_length)
+        if self._alpha:
+            texts = self._pairs.read(starts.tolist(), self._rows)
+            source, target = (
+                self._sample(tokenizer, [side[row] for row in fitting], generator)
+                for tokenizer, side in zip(self._tokenizers, texts, strict=True)
+            )
+            indices, fitting = indices[fitting], np.arange(len(fitting))
+        last = position.window + 1 == self._number
+        following = (
+            StreamPosition(position.epoch + 1)
+            if last
+            else StreamPosition(position.epoch, position.window + 1)
         )
-        return source, target
-
-    def sample(
-        self,
-        texts: tuple[Sequence[str], Sequence[str]],
-        rows: Ints,
-        generator: np.random.Generator,
-    ) -> tuple[Ragged, Ragged]:
-        """Return random segmentations of rows, the best one where a random one is too long."""
-        source, target = (
-            Ragged.from_lists(self._sample(tokenizer, [side[row] for row in rows], generator))
-            for tokenizer, side in zip(self._tokenizers, texts, strict=True)
-        )
-        return source, target
+        return Window(indices, source, target, fitting, following)
 
     def _sample(
         self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator
-    ) -> list[list[int]]:
-        seed = int(generator.integers(2**32 - 1))
-        found = tokenizer.sample_batch(texts, alpha=self._alpha, seed=seed)
-        long = [row for row, ids in enumerate(found) if len(ids) > self._max_length]
-        plain = tokenizer.encode_batch([texts[row] for row in long])
-        for row, ids in zip(long, plain, strict=True):
-            found[row] = ids
-        return found
+    ) -> Ragged:
+        """Return random segmentations, the best one where a random one is too long."""
+        rows = tokenizer.sample_batch(texts, alpha=self._alpha, generator=generator)
+        for number, ids in enumerate(rows):
+            if len(ids) > self._max_length:
+                rows[number] = tokenizer.encode(texts[number])
+        return Ragged.from_lists(rows)
 
 
 @dataclass(frozen=True)
@@ -134,21 +141,20 @@ class BatchStream:
 
     `epoch` counts from 0, `position` is the number of batches taken in it; with the last batch of
     an epoch they become the next epoch and 0. `num_pairs` and `num_skipped` count the pairs with
-    at most, and with more than, `data.batching.max_length` pieces on each side; for a streamed
-    corpus, those read so far in the epoch.
+    at most, and with more than, `data.batching.max_length` pieces on each side.
     """
 
     def __init__(
         self,
-        pairs: Corpus,
+        pairs: PreparedPairs,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         config: DataConfig,
         *,
         seed: int,
     ) -> None:
-        """Encode prepared pairs if no cache has them; raises DataError if none of them fits."""
-        self._windows = pairs.windows((source_tokenizer, target_tokenizer), config, seed=seed)
+        """Encode the pairs, or find them in the cache; raises DataError if none of them fits."""
+        self._windows = Windows(pairs, (source_tokenizer, target_tokenizer), config, seed=seed)
         self._config = config
         self._seed = seed
         self.position = 0
@@ -196,7 +202,6 @@ class BatchStream:
             "epoch": self.epoch,
             "position": self.position,
             "window": self._at.window,
-            "reader": self._at.reader,
             "taken": self._taken,
             "made_for": self._made_for(),
         }
@@ -213,7 +218,7 @@ class BatchStream:
                     f"the batches cannot be resumed: {key} was {saved.get(key)} and is {value}; "
                     "change it back, or start a new run"
                 )
-        self._at = StreamPosition(state["epoch"], state["window"], state["reader"])
+        self._at = StreamPosition(state["epoch"], state["window"])
         self.position, self._taken = state["position"], state["taken"]
 
     def _made_for(self) -> dict[str, Any]:

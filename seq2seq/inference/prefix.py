@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq.data.subwords import SPACE_PIECE
-from seq2seq.data.tokenizer import BOS, EOS, Tokenizer, normalize_line
+from seq2seq.data.tokenizer import BOS, EOS, SPACE_PIECE, Tokenizer, normalize_line
 from seq2seq.inference.protocol import Decoding, Floats, Ints, SearchOptions
 from seq2seq.inference.text import Translation
 
@@ -84,9 +83,9 @@ class Spelling:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._ids = tokenizer.vocabulary.ids
+        self._ids = tokenizer.spelled
         self._sorted = sorted(self._ids)
-        self._longest = tokenizer.vocabulary.longest
+        self._longest = max(map(len, self._ids), default=1)
         begin = {i for piece, i in self._ids.items() if piece.startswith(SPACE_PIECE)}
         # What may follow a complete word: a piece that begins the next one, or the end.
         self.boundaries: Ints = np.array(sorted({EOS, *begin}))

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.data.cleaning import normalize
-from seq2seq.data.subwords import SPACE_PIECE
-from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE, UNK_PIECE
+from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE, SPACE_PIECE, UNK_PIECE
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation
 
