@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 
-from seq2seq.data.prepare import (
-    add_output_options,
-    add_tatoeba,
-    check_output,
-    count,
-    run_command,
-)
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, verdict
+from seq2seq.files import make_folder
+from tatoeba_corpus.prepare import FILES, METADATA, prepare_tatoeba
 
 EXAMPLES = """examples:
   prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip
@@ -35,7 +32,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add_tatoeba(commands)
+    tatoeba = commands.add_parser(
+        "tatoeba",
+        help="the Spanish-English list of manythings.org/anki",
+        description="Download, clean and split the Spanish-English list of the Tatoeba project. No "
+        "sentence of valid or test, nor a translation of one, is in train.",
+    )
+    tatoeba.add_argument(
+        "source", metavar="SOURCE", help="address or file: spa-eng.zip, .tar.gz, spa.txt"
+    )
+    tatoeba.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
+    _add_output_options(tatoeba, "data/tatoeba", rows=2000)
+    tatoeba.set_defaults(run=_tatoeba)
     sample = commands.add_parser(
         "sample",
         help="sentences of a small grammar, with alignments",
@@ -44,16 +52,77 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     sample.add_argument(
         "--train",
-        type=count,
+        type=_count,
         metavar="N",
         default=48_000,
         help="training pairs (default: %(default)s)",
     )
-    add_output_options(sample, "data/sample", rows=1000)
-    sample.add_argument("--show", type=count, metavar="N", help="print N pairs; write nothing")
+    _add_output_options(sample, "data/sample", rows=1000)
+    sample.add_argument("--show", type=_count, metavar="N", help="print N pairs; write nothing")
     sample.add_argument("--links", action="store_true", help="with --show: print alignments too")
     sample.set_defaults(run=_sample)
-    return run_command(parser, argv)
+    return _run(parser.parse_args(argv))
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the given command; return its exit code, as `seq2seq` does (seq2seq.errors)."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    try:
+        options.run(options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        found = verdict(error)
+        if found is None:
+            raise
+        code, line = found
+        print(f"prepare_data.py: {line}", file=sys.stderr)
+        return code
+    return 0
+
+
+def _add_output_options(parser: argparse.ArgumentParser, folder: str, *, rows: int) -> None:
+    """Add the options that say what to write, and where."""
+    for split in ("valid", "test"):
+        parser.add_argument(
+            f"--{split}", type=_count, metavar="N", default=rows, help="rows (default: %(default)s)"
+        )
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", default=Path(folder), help="default: %(default)s"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
+
+
+def _count(text: str) -> int:
+    """Return the value of an option that counts. Raises ArgumentTypeError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of 1 or more")
+    return int(text)
+
+
+def _check_output(directory: Path, *, force: bool) -> None:
+    """Make a folder for a corpus. Raises DataError if it has one and `force` is not given."""
+    existing = [name for name in (*FILES, METADATA) if (directory / name).exists()]
+    if existing and not force:
+        raise DataError(
+            f"{directory} has {', '.join(existing)} already; choose another --out, or pass --force "
+            "to overwrite them"
+        )
+    make_folder(directory)
+
+
+def _tatoeba(options: argparse.Namespace) -> None:
+    _check_output(options.out, force=options.force)
+    prepare_tatoeba(
+        options.source,
+        options.out,
+        valid=options.valid,
+        test=options.test,
+        seed=options.seed,
+        sha256=options.sha256,
+    )
 
 
 def _sample(options: argparse.Namespace) -> None:
@@ -63,7 +132,7 @@ def _sample(options: argparse.Namespace) -> None:
     if options.links and options.show is None:
         raise DataError("--links requires --show N")
     if options.show is None:
-        check_output(options.out, force=options.force)
+        _check_output(options.out, force=options.force)
         sizes = {split: getattr(options, split) for split in ("train", "valid", "test")}
         print(write_sample(options.out, seed=options.seed, **sizes))
         return

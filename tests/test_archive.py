@@ -22,15 +22,17 @@ from hypothesis import strategies as st
 from properties import examples
 
 from seq2seq.data import corpus
-from seq2seq.data import download as archive
-from seq2seq.data.download import is_archive, open_member
 from seq2seq.errors import DataError
+from tatoeba_corpus import download as archive
+from tatoeba_corpus.download import is_archive, open_member
 
 TEXT = "".join(f"Sentence {n}.\tFrase {n}.\tCC-BY 2.0 #{n}\n" for n in range(40))
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".tar": bytes, ".gz": gzip.compress, ".tgz": gzip.compress, ".bz2": bz2.compress,
     ".xz": lzma.compress,
 }  # fmt: skip
+
+SCRIPTS = os.pathsep.join(str(Path(__file__).parents[1] / name) for name in ("scripts", "."))
 
 
 def zipped(path: Path, members: Sequence[tuple[str, str | bytes]]) -> Path:
@@ -196,14 +198,14 @@ def test_huge_headers_are_refused(tmp_path: Path) -> None:
         path.write_bytes(special(kind, size=200_000_000).tobuf(tarfile.GNU_FORMAT))
         os.truncate(path, 200_010_240)  # a hole: it takes no room
     code = (
-        "import sys, pathlib; from seq2seq.data.download import open_member\n"
+        "import sys, pathlib; from tatoeba_corpus.download import open_member\n"
         "for path in sys.argv[1:]:\n"
         "    try:\n        with open_member(pathlib.Path(path), 'spa.txt'): pass\n"
         "    except Exception as error: print(type(error).__name__, error)"
     )
     command = [sys.executable, "-c", code, *map(str, sorted(tmp_path.iterdir()))]
     found = subprocess.run(
-        command, capture_output=True, text=True,
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SCRIPTS},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (150_000_000, 150_000_000)),
     )  # fmt: skip
     assert found.stdout.count("DataError") == 3, found.stdout + found.stderr

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq.data import download as download_module
-from seq2seq.data.download import download
 from seq2seq.errors import DataError
+from tatoeba_corpus import download as download_module
+from tatoeba_corpus.download import download
 
 CONTENT = os.urandom(300_000)
 

@@ -21,8 +21,8 @@ from prepare_data import main
 from seq2seq.config import CorpusConfig
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import read_corpus
-from seq2seq.data.prepare import prepare_tatoeba
 from seq2seq.files import sha256
+from tatoeba_corpus.prepare import prepare_tatoeba
 
 TATOEBA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en"
 TEXT = "".join(f"Sentence {n}.\tFrase {n}.\tCC-BY 2.0 #{n}\n" for n in range(40))
@@ -220,7 +220,7 @@ def test_interrupt(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seq2seq.data.prepare.prepare_tatoeba", interrupt)
+    monkeypatch.setattr("prepare_data.prepare_tatoeba", interrupt)
     status, _, err = call("tatoeba", "a")
     assert status == 130
     assert "interrupted" in err

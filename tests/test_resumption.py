@@ -36,8 +36,7 @@ RECIPES = {
         "training.keep_best=2",
     ),
     "bpe-early": (
-        "data.tokenizer.type=bpe",
-        "data.tokenizer.sampling_alpha=0.1",
+        "data.tokenizer={type: bpe, source_vocab_size: 330, target_vocab_size: 330}",
         "data.word_dropout=0.2",
         "training.learning_rate=0.05",
         "training.metric=loss",
@@ -261,7 +260,7 @@ def test_state_covers_everything_that_changes(toy: ToyCorpus, tmp_path: Path) ->
     }  # fmt: skip
     assert state["schedule"].keys() == {"plateau", "waited"}
     assert state["stream"].keys() == {
-        "epoch", "position", "window", "reader", "taken", "made_for",
+        "epoch", "position", "window", "taken", "made_for",
     }  # fmt: skip
     assert RunDirectory(path).newest().training().keys() >= {
         "exp_avg.output_weight", "exp_avg_sq.output_weight", "step.output_weight",

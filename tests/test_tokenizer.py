@@ -1,4 +1,5 @@
 import logging
+import pickle
 import random
 
 import numpy as np
@@ -191,6 +192,14 @@ def test_missing_and_foreign_files_are_refused(tmp_path):
         )
     with pytest.raises(DataError, match=r"foreign\.model.*\(-1, 0, 1, 2\)"):
         Tokenizer.load(path)
+
+
+def test_tokenizers_can_be_sent_to_other_processes():
+    tokenizer = train(size=330)
+    tokenizer.sample_batch(TEXTS, alpha=0.5, generator=np.random.default_rng(1))
+    assert pickle.loads(pickle.dumps(tokenizer)).encode_batch(TEXTS) == tokenizer.encode_batch(
+        TEXTS
+    )
 
 
 def test_training_is_silent(capfd):

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.analysis.plots import check_picture, new_figure, plain, save, write_figure
-from seq2seq.data.subwords import SPACE_PIECE
-from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE, normalize_line
+from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE, SPACE_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator

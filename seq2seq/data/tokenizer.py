@@ -77,6 +77,10 @@ class Tokenizer:
             )
         self._best = functools.lru_cache(_KEPT_WORDS)(self._find_best)
 
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
+        """Have processes exchange the model alone, not what was computed with it."""
+        return Tokenizer, (self._model_proto,)
+
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
         """Read a .model file; raise DataError, which names it, if it cannot be used."""

@@ -1,13 +1,10 @@
-"""The Tatoeba corpus: downloaded, cleaned and split without leakage; scripts/prepare_data.py."""
+"""The Tatoeba corpus: downloaded, cleaned and split without leakage."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import logging
 import random
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,14 +13,14 @@ from pathlib import Path
 from seq2seq.config import CleaningConfig, CorpusConfig
 from seq2seq.data.cleaning import CleaningReport, clean, fold
 from seq2seq.data.corpus import Pair, decode_lines, parse_columns, read_lines
-from seq2seq.data.download import download, is_archive, open_member
-from seq2seq.errors import DataError, verdict
-from seq2seq.files import make_folder, publish_files
+from seq2seq.errors import DataError
+from seq2seq.files import publish_files
 from seq2seq.files import sha256 as sha256_of
+from tatoeba_corpus.download import download, is_archive, open_member
 
 MEMBER = "spa.txt"
 LICENCE = "CC BY 2.0; attribution: tatoeba.org and manythings.org/anki"
-SIDES = ("train.tsv", "valid.tsv", "test.tsv")
+FILES = ("train.tsv", "valid.tsv", "test.tsv")
 METADATA = "metadata.json"
 _LAYOUT = CorpusConfig(format="manythings", path=MEMBER)
 
@@ -107,7 +104,7 @@ def _open_pairs(path: Path) -> Iterator[Iterable[Pair]]:
 
 def _write(directory: Path, split: Split, metadata: str) -> None:
     with publish_files(directory) as aside:
-        for name, pairs in zip(SIDES, (split.train, split.valid, split.test), strict=True):
+        for name, pairs in zip(FILES, (split.train, split.valid, split.test), strict=True):
             rows = ("\t".join((pair.source, pair.target, *pair.references)) for pair in pairs)
             (aside / name).write_bytes("".join(f"{row}\n" for row in rows).encode())
         (aside / METADATA).write_text(metadata, encoding="utf-8")
@@ -198,81 +195,3 @@ def _draw_row(group: Sequence[Pair], generator: random.Random) -> Pair:
     source = generator.choice(list(dict.fromkeys(pair.source for pair in group)))
     target, *further = dict.fromkeys(pair.target for pair in group if pair.source == source)
     return Pair(source, target, tuple(further))
-
-
-def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Run the given command; return its exit code, as `seq2seq` does (seq2seq.errors)."""
-    options = parser.parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
-    try:
-        options.run(options)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except Exception as error:
-        found = verdict(error)
-        if found is None:
-            raise
-        code, line = found
-        print(f"prepare_data.py: {line}", file=sys.stderr)
-        return code
-    return 0
-
-
-def _tatoeba(options: argparse.Namespace) -> None:
-    check_output(options.out, force=options.force)
-    prepare_tatoeba(
-        options.source,
-        options.out,
-        valid=options.valid,
-        test=options.test,
-        seed=options.seed,
-        sha256=options.sha256,
-    )
-
-
-def check_output(directory: Path, *, force: bool) -> None:
-    """Make a folder for a corpus. Raises DataError if it has one and `force` is not given."""
-    there = [name for name in (*SIDES, METADATA) if (directory / name).exists()]
-    if there and not force:
-        raise DataError(
-            f"{directory} has {', '.join(there)} already; choose another --out, or pass --force "
-            "to overwrite them"
-        )
-    make_folder(directory)
-
-
-def add_tatoeba(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command `tatoeba` to a command line."""
-    parser = commands.add_parser(
-        "tatoeba",
-        help="the Spanish-English list of manythings.org/anki",
-        description="Download, clean and split the Spanish-English list of the Tatoeba project. No "
-        "sentence of valid or test, nor a translation of one, is in train.",
-    )
-    parser.add_argument(
-        "source", metavar="SOURCE", help="address or file: spa-eng.zip, .tar.gz, spa.txt"
-    )
-    parser.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
-    add_output_options(parser, "data/tatoeba", rows=2000)
-    parser.set_defaults(run=_tatoeba)
-
-
-def add_output_options(parser: argparse.ArgumentParser, folder: str, *, rows: int) -> None:
-    """Add the options that say what to write, and where."""
-    for split in ("valid", "test"):
-        parser.add_argument(
-            f"--{split}", type=count, metavar="N", default=rows, help="rows (default: %(default)s)"
-        )
-    parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)s)")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", default=Path(folder), help="default: %(default)s"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite existing files")
-
-
-def count(text: str) -> int:
-    """Return the value of an option that counts. Raises ArgumentTypeError."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of 1 or more")
-    return int(text)

@@ -1,0 +1,1 @@
+"""The Spanish-English pairs of Tatoeba: downloading, unpacking, cleaning and splitting them."""
