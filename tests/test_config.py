@@ -329,7 +329,7 @@ def test_invalid_override_is_quoted(override: str, words: str) -> None:
         ("", "found nothing"),
         ("- a", "found a list"),
         ("just text", "found 'just text'"),
-        ("a: [1", "line 1, column 6"),
+        ("a: [1", "line 2, column 1"),
         ("run_dir: a\nrun_dir: b", "line 2, column 1: duplicate key 'run_dir'"),
         (BASE + "training: {seed: 1, seed: 2}", "duplicate key 'seed'"),
         ("run_dir: &a [*a]", "an alias (*) refers to itself"),

@@ -163,7 +163,19 @@ def _updated(node: Any, annotation: Any, names: list[str], value: Any, override:
 
 
 class _Loader(yaml.SafeLoader):
+    """Builds plain objects from the events of the parser in C, where PyYAML has it.
+
+    PyYAML's loader in C would do that, too, and crash where a text is nested deeply.
+    """
+
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        if yaml.__with_libyaml__:
+            parser = yaml.cyaml.CParser(text)  # type: ignore[attr-defined]
+            for name in ("check_event", "peek_event", "get_event"):
+                setattr(self, name, getattr(parser, name))
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
@@ -186,9 +198,6 @@ class _Loader(yaml.SafeLoader):
             )
         return int(node.value)
 
-    def construct_float(self, node: yaml.ScalarNode) -> float:
-        return float(node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
-
 
 class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
@@ -200,7 +209,6 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_float)
 _Dumper.add_representer(str, _Dumper.represent_text)
 for _name, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
