@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from conftest import ToyCorpus
@@ -16,11 +17,13 @@ PACKAGE = Path(__file__).parents[2] / "seq2seq"
 def test_core_works_without_the_wings(toy: ToyCorpus, tmp_path: Path) -> None:
     wings = shutil.ignore_patterns("analysis", "serving", "models", "__pycache__")
     shutil.copytree(PACKAGE, tmp_path / "seq2seq", ignore=wings)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    # Without `site`, which would let an editable installation find the wings elsewhere.
+    places = [str(tmp_path), *{sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
 
     def seq2seq(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "seq2seq", *arguments],
+            [sys.executable, "-S", "-m", "seq2seq", *arguments],
             input=text, capture_output=True, encoding="utf-8", cwd=tmp_path, env=environment,
         )  # fmt: skip
 
