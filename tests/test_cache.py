@@ -77,7 +77,7 @@ def test_a_damaged_entry_is_made_again(cache, damage, caplog):
     damage(entry)
     assert get(cache, "ids", {}, make).about == {"call": 2}
     assert (entry.path / "rows").read_bytes() == b"rows" * 100
-    assert f"{entry.path} is damaged; making it again" in caplog.text
+    assert f"{entry.path} is damaged; rebuilding it" in caplog.text
     assert get(cache, "ids", {}, make).about == {"call": 2}
 
 

@@ -159,7 +159,7 @@ def test_damaged_entry_is_made_again(config, tmp_path, caplog):
     for path in tmp_path.glob("cache/*/*[.arrow,.model]"):
         path.write_bytes(path.read_bytes()[:-100])
     second, again = prepare(config())
-    assert caplog.text.count("is damaged; making it again") == 4
+    assert caplog.text.count("is damaged; rebuilding it") == 4
     assert first.fingerprint == second.fingerprint
     assert [t.fingerprint() for t in tokenizers] == [t.fingerprint() for t in again]
 

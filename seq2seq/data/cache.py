@@ -143,7 +143,7 @@ class Cache:
         """
         self._remove_leftovers()
         if path.exists():
-            log.warning("cache: %s is damaged; making it again", path)
+            log.warning("cache: %s is damaged; rebuilding it", path)
         unfinished = self._unfinished(path)
         unfinished.mkdir()
         try:
@@ -201,7 +201,7 @@ class Cache:
             except BlockingIOError:
                 if not wait:
                     raise
-                log.info("waiting for another process that is making %s", self.folder / name)
+                log.info("waiting for another process that is building %s", self.folder / name)
                 stack.enter_context(locked(path))
             yield
 

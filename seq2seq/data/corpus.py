@@ -96,7 +96,7 @@ def read_lines(path: str) -> Iterator[Line]:
             yield from decode_lines(stream, path)
     except FileNotFoundError:
         raise DataError(
-            f"{path}: no such file; check the path (README.md tells how to prepare a corpus)"
+            f"{path}: no such file; check the path (README.md describes how to prepare one)"
         ) from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; name a file in it") from None
