@@ -155,12 +155,19 @@ def _on_the_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """Take away what the command line sets up, which writes to a stream that is closed by then."""
+    """Take away what the command line sets up, which writes to a stream that is closed by then.
+
+    Also before a test: fixtures of a whole module have called commands.
+    """
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+
+    def restore() -> None:
+        root.handlers[:] = [h for h in root.handlers if type(h).__module__.startswith("_pytest.")]
+        root.setLevel(logging.WARNING)
+
+    restore()
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    restore()
 
 
 @pytest.fixture(scope="session")
