@@ -46,7 +46,7 @@ class Entry:
 
 
 class Cache:
-    """Folders named by a digest of everything that their content depends on.
+    """Folders named by a hash of everything that their content depends on.
 
     An entry is complete or absent. Leftovers of a crash are deleted, and damaged entries are made
     again. Several processes may ask for the same entry: one makes it, the others wait. Anyone may
@@ -72,7 +72,7 @@ class Cache:
         FileNotFoundError where they miss a file. Raises ConfigError where the folder is not
         writable.
         """
-        path = self.folder / f"{kind}-{digest(made_of)}"
+        path = self.folder / f"{kind}-{_hash(made_of)}"
         try:
             return _try_again(lambda: self._use(path, make, read))
         except FileNotFoundError as error:
@@ -236,16 +236,16 @@ def open_cache(setting: str | None) -> Cache:
         return TemporaryCache()
 
 
-def digest(made_of: Any) -> str:
-    """Return a short digest of anything that JSON can hold."""
+def _hash(made_of: Any) -> str:
+    """Return a short hash of anything that JSON can hold."""
     text = json.dumps(made_of, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @functools.cache
 def code_of(*modules: str) -> str:
-    """Return a digest of the source of modules, so that new code does not use old results."""
-    return digest([inspect.getsource(import_module(name)) for name in modules])
+    """Return a hash of the source of modules, so that new code does not use old results."""
+    return _hash([inspect.getsource(import_module(name)) for name in modules])
 
 
 def _try_again(action: Callable[[], T]) -> T:

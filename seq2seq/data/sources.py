@@ -140,10 +140,10 @@ def checksum_sources(data: DataConfig) -> dict[str, str]:
     found = {key: _checksum(find_data(place), sha256) for key, place in _places(data)}
     checksums = {key: value for key, value in found.items() if value}
     if data.valid.format == "huggingface" and "data.valid.name" not in checksums:
-        digest = hashlib.sha256()
+        content = hashlib.sha256()
         for pair in read_corpus(data.valid):
-            digest.update(json.dumps([pair.source, pair.target]).encode())
-        checksums["data.valid.name"] = digest.hexdigest()
+            content.update(json.dumps([pair.source, pair.target]).encode())
+        checksums["data.valid.name"] = content.hexdigest()
     return checksums
 
 
