@@ -29,7 +29,8 @@ def add(commands: options.Commands) -> None:
     options.add_arguments(parser, "--target")
     parser.add_argument(
         "-o", "--output", metavar="FILE", required=True,
-        help="TSV to write, until then FILE.partial; FILE.distill.json says what it is made of",
+        help="TSV to write, until then FILE.partial; FILE.distill.json records the models, the "
+        "corpus and the options",
     )  # fmt: skip
     parser.add_argument(
         "--closest", action="store_true",
@@ -38,7 +39,8 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--reverse", action="store_true",
-        help="the runs translate the target side back: write the translation and the target",
+        help="the runs translate from target to source: write their translation as the source, "
+        "with the given target",
     )  # fmt: skip
     options.add_search(parser)
     options.add_arguments(parser, "--workers")
