@@ -46,7 +46,7 @@ class CorpusConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_streaming(cls, raw: Any) -> Any:
-        """Drop the key `streaming: false` of recipes from before version 0.2."""
+        """Drop the key `streaming: false`, which older recipes have."""
         if not isinstance(raw, dict) or "streaming" not in raw:
             return raw
         if raw["streaming"] is not False:
