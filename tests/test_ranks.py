@@ -334,7 +334,7 @@ def fork_ranks(target: Callable[..., None], *arguments: Any, size: int = 2) -> l
 
 def wait_for_a_slow_rank(rank: int, dies: bool) -> None:
     with init_process_group() as ranks:
-        time.sleep(3 * rank)
+        time.sleep(2 * rank)  # longer than the TIMEOUT below
         if dies and rank:
             os._exit(7)
         ranks.wait_for_preparation()
