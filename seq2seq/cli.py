@@ -7,6 +7,7 @@ import difflib
 import io
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -21,14 +22,13 @@ COMMANDS = (
     "seq2seq.commands.train",
     "seq2seq.commands.translate",
     "seq2seq.serving.command",
-    "seq2seq.commands.models",
     "seq2seq.commands.evaluate",
     "seq2seq.analysis.commands.understand",
     "seq2seq.analysis.commands.measure",
     "seq2seq.analysis.study.command",
     "seq2seq.commands.export",
     "seq2seq.commands.distill",
-    "seq2seq.commands.reference",
+    "seq2seq.commands.lists",
 )
 
 
@@ -86,7 +86,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parsed.overrides += [text for text in further if not text.startswith("-")]
         further = [text for text in further if text.startswith("-")]
     if further:
-        known = parsed.parser._option_string_actions
+        known = re.findall(r"--?[a-z][a-z-]*", parsed.parser.format_help())
         close = difflib.get_close_matches(further[0].partition("=")[0], known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         parsed.parser.error(f"unrecognized arguments: {' '.join(further)}{hint}")
