@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from seq2seq import cli
 from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.evaluation.metrics import closest
+from seq2seq.files import locked
 from seq2seq.inference import streams
 from seq2seq.inference.translator import Translator
 
@@ -221,6 +224,30 @@ def test_two_processes_do_not_share_a_file(tmp_path: Path, server: Server, singl
     assert "another process is writing it" in second.text()
     first.send(signal.SIGKILL)
     first.wait()
+
+
+def test_output_of_a_process_that_finishes_first_is_kept(
+    single: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.tsv"
+    assert run(single, corpus, "-o", output) == 0
+    finished = output.read_bytes()
+    output.unlink()
+
+    @contextlib.contextmanager
+    def locked_late(path: Path, *, wait: bool) -> Iterator[None]:
+        output.write_bytes(finished)  # the other process, while this one asks for the lock
+        with locked(path, wait=wait):
+            yield
+
+    def translated_again(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(streams, "locked", locked_late)
+    monkeypatch.setattr(streams, "_translate", translated_again)
+    assert run(single, corpus, "-o", output) == 0
+    assert output.read_bytes() == finished
+    assert not (tmp_path / "out.tsv.partial").exists()
 
 
 def test_training_reads_originals_and_translations_together(

@@ -182,16 +182,23 @@ def _begin(
     Raises DataError as `distill` does.
     """
     about = output.with_name(f"{output.name}.distill.json")
-    if output.exists():
-        _check_same(output, about, made_of)
-        if output.read_bytes().count(b"\n") != total:
-            raise DataError(f"{output}: changed since it was written; delete it")
-        return total
-    check_writable(partial_path)
-    try:
-        stack.enter_context(locked(partial_path, wait=False))
-    except BlockingIOError:
-        raise DataError(f"{partial_path}: another process is writing it") from None
+    if not output.exists():
+        check_writable(partial_path)
+        try:
+            stack.enter_context(locked(partial_path, wait=False))
+        except BlockingIOError:
+            raise DataError(f"{partial_path}: another process is writing it") from None
+        if not output.exists():
+            return _complete_lines(partial_path, about, made_of)
+        partial_path.unlink()  # another process finished in the meantime
+    _check_same(output, about, made_of)
+    if output.read_bytes().count(b"\n") != total:
+        raise DataError(f"{output}: changed since it was written; delete it")
+    return total
+
+
+def _complete_lines(partial_path: Path, about: Path, made_of: Mapping[str, Any]) -> int:
+    """Return the lines of all complete windows of a file, and cut off what follows them."""
     with partial_path.open("r+b") as file:
         if partial_path.stat().st_size:
             _check_same(partial_path, about, made_of)
