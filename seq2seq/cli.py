@@ -21,7 +21,7 @@ from seq2seq.errors import WINGS, verdict
 COMMANDS = (
     "seq2seq.commands.train",
     "seq2seq.commands.translate",
-    "seq2seq.serving.command",
+    "seq2seq.serving",
     "seq2seq.commands.evaluate",
     "seq2seq.analysis.commands.understand",
     "seq2seq.analysis.commands.measure",

@@ -52,13 +52,11 @@ INFERENCE_ONLY = (
     "seq2seq.onnx.graphs",
     "seq2seq.runs.logs",
     "seq2seq.serving.api",
-    "seq2seq.serving.app",
     "seq2seq.serving.batching",
     "seq2seq.serving.interactive",
     "seq2seq.serving.libretranslate",
     "seq2seq.serving.markup",
     "seq2seq.serving.models",
-    "seq2seq.serving.schemas",
     "seq2seq.serving.server",
     "seq2seq.serving.service",
 )

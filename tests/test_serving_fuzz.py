@@ -22,8 +22,8 @@ from serving import Answer, both_directions
 
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits
-from seq2seq.serving.app import create_app
 from seq2seq.serving.batching import Batcher
+from seq2seq.serving.server import create_app
 from seq2seq.serving.service import Service
 
 LIMITS = Limits(characters=300, texts=10, alternatives=3, read_seconds=0.05)

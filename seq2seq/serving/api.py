@@ -10,34 +10,154 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, Field
 
 from seq2seq.errors import UserError, missing_package, one_line
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import RequestError, interactive
 from seq2seq.serving.models import ServedModel
-from seq2seq.serving.schemas import (
+from seq2seq.serving.service import (
     READING,
     TRANSLATING,
-    ExplainRequest,
-    LineRequest,
-    LineResponse,
-    ModelResponse,
-    NextWord,
-    SentenceRequest,
-    WordsRequest,
+    Keyed,
+    Number,
+    ParametersRoute,
+    Service,
     errors,
+    service_of,
+    unless_disconnected,
 )
-from seq2seq.serving.service import ParametersRoute, Service, service_of, unless_disconnected
 
 T = TypeVar("T")
 
 router = APIRouter(prefix="/api", route_class=ParametersRoute)
 _EVENTS = "text/event-stream"
 _ERRORS = errors(*READING, *TRANSLATING)
+_MOST_HYPOTHESES = 20  # that a request can ask for
+
+
+# --- Requests and responses
+
+
+class SentenceRequest(Keyed):
+    """A line of text for one of the server's models."""
+
+    model: str = Field(description="its name, as GET /api/models lists it")
+    q: str = Field(description="a line")
+
+
+class BeginningRequest(SentenceRequest):
+    """A line of text, and how its translation begins."""
+
+    prefix: str = Field("", description="the first characters of the translation")
+
+
+class LineRequest(BeginningRequest):
+    """POST /api/translate and POST /api/stream."""
+
+    beam: Number | None = Field(
+        None, ge=1, le=_MOST_HYPOTHESES, description="beam size; default: the server's"
+    )
+    nbest: Number = Field(1, ge=1, le=_MOST_HYPOTHESES, description="number of translations")
+    tree: bool = Field(False, description="return all hypotheses of the search, with the best one")
+
+
+class WordsRequest(BeginningRequest):
+    """POST /api/alternatives."""
+
+    prefix: str = Field("", description="complete words; the alternatives come after them")
+    number: Number = Field(5, ge=1, le=_MOST_HYPOTHESES, description="how many words to return")
+
+
+class ExplainRequest(SentenceRequest):
+    """POST /api/explain."""
+
+    target: str | None = Field(None, description="the translation to explain; default: the model's")
+    step: Number | None = Field(
+        None, ge=1, description="a step that attends to nothing but the `position`"
+    )
+    position: Number = Field(1, ge=1, description="of a source piece, from 1")
+
+
+class ModelResponse(BaseModel):
+    """A model of the server."""
+
+    name: str
+    source: str = Field(description="code of the language that it translates")
+    target: str
+    source_name: str
+    target_name: str
+    style: str = Field(description="of the decoder, model.style of the recipe")
+    score: str = Field(description="of the attention; none: the model has no attention")
+    beam: int = Field(description="hypotheses that its search keeps")
+
+
+class TreeNode(BaseModel):
+    """A hypothesis that the search ranked."""
+
+    parent: int | None = Field(description="number of the hypothesis that it extends")
+    token: int
+    piece: str
+    log_prob: float = Field(description="of all pieces so far")
+    score: float
+    status: Literal["extended", "finished", "unfinished", "pruned"]
+
+
+class PartResponse(BaseModel):
+    """A sentence that was translated at once, as `seq2seq translate --format jsonl` writes it."""
+
+    source: str
+    source_tokens: list[str]
+    tokens: list[str]
+    log_probs: list[float] = Field(description="of each target piece; they sum to log_prob")
+    score: float
+    log_prob: float
+    finished: bool
+    attention: list[list[float]] | None = Field(
+        None,
+        description="a row for each target piece; of a line that was split, the best translation's",
+    )
+    source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
+    target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
+    tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
+
+
+class WordWeights(BaseModel):
+    """Attention between words, as `seq2seq explain --words` gives it."""
+
+    source: list[str] = Field(description="the last is </s>, the end of sentence")
+    target: list[str]
+    weights: list[list[float]] = Field(description="a row for each target word; it sums to 1")
+
+
+class LineTranslation(BaseModel):
+    """A translation of a line, as `seq2seq translate --format jsonl --attention` writes it."""
+
+    text: str
+    score: float
+    parts: list[PartResponse]
+    words: WordWeights | None
+
+
+class LineResponse(BaseModel):
+    """The translations of a line, best first."""
+
+    translations: list[LineTranslation]
+
+
+class NextWord(BaseModel):
+    """A word that may come next."""
+
+    word: str = Field(description="empty: the translation ends")
+    log_prob: float
+    text: str = Field(description="the best translation that begins with it")
+
+
+# --- Routes
 
 
 @router.get("/models", response_model=list[ModelResponse])

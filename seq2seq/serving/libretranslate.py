@@ -5,31 +5,87 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
 from seq2seq.inference.text import Translation
 from seq2seq.serving.markup import Block, Token, read_html, write_html
-from seq2seq.serving.models import ServedModel
-from seq2seq.serving.schemas import (
-    AUTO,
+from seq2seq.serving.models import DetectedLanguage, Language, ServedModel
+from seq2seq.serving.service import (
     READING,
     TRANSLATING,
-    DetectedLanguage,
-    DetectRequest,
-    Language,
-    SettingsResponse,
-    TranslateRequest,
-    TranslateResponse,
+    Keyed,
+    Number,
+    ParametersRoute,
+    Service,
     errors,
+    service_of,
+    unless_disconnected,
 )
-from seq2seq.serving.service import ParametersRoute, Service, service_of, unless_disconnected
 
 T = TypeVar("T")
 
+AUTO = "auto"  # instead of a source language
+
 router = APIRouter(route_class=ParametersRoute)
+
+
+class TranslateRequest(Keyed):
+    """POST /translate."""
+
+    q: str | list[str] = Field(description="a text or several; line breaks are kept")
+    source: str = Field(description="code of its language, also with a region, or auto")
+    target: str = Field(description="code of the language to translate into")
+    format: Literal["text", "html"] = Field("text", description="html: keep tags in place")
+    alternatives: Number = Field(0, ge=0, description="how many further translations to return")
+
+
+class DetectRequest(Keyed):
+    """POST /detect."""
+
+    q: str = Field(description="a text")
+
+
+class TranslateResponse(BaseModel):
+    """Translations; a list for each field where `q` is a list."""
+
+    translatedText: str | list[str]
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(
+        None, description="with source auto only"
+    )
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None, description="with alternatives of 1 or more only; best first, each a different text"
+    )
+
+
+class LanguageName(BaseModel):
+    """A language of the settings."""
+
+    code: str
+    name: str
+
+
+class LanguagePair(BaseModel):
+    """The languages that a form begins with."""
+
+    source: LanguageName
+    target: LanguageName
+
+
+class SettingsResponse(BaseModel):
+    """What a form for translating needs to know."""
+
+    apiKeys: bool
+    keyRequired: bool
+    charLimit: int
+    frontendTimeout: int = Field(description="milliseconds to wait for the end of typing")
+    language: LanguagePair
+    suggestions: bool
+    filesTranslation: bool
+    supportedFilesFormat: list[str]
 
 
 @dataclass

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from pydantic import BaseModel, Field
 
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run, model_names
-from seq2seq.serving.schemas import DetectedLanguage, Language
 
 LANGUAGE_NAMES = {  # in English
     "ar": "Arabic", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
@@ -25,6 +26,21 @@ LANGUAGE_NAMES = {  # in English
 }  # fmt: skip
 _FIRST = "es-en"  # of the models that come with the program, the one that README shows
 _MOST_DETECTED = 1000  # characters that are enough to detect a language
+
+
+class Language(BaseModel):
+    """A language of the models, and what it can be translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class DetectedLanguage(BaseModel):
+    """A language that a text may be in."""
+
+    language: str
+    confidence: float = Field(ge=0, le=100, description="in percent")
 
 
 @dataclass(frozen=True)
@@ -56,14 +72,15 @@ class ServedModels:
     """The models of a server by name. For a pair of languages the first one translates."""
 
     by_name: dict[str, ServedModel]
-    tokenizers: dict[str, list[Tokenizer]] = field(init=False, repr=False)  # by language
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def tokenizers(self) -> dict[str, list[Tokenizer]]:
+        """The tokenizers of each language."""
         found: dict[str, list[Tokenizer]] = {}
         for model in self.by_name.values():
             found.setdefault(model.source, []).append(model.translator.source)
             found.setdefault(model.target, []).append(model.translator.target)
-        object.__setattr__(self, "tokenizers", found)
+        return found
 
     def of(self, source: str, target: str) -> ServedModel | None:
         """Return the model that translates from one language into the other."""

@@ -1,4 +1,8 @@
-"""Run the application: a socket, signals, slow clients."""
+"""The HTTP application, and the process that serves it: a socket, signals, slow clients.
+
+A request passes through `_Observed` (access log and metrics), CORS, a route, and the batcher. Every
+error is `{"error": text}`.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,241 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from seq2seq.errors import UserError
-from seq2seq.serving.app import create_app
-from seq2seq.serving.service import Service
+from seq2seq.errors import UserError, WorkerError, one_line, verdict
+from seq2seq.serving import RequestError, api, libretranslate
+from seq2seq.serving.batching import Metrics
+from seq2seq.serving.service import Service, service_of
+from seq2seq.version import VERSION
 
 log = logging.getLogger(__name__)
+access_log = logging.getLogger("seq2seq.access")
 
 _GRACE = 2  # seconds beyond the deadline that responses have when the server stops
+_INTERNAL = "internal error; the server's log has the details"
+_CLIENT_CLOSED = 499  # in the log and the metrics; nobody receives it
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+_BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+_FOLDER = Path(__file__).parent / "page"
+# What the page shares with that of `seq2seq explain --html`.
+_SHARED = Path(__file__).parents[1] / "analysis/templates"
+_PAGE = {
+    "/": _FOLDER / "index.html",
+    **{f"/page/{n}": _FOLDER / n for n in ("page.css", "page.js", "tree.js", "examples.js")},
+    **{f"/page/{name}": _SHARED / name for name in ("drawing.js", "explanation.css")},
+}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+router = APIRouter()  # for whoever operates the server
+
+
+class StatusResponse(BaseModel):
+    """The state of the server."""
+
+    status: str
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the application. Its lifespan starts and stops the batcher."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.batcher.start()
+        yield
+        await service.batcher.stop()
+
+    routers = (libretranslate.router, api.router, router)
+    routes = (route for each in routers for route in each.routes)
+    paths = {*_PAGE, *(route.path for route in routes if isinstance(route, APIRoute))}
+    cors = Middleware(
+        CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"]
+    )
+    app = FastAPI(
+        title="seq2seq",
+        version=VERSION,
+        description="Machine translation with the interface of LibreTranslate. All parameters may "
+        "be sent as JSON, as a form or as a query string.",
+        # Its pages of documentation load scripts from another host.
+        openapi_url=None,
+        servers=[{"url": "/"}],
+        separate_input_output_schemas=False,
+        lifespan=lifespan,
+        middleware=[Middleware(_Observed, metrics=service.metrics, paths=paths), cors],
+        exception_handlers={
+            RequestError: _request_error,
+            HTTPException: _http_error,
+            ClientDisconnect: _client_closed,
+            WorkerError: _worker_lost,
+            Exception: _server_error,
+        },
+    )
+    app.state.service = service
+    for each in routers:
+        app.include_router(each)
+    for path, source in _PAGE.items():
+        app.add_route(path, _page_file(source))
+    return app
+
+
+def _complete(document: dict[str, Any], service: Service) -> None:
+    """Add the types of bodies to FastAPI's document, and limits, languages and models."""
+    schemas = document["components"]["schemas"]
+    for operations in document["paths"].values():
+        if body := operations.get("post", {}).get("requestBody"):
+            body["content"] = dict.fromkeys(_BODIES, body["content"]["application/json"])
+            del operations["post"]["responses"]["422"]  # FastAPI's own check is not used
+    for name in ("HTTPValidationError", "ValidationError"):
+        del schemas[name]
+    limits, languages = service.limits, sorted(service.models.tokenizers)
+    properties = schemas["TranslateRequest"]["properties"]
+    properties["alternatives"]["maximum"] = limits.alternatives
+    text, several = properties["q"]["anyOf"]
+    text["maxLength"], several["maxItems"] = limits.characters, limits.texts
+    properties["source"]["enum"] = [libretranslate.AUTO, *languages]
+    properties["target"]["enum"] = languages
+    for name in ("LineRequest", "WordsRequest", "ExplainRequest"):
+        schemas[name]["properties"]["model"]["enum"] = [*service.models.by_name]
+
+
+# --- Routes for whoever operates the server
+
+
+@router.get("/health", response_model=StatusResponse)
+async def health() -> Response:
+    """Ask whether the server runs."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get(
+    "/ready", response_model=StatusResponse,
+    responses={503: {"model": StatusResponse, "description": "it cannot translate any more"}},
+)  # fmt: skip
+async def ready(request: Request) -> Response:
+    """Ask whether the server can translate."""
+    if failure := service_of(request).batcher.failure:
+        return JSONResponse({"status": str(failure)}, 503)
+    return JSONResponse({"status": "ready"})
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Get counts in the format of Prometheus."""
+    text = service_of(request).metrics.text()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/spec", response_model=dict[str, Any])
+async def spec(request: Request) -> Response:
+    """Get this document."""
+    app: FastAPI = request.app
+    if app.openapi_schema is None:
+        _complete(app.openapi(), service_of(request))
+    return JSONResponse(app.openapi_schema)
+
+
+def _page_file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    """Return the route of a file of the page at `/`, which uses the routes below /api."""
+    content, kind = path.read_bytes(), _TYPES[path.suffix]
+
+    async def answer(_: Request) -> Response:
+        return Response(content, headers=_PAGE_HEADERS, media_type=kind)
+
+    return answer
+
+
+# --- Errors
+
+
+def _error(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def _request_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return _error(str(error), error.status, error.headers)
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.detail, error.status_code, error.headers)
+
+
+async def _client_closed(_: Request, __: Exception) -> Response:
+    return Response(status_code=_CLIENT_CLOSED)
+
+
+async def _worker_lost(_: Request, __: Exception) -> Response:
+    return _error(_INTERNAL, 500)  # the server is about to stop and says why
+
+
+async def _server_error(_: Request, error: Exception) -> Response:
+    found = verdict(error)
+    return _error(found[1] if found else _INTERNAL, 500)
+
+
+class _Observed:
+    """Write the access log and count responses; answer HEAD as GET.
+
+    Neither gets the query string or the body, which may hold texts and keys.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
+        self.app, self.metrics, self.paths = app, metrics, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.monotonic(), 500
+
+        async def observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        # The server sends no body in response to HEAD.
+        own = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        self.metrics.in_progress.inc()
+        try:
+            await self.app(own, receive, observed)
+        finally:
+            self.metrics.in_progress.dec()
+            seconds = time.monotonic() - started
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            path = scope["path"] if scope["path"] in self.paths else "other"
+            self.metrics.count_request(method, path, status, seconds)
+            client = scope["client"][0] if scope.get("client") else "-"
+            shown = one_line(scope["path"][:200])
+            access_log.info('%s "%s %s" %d %.0f ms', client, method, shown, status, 1000 * seconds)
+
+
+# --- The process
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -63,7 +289,7 @@ def make_server(service: Service) -> uvicorn.Server:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         create_app(service),
-        http="h11",
+        http=partial(_Connection, service.limits.read_seconds),  # type: ignore[arg-type]
         loop="asyncio",
         ws="none",
         lifespan="on",
@@ -73,7 +299,6 @@ def make_server(service: Service) -> uvicorn.Server:
         proxy_headers=False,
         timeout_graceful_shutdown=int(seconds) + 1,
     )
-    _close_late_heads(config, service.limits.read_seconds)
     return _Server(config, service)
 
 
@@ -98,74 +323,34 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class _Connection:
-    """A protocol around that of uvicorn. It closes a connection on which a request head is late.
+class _Connection(H11Protocol):
+    """uvicorn's connection, closed when the head of a request takes too long to arrive."""
 
-    All that it does not define is that protocol's.
-    """
-
-    def __init__(self, inner: asyncio.Protocol, seconds: float, found: _Connections) -> None:
-        self._inner, self._seconds, self._found = inner, seconds, found
-        self._address: Any = None
+    def __init__(self, seconds: float, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._seconds = seconds
         self._due: asyncio.TimerHandle | None = None
-        self._requests = 0  # whose head has arrived, and which have no response yet
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._address = (transport.get_extra_info("peername") or ())[:2]
-        self._found[self._address] = self
-        self._inner.connection_made(transport)
-        self._expect_head()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch_head()
 
     def data_received(self, data: bytes) -> None:
-        self._inner.data_received(data)
-        self._expect_head()
+        super().data_received(data)
+        self._watch_head()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         self._forget_head()
-        if self._found.get(self._address) is self:
-            del self._found[self._address]
-        self._inner.connection_lost(error)
 
-    @contextlib.contextmanager
-    def request(self) -> Iterator[None]:
-        """Wait for no head while the application answers a request."""
-        self._forget_head()
-        self._requests += 1
-        try:
-            yield
-        finally:
-            self._requests -= 1
-
-    def _expect_head(self) -> None:
-        if not self._requests and self._due is None:
-            loop = asyncio.get_running_loop()
-            self._due = loop.call_later(self._seconds, self._transport.close)
+    def _watch_head(self) -> None:
+        """Wait for a head unless a request is being answered."""
+        if self.cycle and not self.cycle.response_complete:
+            self._forget_head()
+        elif self._due is None:
+            self._due = self.loop.call_later(self._seconds, self.transport.close)
 
     def _forget_head(self) -> None:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-
-
-_Connections = dict[Any, _Connection]  # by the address of the client
-
-
-def _close_late_heads(config: uvicorn.Config, seconds: float) -> None:
-    """Close connections on which the head of a request takes longer than this."""
-    connections: _Connections = {}
-    config.load()
-    protocol, app = config.http_protocol_class, config.loaded_app
-
-    async def observed(scope: Scope, receive: Receive, send: Send) -> None:
-        connection = connections.get(scope.get("client"))
-        with connection.request() if connection else contextlib.nullcontext():
-            await app(scope, receive, send)
-
-    def wrapped(**arguments: Any) -> _Connection:
-        return _Connection(protocol(**arguments), seconds, connections)
-
-    config.loaded_app, config.http_protocol_class = observed, wrapped  # type: ignore[assignment]

@@ -8,11 +8,12 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
@@ -21,13 +22,55 @@ from seq2seq.errors import one_line
 from seq2seq.serving import Limits, RequestError
 from seq2seq.serving.batching import Batcher, Metrics
 from seq2seq.serving.models import ServedModel, ServedModels
-from seq2seq.serving.schemas import Keyed, parse_request
 
 _MULTIPART = "multipart/form-data"
 _CLOSE = {"Connection": "close"}  # what is left of the request is not read
 _MOST_FIELDS = 100  # of a form, beside the texts
 
 T = TypeVar("T")
+
+_STATUS = {
+    400: "a parameter is missing or cannot be used",
+    403: "the key is missing or wrong",
+    408: "the request took too long to arrive",
+    413: "the request is too large",
+    429: "too many requests wait; try again after the seconds in Retry-After",
+    500: "an error of the server",
+    501: "the server lacks a package that this needs",
+    504: "the translation took too long",
+}
+READING, TRANSLATING = (400, 403, 408, 413), (429, 500, 504)  # what these can fail with
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")
+    return value
+
+
+Number = Annotated[int, BeforeValidator(_no_bool)]
+
+
+class Keyed(BaseModel):
+    """A request that needs a key where the server has keys."""
+
+    api_key: str | None = Field(
+        None, description="one of the server's keys, if it has any; or as Authorization: Bearer KEY"
+    )
+
+
+class Error(BaseModel):
+    """Any response that is not 200."""
+
+    error: str
+
+
+Parameters = TypeVar("Parameters", bound=Keyed)
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route that can fail with these statuses."""
+    return {status: {"model": Error, "description": _STATUS[status]} for status in statuses}
 
 
 @dataclass(frozen=True)
@@ -134,6 +177,18 @@ class ParametersRoute(APIRoute):
             return response
 
         return handle
+
+
+def parse_request(values: Mapping[str, Any], kind: type[Parameters]) -> Parameters:
+    """Return the request that these parameters make; raise RequestError if one is wrong."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = str(found["loc"][0]) if found["loc"] else "request"
+        if found["type"] == "missing":
+            raise RequestError(f"{name}: missing parameter") from None
+        raise RequestError(f"{name}: {found['msg'].removeprefix('Value error, ')}") from None
 
 
 async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
