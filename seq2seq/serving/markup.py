@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from itertools import accumulate
@@ -21,7 +21,7 @@ from itertools import accumulate
 import numpy as np
 
 from seq2seq.data.tokenizer import normalize_line
-from seq2seq.inference.text import Part, Translation
+from seq2seq.inference.text import Translation
 from seq2seq.inference.words import Floats, word_weights, words
 
 _INLINE = frozenset({
@@ -50,7 +50,6 @@ class Token:
     raw: str
     name: str = ""
     text: str = ""  # of kinds text and kept, without character references
-    partner: Token | None = None  # the end tag of a start tag, and the reverse
 
 
 @dataclass
@@ -70,16 +69,14 @@ class Block:
 
 @dataclass(eq=False)
 class _Element:
-    """An inline element of a block; a mark holds no words, but has a place before one.
-
-    One that is kept has all of it as its start.
-    """
+    """An inline element of a block; one that is kept has all of it as its start."""
 
     start: str
-    end: str
     parent: _Element | None
-    is_mark: bool
-    is_kept: bool = False
+    place: int  # the visible characters before it
+    is_kept: bool
+    end: str = ""
+    is_mark: bool = True  # has no visible characters, but a place before a word
     sources: list[int] = field(default_factory=list)  # s; of a mark: the one it comes before
     first: int = 0  # t
     last: int = -1  # t
@@ -91,8 +88,8 @@ class _Reader(HTMLParser):
     def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tokens: list[Token] = []
+        self._starts: list[int] = []  # of the tokens
         self._skipped: list[str] = []  # open elements, within one that is not translated
-        self._document, self._end = document, 0  # of the tokens so far
         lines = document.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]  # where each begins
         self.feed(document)
@@ -100,28 +97,20 @@ class _Reader(HTMLParser):
         if self._skipped and self.tokens[-1].kind == "kept":  # without an end
             self.tokens[-1].kind = "other"
         self.tokens = self.tokens or [Token("other", "")]
-        self._take(len(document))
-
-    def _take(self, end: int) -> None:
-        """Give the characters up to here to the last token."""
-        if self.tokens:
-            self.tokens[-1].raw += self._document[self._end : end]
-            self._end = end
+        start = 0
+        for token, end in zip(self.tokens, [*self._starts[1:], len(document)], strict=True):
+            token.raw, start = document[start:end], end
 
     def _add(self, kind: str, name: str = "", text: str = "") -> None:
         """Add a token that begins where the parser is."""
-        line, column = self.getpos()
-        self._take(self._lines[line - 1] + column)
         if self._skipped and self.tokens[-1].kind == "kept":
             self.tokens[-1].text += text
             if kind == "other":
                 self.tokens[-1].kind = "other"
             return
-        if self._skipped or kind == "other":
-            if self.tokens and self.tokens[-1].kind == "other":
-                return
-            kind, name, text = "other", "", ""
-        self.tokens.append(Token(kind, "", name, text))
+        line, column = self.getpos()
+        self._starts.append(self._lines[line - 1] + column)
+        self.tokens.append(Token("other" if self._skipped else kind, "", name, text))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         keeps = tag in _VERBATIM or dict(attrs).get("translate") == "no"
@@ -187,30 +176,24 @@ def write_html(tokens: Sequence[Token | Block], translations: Sequence[Translati
 
 
 def _match_tags(tokens: list[Token]) -> None:
-    """Pair the inline tags of each block; make tags that have no partner in it ends of blocks."""
-    alone = True
-    while alone:  # a new end of a block may separate two tags
-        alone = False
+    """Make inline tags that have no partner in their block ends of blocks."""
+    while True:  # a new end of a block may separate two tags
         opened: list[Token] = []
-        for token in (*tokens, Token("other", "")):
-            if token.kind == "start":
-                if len(opened) == _DEEPEST:
-                    token.kind, alone = "other", True
-                else:
-                    opened.append(token)
-            elif token.kind == "end":
-                names = [other.name for other in opened]
-                if token.name not in names:
-                    token.kind, alone = "other", True
-                    continue
-                while (start := opened.pop()).name != token.name:
-                    start.kind, alone = "other", True
-                start.partner, token.partner = token, start
-            elif token.kind == "other":
-                alone = alone or bool(opened)
-                for start in opened:
-                    start.kind = "other"
+        matched: set[Token] = set()
+        for token in tokens:
+            if token.kind == "other":
                 opened = []
+            elif token.kind == "start" and len(opened) < _DEEPEST:
+                opened.append(token)
+            elif token.kind == "end" and token.name in [other.name for other in opened]:
+                while (start := opened.pop()).name != token.name:
+                    pass
+                matched |= {start, token}
+        alone = [each for each in tokens if each.kind in ("start", "end") and each not in matched]
+        if not alone:
+            return
+        for token in alone:
+            token.kind = "other"
 
 
 def _write_block(block: Block, translation: Translation) -> str:
@@ -219,85 +202,59 @@ def _write_block(block: Block, translation: Translation) -> str:
     before = text[: len(text) - len(text.lstrip())]
     after = text[len(text.rstrip()) :]
     elements = _elements(block)
-    spans, weights_ts = _target(translation)
     if elements:
-        _place(elements, weights_ts)
-    return before + _render(translation.text, spans, elements) + after
+        _place(elements, _weights(translation))
+    return before + _render(translation.text, elements) + after
 
 
 def _elements(block: Block) -> list[_Element]:
     """Return the elements of a block in the order of their start tags, with their source words."""
     found: list[_Element] = []
-    opened: list[tuple[_Element, int]] = []  # with the visible characters before
-    holders: list[list[_Element]] = []  # the open elements at each visible character
-    marks: list[tuple[_Element, int]] = []  # and the visible characters before
+    opened: list[_Element] = []
+    holders: list[list[_Element]] = []  # the elements around each visible character
     for token in block.tokens:
-        if token.kind == "text":
-            holders += [[element for element, _ in opened]] * _visible(token)
-        elif token.kind == "end":
-            element, place = opened.pop()
-            if place == len(holders):
-                element.is_mark = True
-                marks.append((element, len(holders)))
-        else:
-            assert token.kind in ("start", "mark", "kept")
-            parent = opened[-1][0] if opened else None
-            end = token.partner.raw if token.partner else ""
-            size = _visible(token)
-            is_kept = token.kind == "kept"
-            is_mark = token.kind == "mark" or (is_kept and not size)
-            element = _Element(token.raw, end, parent, is_mark, is_kept)
+        if token.kind == "end":
+            opened[-1].end = token.raw
+            opened = opened[:-1]
+            continue
+        around = opened
+        if token.kind != "text":
+            parent = opened[-1] if opened else None
+            element = _Element(token.raw, parent, len(holders), token.kind == "kept")
             found.append(element)
-            if is_mark:
-                marks.append((element, len(holders)))
-            elif is_kept:
-                holders += [[*(outer for outer, _ in opened), element]] * size
-            else:
-                opened.append((element, len(holders)))
+            around = [*opened, element]
+            if token.kind == "start":
+                opened = around
+        size = len("".join(normalize_line(token.text).split()))
+        holders += [around] * size
+        for element in around if size else []:
+            element.is_mark = False
     word_of = [number for number, word in enumerate(words(block.text)) for _ in word]
-    for number, of in zip(word_of, holders, strict=False):
-        for element in of:
+    for number, around in zip(word_of, holders, strict=False):
+        for element in around:
             if element.sources[-1:] != [number]:
                 element.sources.append(number)
-    for element, place in marks:
-        element.sources = [word_of[place] if place < len(word_of) else -1]
+    for element in found:
+        if element.is_mark:
+            element.sources = [*word_of[element.place : element.place + 1], -1][:1]
     return found
 
 
-def _visible(token: Token) -> int:
-    """Return the number of visible characters of a text."""
-    return len("".join(normalize_line(token.text).split()))
-
-
-def _target(translation: Translation) -> tuple[list[tuple[int, int]], Floats]:
-    """Return where each target word is in the text, and weights [t, s] of a whole translation."""
-    blocks = [_weights(part) for part in translation.parts]
-    sizes = np.array([block.shape for block in blocks]).reshape(-1, 2)
-    weights_ts: Floats = np.zeros(sizes.sum(0))
-    for block, (t, s) in zip(blocks, sizes.cumsum(0) - sizes, strict=True):
-        weights_ts[t : t + block.shape[0], s : s + block.shape[1]] = block
-    spans, end = [], 0
-    for word in words(translation.text):
-        start = translation.text.index(word, end)
-        end = start + len(word)
-        spans.append((start, end))
-    rows: Floats = np.zeros((len(spans), weights_ts.shape[1]))
-    shared = min(rows.shape[0], weights_ts.shape[0])
-    rows[:shared] = weights_ts[:shared]
-    return spans, rows
-
-
-def _weights(part: Part) -> Floats:
-    """Return weights [t, s] between the words of a part; without attention, along a diagonal."""
-    shape = len(words(part.text)), len(words(part.source))
-    found: Floats = np.zeros(shape)
-    if part.weights is not None:
-        weights_ts = word_weights(part, words)[: shape[0], : shape[1]]
-        found[: weights_ts.shape[0], : weights_ts.shape[1]] = weights_ts
-    elif found.size:
-        rows = np.arange(shape[0])
-        found[rows, rows * shape[1] // shape[0]] = 1
-    return found
+def _weights(translation: Translation) -> Floats:
+    """Return the weights [t, s] of all parts; a part without attention has a diagonal."""
+    shapes = [(len(words(part.text)), len(words(part.source))) for part in translation.parts]
+    weights_ts: Floats = np.zeros(np.sum(shapes, 0))
+    t = s = 0
+    for part, (targets, sources) in zip(translation.parts, shapes, strict=True):
+        part_ts = weights_ts[t : t + targets, s : s + sources]
+        if part.weights is not None:
+            found_ts = word_weights(part, words)[:targets, :sources]
+            part_ts[: found_ts.shape[0], : found_ts.shape[1]] = found_ts
+        elif part_ts.size:
+            rows = np.arange(targets)
+            part_ts[rows, rows * sources // targets] = 1
+        t, s = t + targets, s + sources
+    return weights_ts
 
 
 def _place(elements: list[_Element], weights_ts: Floats) -> None:
@@ -307,8 +264,7 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
         return
     best_t = weights_ts.argmax(1) if sources else np.zeros(targets, dtype=int)
     innermost = {source: e for e in elements if not e.is_mark for source in e.sources}
-    holders_t = [innermost.get(int(source)) for source in best_t]
-    chains_t = [set(_chain(holder)) for holder in holders_t]
+    chains_t = [_chain(innermost.get(int(source))) for source in best_t]
     for element in elements:
         parent = element.parent
         low, high = (parent.first, parent.last) if parent else (0, targets - 1)
@@ -318,42 +274,36 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
             at = min(max(at, low), high + 1)
             element.first, element.last = at, at - 1
             continue
-        around = {None, *_chain(element)}
+        around = _chain(element)
         values = []
-        for holder, chain in zip(holders_t[low : high + 1], chains_t[low : high + 1], strict=True):
+        for chain in chains_t[low : high + 1]:
             # A word of a sibling is never enclosed, and one that is not its own never replaced.
-            is_free = holder in around and not element.is_kept
+            is_free = chain <= around and not element.is_kept
             values.append(1.0 if element in chain else -1.0 if is_free else -np.inf)
-        if 1.0 not in values and element.is_kept:  # before a word of its parent
-            element.first, element.last = _nearest(element, low, high, weights_ts), -1
+        if 1.0 in values:
+            first, last = _heaviest(values)
+            element.first, element.last = low + first, low + last
             continue
-        if 1.0 not in values:  # no word: the one that attends most to the element's words
-            columns = [source for source in element.sources if source < sources]
-            attention_t = weights_ts[low : high + 1, columns].sum(1)
-            free_t = np.array(values) > -np.inf
-            if not free_t.any():
-                element.first, element.last = low, low - 1
-                continue
-            at = low + int(np.where(free_t, attention_t, -np.inf).argmax())
-            holders_t[at], chains_t[at] = element, set(_chain(element))
-            element.first = element.last = at
-            continue
-        first, last = _heaviest(values)
-        element.first, element.last = low + first, low + last
+        # No word is its own: it gets the free one that attends most to its words; one that is kept
+        # comes before that word.
+        columns = [source for source in element.sources if source < sources]
+        attention_t = weights_ts[low : high + 1, columns].sum(1)
+        if not element.is_kept:
+            attention_t[np.isneginf(values)] = -np.inf
+        is_free = bool(np.isfinite(attention_t).any())
+        at = low + (int(attention_t.argmax()) if is_free else 0)
+        element.first, element.last = at, at - 1
+        if is_free and not element.is_kept:
+            chains_t[at], element.last = around, at
 
 
-def _nearest(element: _Element, low: int, high: int, weights_ts: Floats) -> int:
-    """Return the word of a stretch that attends most to the element's words; `low` without one."""
-    columns = [source for source in element.sources if source < weights_ts.shape[1]]
-    attention_t = weights_ts[low : high + 1, columns].sum(1)
-    return low + int(attention_t.argmax()) if attention_t.size else low
-
-
-def _chain(element: _Element | None) -> Iterator[_Element]:
-    """Yield an element and those around it."""
+def _chain(element: _Element | None) -> set[_Element]:
+    """Return an element and those around it."""
+    found = set()
     while element is not None:
-        yield element
+        found.add(element)
         element = element.parent
+    return found
 
 
 def _heaviest(values: Sequence[float]) -> tuple[int, int]:
@@ -371,13 +321,14 @@ def _heaviest(values: Sequence[float]) -> tuple[int, int]:
     return chosen
 
 
-def _render(text: str, spans: list[tuple[int, int]], elements: list[_Element]) -> str:
+def _render(text: str, elements: list[_Element]) -> str:
     """Return escaped text with the tags of elements around their words."""
+    targets = words(text)
     children: dict[_Element | None, list[_Element]] = {}
     for element in elements:
         children.setdefault(element.parent, []).append(element)
-    before = [""] * (len(spans) + 1)  # the tags before each word, and those of an empty text
-    after = [""] * len(spans)
+    before = [""] * (len(targets) + 1)  # the tags before each word, and those of an empty text
+    after = [""] * len(targets)
     kept: dict[int, _Element] = {}  # instead of which words
 
     def add(parent: _Element | None, last: int) -> None:
@@ -399,13 +350,14 @@ def _render(text: str, spans: list[tuple[int, int]], elements: list[_Element]) -
     def whole(element: _Element) -> str:
         return element.start + "".join(map(whole, children.get(element, []))) + element.end
 
-    add(None, len(spans) - 1)
+    add(None, len(targets) - 1)
     found: list[str] = []
     end = 0
-    for place, (start, stop) in enumerate(spans):
+    for place, word in enumerate(targets):
+        start = text.index(word, end)
         within = place in kept and kept[place] is kept.get(place - 1)
         gap = "" if within else html.escape(text[end:start], quote=False)
-        word = "" if place in kept else html.escape(text[start:stop], quote=False)
-        found += (gap, before[place], word, after[place])
-        end = stop
+        shown = "" if place in kept else html.escape(word, quote=False)
+        found += (gap, before[place], shown, after[place])
+        end = start + len(word)
     return "".join(found) + before[-1]
