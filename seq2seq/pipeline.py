@@ -88,7 +88,8 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             tokenizers = ranks.on_rank0(run.tokenizers)
         else:
             tokenizers = ranks.on_rank0(train_tokenizers, pairs, config)
-        ranks.on_rank0(check_directions, config, tokenizers, valid)
+        if not resume:
+            ranks.on_rank0(check_directions, config, tokenizers, valid)
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
         del initial  # its weights, mapped to the files
         ranks.wait_for_preparation()

@@ -113,6 +113,20 @@ def test_leftovers_of_a_crash_are_removed(cache):
     assert get(cache, "ids", {"crashed": True}, Maker()).about == {"call": 1}
 
 
+def test_leftovers_of_an_entry_are_removed_before_it_is_made_again(cache):
+    make = Maker()
+    leftover = cache.folder / f".{get(cache, 'ids', {}, make).path.name}.0123456789abcdef.partial"
+    shutil.rmtree(get(cache, "ids", {}, make).path)
+    leftover.mkdir()
+    (leftover / "rows").write_text("half")
+
+    def make_again(folder: Path) -> dict[str, Any]:
+        assert not leftover.exists()
+        return make(folder)
+
+    assert get(cache, "ids", {}, make_again).about == {"call": 2}
+
+
 def test_one_process_makes_an_entry_and_others_wait(cache, tmp_path):
     def make(folder: Path) -> dict[str, Any]:
         with (tmp_path / "made").open("a") as file:

@@ -28,6 +28,7 @@ from seq2seq.config import (
     parse_config,
 )
 from seq2seq.errors import ConfigError
+from seq2seq.runs.directory import RunDirectory
 
 BASE = """
 run_dir: runs/x
@@ -354,6 +355,18 @@ def test_streaming_false_of_older_recipes_is_ignored() -> None:
     text = BASE.replace("{path: train.tsv}", "{path: train.tsv, streaming: false}")
     assert parse(text=text) == parse()
     assert "streaming" not in dump_config(parse(text=text))
+
+
+def test_run_of_an_older_recipe_can_still_be_used(tmp_path: Path) -> None:
+    """Training with these keys is refused; they do not matter to what has been trained."""
+    text = BASE.replace("{path: train.tsv}", "{path: train.tsv, streaming: true}")
+    text += "  tokenizer: {type: bpe, sampling_alpha: 0.1}"
+    run = RunDirectory(tmp_path)
+    run.config_path.write_text(text, encoding="utf-8")
+    config = run.config()
+    assert (config.data.tokenizer.type, config.data.tokenizer.sampling_alpha) == ("bpe", 0.1)
+    with pytest.raises(ConfigError, match="streaming: no longer supported"):
+        load_config(run.config_path)
 
 
 def test_all_problems_are_reported_in_one_line() -> None:

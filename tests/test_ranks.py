@@ -548,6 +548,27 @@ def test_skipped_local_updates_are_counted_once(toy: ToyCorpus, tmp_path: Path) 
         assert RunDirectory(tmp_path / "run").newest().state["progress"]["skipped"] == steps
 
 
+def train_with_some_infinite_losses(rank: int, config: Config) -> None:
+    """Let rank 0 skip updates 2 to 10, and rank 1 update 11."""
+    apply = Trainer._apply
+
+    def sometimes(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
+        skips = self.progress.step + 1 in (range(2, 11) if rank == 0 else [11])
+        apply(self, batches, norm, math.inf if skips else loss, plain)
+
+    Trainer._apply = sometimes  # type: ignore[method-assign]
+    train(config)
+
+
+def test_local_updates_that_other_ranks_skipped_do_not_count(
+    toy: ToyCorpus, tmp_path: Path
+) -> None:
+    settings = ("training.local_updates=4", "training.max_steps=12", "training.max_skipped=10")
+    config = toy.config(tmp_path / "run", *settings)
+    assert fork_ranks(train_with_some_infinite_losses, config) == [0, 0]
+    assert RunDirectory(tmp_path / "run").newest().state["progress"]["skipped"] == 0
+
+
 def train_and_save_state(rank: int, config: Config, folder: Path) -> None:
     """Train as one of several ranks; save what they have before and after each average."""
     init, average, names = Trainer.__init__, Trainer._average_ranks, count()

@@ -198,6 +198,16 @@ def test_long_pairs_are_skipped_and_counted_once(tokenizers, alpha, caplog):
     assert stream.num_skipped == len(PAIRS) - len(fitting)
 
 
+def test_windows_without_pairs_are_skipped(tokenizers):
+    long = Pair("a" * 999, "a b")
+    stream = make_stream(
+        tokenizers, prepared([long] * 100 + PAIRS[:3] + [long] * 100), window=10, max_length=100
+    )
+    for epoch in range(2):
+        assert (stream.epoch, stream.position) == (epoch, 0)
+        assert sorted(indices_of(take_epoch(stream))) == [100, 101, 102]
+
+
 @pytest.mark.parametrize("pairs", [prepared([Pair("a" * 999, "a b c d e f")] * n) for n in (1, 3)])
 def test_a_corpus_with_nothing_left_is_refused(tokenizers, pairs):
     with pytest.raises(DataError, match=r"none of \d pairs.*data\.batching\.max_length"):

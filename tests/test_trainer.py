@@ -342,3 +342,23 @@ def test_command_limits_the_kernels_that_are_kept(
     (tmp_path / "recipe.yaml").write_text(toy.recipe(tmp_path / "run"))
     assert main(["train", str(tmp_path / "recipe.yaml")]) == 0
     assert seen == ["1", limit]
+
+
+@pytest.mark.usefixtures("no_limits")
+def test_study_limits_the_kernels_that_are_kept(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def completed(*_: Any, **__: Any) -> str:
+        seen.append(all(name in os.environ for name in KERNELS))
+        return "interrupted"
+
+    monkeypatch.setattr("seq2seq.analysis.study.runs.complete", completed)
+    base = tmp_path / "recipe.yaml"
+    base.write_text(toy.recipe(tmp_path / "run"))
+    study = tmp_path / "study.yaml"
+    grid = "grid: {model.style: [bahdanau]}\nseeds: [1]"
+    study.write_text(f"name: small\nout: {tmp_path}/study\nbase: {base}\n{grid}\n")
+    assert main(["study", str(study), "--cell", "style=bahdanau"]) == 130
+    assert seen == [True]

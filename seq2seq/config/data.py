@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
-from seq2seq.config.section import Count, Rate, Section
+from seq2seq.config.section import TRAINED, Count, Rate, Section
 
 Column = Annotated[int, Field(ge=0)] | str | None
 
@@ -45,11 +45,11 @@ class CorpusConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_streaming(cls, raw: Any) -> Any:
-        """Drop the key `streaming: false`, which older recipes have."""
+    def _without_streaming(cls, raw: Any, info: ValidationInfo) -> Any:
+        """Drop the key `streaming`, which older recipes have; refuse to train with it."""
         if not isinstance(raw, dict) or "streaming" not in raw:
             return raw
-        if raw["streaming"] is not False:
+        if raw["streaming"] is not False and not (info.context or {}).get(TRAINED):
             raise ValueError(
                 "streaming: no longer supported; remove the key: the corpus is then prepared once, "
                 "in Arrow files, and takes no more memory (docs/corpora.md)"
@@ -127,8 +127,9 @@ class TokenizerConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _can_sample(self) -> TokenizerConfig:
-        if self.sampling_alpha and self.type != "unigram":
+    def _can_sample(self, info: ValidationInfo) -> TokenizerConfig:
+        trained = (info.context or {}).get(TRAINED)
+        if self.sampling_alpha and self.type != "unigram" and not trained:
             raise ValueError(
                 f"sampling_alpha {self.sampling_alpha} requires type unigram: SentencePiece does "
                 "not list the best segmentations of other models; set sampling_alpha=0"

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 # Every number has an upper bound too: what is beyond it can only be a typing error, or a recipe
 # written to exhaust its user's machine.
 LARGEST = 2**31 - 1
+TRAINED = "trained"  # whether the context of a validation is that of a run (see load_config)
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 CountFrom0 = Annotated[int, Field(ge=0, le=LARGEST)]

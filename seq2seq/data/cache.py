@@ -141,7 +141,7 @@ class Cache:
 
         Someone who deletes the lock can have two processes make the same entry.
         """
-        self._remove_leftovers()
+        self._remove_leftovers(path.name)
         if path.exists():
             log.warning("cache: %s is damaged; rebuilding it", path)
         unfinished = self._unfinished(path)
@@ -182,12 +182,17 @@ class Cache:
             path.rename(unfinished)
             shutil.rmtree(unfinished, ignore_errors=True)
 
-    def _remove_leftovers(self) -> None:
-        """Delete unfinished entries that no process is making any more."""
+    def _remove_leftovers(self, own: str) -> None:
+        """Delete unfinished entries that no process is making any more.
+
+        `own` is the name of the entry whose lock the caller holds.
+        """
         for name in os.listdir(self.folder):
             if name.startswith(".") and name.endswith(".partial"):
                 entry = name[1:].rsplit(".", 2)[0]
-                with contextlib.suppress(BlockingIOError), self._lock(entry, wait=False):
+                with contextlib.suppress(BlockingIOError), contextlib.ExitStack() as stack:
+                    if entry != own:
+                        stack.enter_context(self._lock(entry, wait=False))
                     shutil.rmtree(self.folder / name, ignore_errors=True)
 
     @contextlib.contextmanager

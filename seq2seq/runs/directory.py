@@ -117,7 +117,7 @@ class RunDirectory:
                 f"'seq2seq train CONFIG run_dir={self.path}'"
             )
         try:
-            return recipes.load_config(self.config_path)
+            return recipes.load_config(self.config_path, trained=True)
         except ConfigError as error:
             raise CheckpointError(f"{error} (trained by another version?)") from None
 

@@ -59,7 +59,7 @@ class Progress:
     minutes: float = 0.0
     best: float | None = None
     waited: int = 0  # validations without a better metric
-    skipped: int = 0  # consecutive updates that were not finite
+    skipped: int = 0  # consecutive updates that were not finite, of the rank with the most
     loss_sum: float = 0.0  # since the last record
     plain_sum: float = 0.0
     loss_tokens: int = 0
@@ -96,6 +96,7 @@ class Trainer:
         self._saved_step = self._validated_step = -1
         self._averaged_step = 0  # when all ranks had the same weights
         self._counts = np.zeros(3)  # tokens and losses since the ranks last synchronized
+        self._skipped = 0  # consecutive updates of this rank that were not finite
         self._started = 0.0  # when training would have started without interruptions
         self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
         self._stop_reason = ""
@@ -172,6 +173,7 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.schedule.restore(state["schedule"])
         self.stream.load_state_dict(state["stream"])
+        self._skipped = self.progress.skipped
         self._saved_step = self._averaged_step = checkpoint.step
         self._validated_step = checkpoint.step if "validation" in state else -1
         for key, here in self._made_with().items():
@@ -187,12 +189,13 @@ class Trainer:
         progress = self.progress
         minutes = (time.monotonic() - self._started) / 60 if self.ranks.is_first else 0.0
         asked = [float(stop.reason == reason) for reason in REASONS.values()]
-        progress.minutes, tokens, loss, plain, *asked = self.ranks.all_reduce(
-            [minutes, *self._counts, *asked]
-        )
+        skipped = [0.0] * self.ranks.size
+        skipped[self.ranks.rank] = float(self._skipped)
+        found = self.ranks.all_reduce([minutes, *self._counts, *skipped, *asked])
+        progress.minutes, tokens, loss, plain = found[:4]
+        progress.skipped = int(max(found[4 : 4 + self.ranks.size]))
+        asked = found[4 + self.ranks.size :]
         self._counts[:] = 0
-        if self._local:  # each rank has counted its own updates
-            progress.skipped = max(self.ranks.all_gather(progress.skipped))
         progress.tokens += int(tokens)
         progress.loss_sum += loss
         progress.plain_sum += plain
@@ -279,7 +282,7 @@ class Trainer:
         progress.step += 1
         if math.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step(progress.step, self._rate(), norm)
-            progress.skipped = 0
+            self._skipped = 0
             if self._local or self.ranks.is_first:  # otherwise all ranks count the same
                 tokens = sum(batch.num_target_tokens for batch in batches)
                 self._counts += (tokens, loss, plain)
@@ -294,7 +297,7 @@ class Trainer:
 
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
         progress = self.progress
-        progress.skipped += 1
+        self._skipped += 1
         pairs = [index for batch in batches for index in batch.indices]
         # Ranks other than 0 show errors only; without local updates, all skip the same updates.
         log.log(
@@ -303,9 +306,9 @@ class Trainer:
             "corpus, counted from 0: %s%s", progress.step, loss, norm, len(pairs),
             ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",
         )  # fmt: skip
-        if progress.skipped >= self.config.max_skipped:
+        if self._skipped >= self.config.max_skipped:
             raise ConfigError(
-                f"training: {progress.skipped} updates in a row were not finite; lower "
+                f"training: {self._skipped} updates in a row were not finite; lower "
                 "training.learning_rate or training.clip_norm and continue with --resume (earlier "
                 "checkpoints are kept; if the latest checkpoint is unusable, delete it)"
             )

@@ -98,7 +98,9 @@ def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
 
 def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
     from seq2seq.analysis.study.runs import complete
+    from seq2seq.device import keep_few_kernels
 
+    keep_few_kernels()
     for run in plan.select(arguments.cell):
         ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
         if ended in ("interrupted", "terminated"):
