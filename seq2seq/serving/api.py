@@ -50,15 +50,10 @@ class SentenceRequest(Keyed):
     q: str = Field(description="a line")
 
 
-class BeginningRequest(SentenceRequest):
-    """A line of text, and how its translation begins."""
-
-    prefix: str = Field("", description="the first characters of the translation")
-
-
-class LineRequest(BeginningRequest):
+class LineRequest(SentenceRequest):
     """POST /api/translate and POST /api/stream."""
 
+    prefix: str = Field("", description="the first characters of the translation")
     beam: Number | None = Field(
         None, ge=1, le=_MOST_HYPOTHESES, description="beam size; default: the server's"
     )
@@ -66,7 +61,7 @@ class LineRequest(BeginningRequest):
     tree: bool = Field(False, description="return all hypotheses of the search, with the best one")
 
 
-class WordsRequest(BeginningRequest):
+class WordsRequest(SentenceRequest):
     """POST /api/alternatives."""
 
     prefix: str = Field("", description="complete words; the alternatives come after them")
@@ -256,10 +251,15 @@ async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     """Find the likeliest next words after a prefix."""
     service = service_of(request)
     model = _model(service, wanted)
-    work = partial(
-        interactive.alternatives_json, model.translator, wanted.q, wanted.prefix, wanted.number,
-        _options(service, model),
-    )  # fmt: skip
+    options = _options(service, model)
+
+    def work() -> list[dict[str, Any]]:
+        found = model.translator.alternatives(wanted.q, wanted.prefix, wanted.number, options)
+        return [
+            {"word": each.word, "log_prob": each.log_prob, "text": each.translation.text}
+            for each in found
+        ]
+
     return await _answer(request, work)
 
 

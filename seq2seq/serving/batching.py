@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import multiprocessing
 import time
 import traceback
@@ -39,8 +38,6 @@ from seq2seq.inference.text import Translation
 from seq2seq.processes import work, worker_pool
 from seq2seq.serving import RequestError
 from seq2seq.serving.models import ServedModels
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -166,7 +163,7 @@ class Batcher:
         if processes == 1:
             self._workers = [(ThreadPoolExecutor(1), [name]) for name in models.by_name]
         else:
-            pool = worker_pool(partial(_translate, models), processes)
+            pool = worker_pool(self._call, processes)
             first = next(iter(models.by_name.values()))
             empty = _Job(first.name, first.translator.options(), [])
             for forked in [pool.submit(work, empty) for _ in range(processes)]:
@@ -180,7 +177,9 @@ class Batcher:
         for executor, names in self._workers:
             changed = asyncio.Event()
             self._changed.append(changed)
-            self._tasks.append(asyncio.create_task(self._run(executor, names, changed)))
+            task = asyncio.create_task(self._run(executor, names, changed))
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
         for sentinel in self._sentinels:
             asyncio.get_running_loop().add_reader(sentinel, self._fail, KILLED)
 
@@ -192,6 +191,15 @@ class Batcher:
         for done in self._unfinished:
             if not done.done():
                 done.set_exception(self.failure)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Fail all requests if what hands out batches has raised."""
+        if not task.cancelled() and (error := task.exception()):
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            name = f"{Path(place.filename).name}:{place.lineno}"
+            self._fail(
+                f"batching failed ({name}: {type(error).__name__}: {error}); please report it"
+            )
 
     async def stop(self) -> None:
         """Stop without waiting for what is being translated."""
@@ -229,7 +237,8 @@ class Batcher:
         request = _Waiting(model, options, lines, sizes, done)
         self._waiting.append(request)
         self._unfinished.add(done)
-        self._notify()
+        for changed in self._changed:
+            changed.set()
         try:
             return await asyncio.wait_for(done, seconds)
         except asyncio.TimeoutError:
@@ -255,26 +264,10 @@ class Batcher:
         finally:
             self._calls -= 1
 
-    def _notify(self) -> None:
-        for changed in self._changed:
-            changed.set()
-
     async def _run(
         self, executor: Executor, names: Collection[str], changed: asyncio.Event
     ) -> None:
-        """Hand batches to a worker until the server stops; fail all requests if that raises."""
-        try:
-            await self._hand_out(executor, names, changed)
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            name = f"{Path(place.filename).name}:{place.lineno}"
-            self._fail(
-                f"batching failed ({name}: {type(error).__name__}: {error}); please report it"
-            )
-
-    async def _hand_out(
-        self, executor: Executor, names: Collection[str], changed: asyncio.Event
-    ) -> None:
+        """Hand batches to a worker until the server stops."""
         loop = asyncio.get_running_loop()
         while True:
             self._idle[executor] += 1

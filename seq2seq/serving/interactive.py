@@ -35,21 +35,13 @@ def translate(
     options: SearchOptions,
     *,
     prefix: str = "",
-    show: Callable[[str], None] | None = None,
+    show: Callable[[str], None],
 ) -> list[Translation]:
     """Return what `Translator.translate` does for a line.
 
-    With `show` it is called after each step of the search with the text of the likeliest unfinished
+    `show` is called after each step of the search with the text of the likeliest unfinished
     hypothesis. What it raises ends the search.
     """
-    if show:
-        translator = _watched(translator, line, show)
-    [found] = translator.translate([line], options, prefixes=[prefix])
-    return found
-
-
-def _watched(translator: Translator, line: str, show: Callable[[str], None]) -> Translator:
-    """Return a translator of this line that shows the hypotheses of each step."""
     most = translator.config.inference.max_source_length
     parts = [tuple(s.ids) for s in split_line(line, translator.source, most, number=1)]
     texts = dict.fromkeys(parts, "")
@@ -60,7 +52,9 @@ def _watched(translator: Translator, line: str, show: Callable[[str], None]) -> 
 
     first, *others = translator.backends
     backends = [_WatchedBackend(first, watch), *others]
-    return Translator(backends, translator.source, translator.target, translator.config)
+    watched = Translator(backends, translator.source, translator.target, translator.config)
+    [found] = watched.translate([line], options, prefixes=[prefix])
+    return found
 
 
 @dataclass(frozen=True)
@@ -139,16 +133,6 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
             part["source_words"] = source_words(of_part).of_pieces
             part["target_words"] = target_words(of_part).of_pieces
     return {"translations": records}
-
-
-def alternatives_json(
-    translator: Translator, text: str, prefix: str, number: int, options: SearchOptions
-) -> list[dict[str, Any]]:
-    """Return the likeliest next words after a prefix, each with the translation that follows."""
-    return [
-        {"word": each.word, "log_prob": each.log_prob, "text": each.translation.text}
-        for each in translator.alternatives(text, prefix, number, options)
-    ]
 
 
 # --- Explaining

@@ -139,7 +139,7 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
     call = asyncio.to_thread if is_html else _at_once
     items = await call(lambda: [_item(service, text, source, target, is_html) for text in texts])
     found = await unless_disconnected(request, _translations(service, items, wanted))
-    service.metrics.characters.inc(sum(map(len, texts)))
+    service.batcher.metrics.characters.inc(sum(map(len, texts)))
     most = wanted.alternatives + 1
     every = await call(
         lambda: [item.texts(of, most) for item, of in zip(items, found, strict=True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,16 +86,6 @@ class ServedModels:
         models = self.by_name.values()
         return next((m for m in models if (m.source, m.target) == (source, target)), None)
 
-    def language(self, code: str) -> str | None:
-        """Return the code that the models have for a language; None if they do not have it.
-
-        Case, and a region or script that they do not name, are ignored: `ES`, `es-MX` and `es_ES`
-        are `es`.
-        """
-        known = {code.lower().replace("_", "-"): code for code in self.tokenizers}
-        wanted = code.lower().replace("_", "-")
-        return known.get(wanted) or known.get(wanted.partition("-")[0])
-
     def targets(self, source: str) -> list[str]:
         """Return the languages that a language can be translated into."""
         return sorted({model.target for model in self.by_name.values() if model.source == source})
@@ -104,10 +93,9 @@ class ServedModels:
     @property
     def languages(self) -> list[Language]:
         """The languages on either side of the models, sorted by code."""
-        codes = sorted(self.tokenizers)
         return [
             Language(code=code, name=LANGUAGE_NAMES.get(code, code), targets=self.targets(code))
-            for code in codes
+            for code in sorted(self.tokenizers)
         ]
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[DetectedLanguage]:
@@ -150,11 +138,10 @@ def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> Serve
         raise UserError(
             "no models come with this installation; name a run: seq2seq serve runs/quickstart"
         )
-    names = Counter(find_run(run).resolve().name for run in runs)
+    names = [find_run(run).resolve().name for run in runs]
     models: dict[str, ServedModel] = {}
-    for run in runs:
-        name = find_run(run).resolve().name
-        name = name if names[name] == 1 else str(Path(run))
+    for run, short in zip(runs, names, strict=True):
+        name = short if names.count(short) == 1 else str(Path(run))
         if name in models:
             raise UserError(f"{run}: named twice; name each run once")
         models[name] = ServedModel(name, load(run), run)

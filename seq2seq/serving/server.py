@@ -95,12 +95,12 @@ def create_app(service: Service) -> FastAPI:
         servers=[{"url": "/"}],
         separate_input_output_schemas=False,
         lifespan=lifespan,
-        middleware=[Middleware(_Observed, metrics=service.metrics, paths=paths), cors],
+        middleware=[Middleware(_Observed, metrics=service.batcher.metrics, paths=paths), cors],
         exception_handlers={
             RequestError: _request_error,
             HTTPException: _http_error,
             ClientDisconnect: _client_closed,
-            WorkerError: _worker_lost,
+            WorkerError: _server_error,
             Exception: _server_error,
         },
     )
@@ -155,7 +155,7 @@ async def ready(request: Request) -> Response:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Get counts in the format of Prometheus."""
-    text = service_of(request).metrics.text()
+    text = service_of(request).batcher.metrics.text()
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -199,12 +199,9 @@ async def _client_closed(_: Request, __: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED)
 
 
-async def _worker_lost(_: Request, __: Exception) -> Response:
-    return _error(_INTERNAL, 500)  # the server is about to stop and says why
-
-
 async def _server_error(_: Request, error: Exception) -> Response:
-    found = verdict(error)
+    # Of a lost worker the log says more: the server is about to stop.
+    found = None if isinstance(error, WorkerError) else verdict(error)
     return _error(found[1] if found else _INTERNAL, 500)
 
 

@@ -20,7 +20,7 @@ from starlette.types import Message, Receive
 
 from seq2seq.errors import one_line
 from seq2seq.serving import Limits, RequestError
-from seq2seq.serving.batching import Batcher, Metrics
+from seq2seq.serving.batching import Batcher
 from seq2seq.serving.models import ServedModel, ServedModels
 
 _MULTIPART = "multipart/form-data"
@@ -87,11 +87,6 @@ class Service:
         """The models of the server."""
         return self.batcher.models
 
-    @property
-    def metrics(self) -> Metrics:
-        """The metrics of the server."""
-        return self.batcher.metrics
-
     def check_key(self, request: Request, wanted: Keyed) -> None:
         """Raise RequestError if the server has keys and the request has none of them.
 
@@ -121,15 +116,18 @@ class Service:
             )
 
     def language(self, name: str, code: str) -> str:
-        """Return the code that the models have for a language: `es` for `ES` and `es-MX`.
+        """Return the code that the models have for a language.
 
-        Raises RequestError, which names the parameter, for a language that no model has.
+        Case, and a region or script that they do not name, are ignored: `ES`, `es-MX` and `es_ES`
+        are `es`. Raises RequestError, which names the parameter, for a language that no model has.
         """
-        found = self.models.language(code)
+        known = {code.lower().replace("_", "-"): code for code in self.models.tokenizers}
+        wanted = code.lower().replace("_", "-")
+        found = known.get(wanted) or known.get(wanted.partition("-")[0])
         if found is None:
-            known = ", ".join(sorted(self.models.tokenizers))
+            codes = ", ".join(sorted(known.values()))
             raise RequestError(
-                f"{name}: unknown language '{one_line(code[:40])}'; use one of {known}"
+                f"{name}: unknown language '{one_line(code[:40])}'; use one of {codes}"
             )
         return found
 
