@@ -37,8 +37,7 @@ def run(
     config: CleaningConfig | None = None,
     held_out: HeldOut | None = None,
 ) -> tuple[list[Pair], CleaningReport]:
-    report = CleaningReport()
-    return list(clean(pairs, config or CleaningConfig(), held_out, report=report)), report
+    return clean(pairs, config or CleaningConfig(), held_out)
 
 
 def hold_out(**corpora: Sequence[Pair]) -> HeldOut:

@@ -133,13 +133,6 @@ def test_ragged_rows_are_named_with_their_line(tmp_path: Path) -> None:
     assert fails(path=path, alignment=2).startswith(f"{path}:1: 2 columns but column 2")
 
 
-def test_negative_columns_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "Hola.\tHello.\n")
-    config = CorpusConfig.model_construct(format="tsv", path=path, source=-1)
-    with pytest.raises(DataError, match="'source' is -1; columns are numbers from 0"):
-        list(read_corpus(config))
-
-
 # --- files that cannot be read
 
 

@@ -26,7 +26,7 @@ from seq2seq.data.arrow import MappedRows
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
-from seq2seq.data.stream import BatchStream, StreamPosition, Windows
+from seq2seq.data.stream import BatchStream, StreamPosition
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError, WorkerError
 
@@ -335,14 +335,14 @@ def test_windows_hold_the_ids_of_their_rows(window):
         }
     )
     lengths = [max(len(tokenizer.encode(side)) for side in pair) for pair in all_pairs(pairs)]
-    windows = Windows(pairs, (tokenizer, tokenizer), config, seed=1)
-    assert windows.num_pairs == sum(length <= 20 for length in lengths) < 2500
-    assert windows.num_skipped == 2500 - windows.num_pairs
-    found = windows.read(StreamPosition(0, windows._number - 1), None)
-    assert found.following == StreamPosition(1)
+    stream = BatchStream(pairs, tokenizer, tokenizer, config, seed=1)
+    assert stream.num_pairs == sum(length <= 20 for length in lengths) < 2500
+    assert stream.num_skipped == 2500 - stream.num_pairs
+    last = StreamPosition(0, stream._num_windows - 1)
+    indices, source, target, _ = stream._read(last, None)
     texts_of = all_pairs(pairs)
-    for side, rows in enumerate((found.source, found.target)):
-        texts = [texts_of[index][side] for index in found.indices]
+    for side, rows in enumerate((source, target)):
+        texts = [texts_of[index][side] for index in indices]
         bounds = itertools.pairwise(rows.offsets.tolist())
         assert [rows.flat[a:b].tolist() for a, b in bounds] == tokenizer.encode_batch(texts)
 

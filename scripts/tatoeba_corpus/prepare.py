@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.config import CleaningConfig, CorpusConfig
-from seq2seq.data.cleaning import CleaningReport, clean, fold
+from seq2seq.data.cleaning import clean, fold
 from seq2seq.data.corpus import Pair, decode_lines, parse_columns, read_lines
 from seq2seq.errors import DataError
 from seq2seq.files import publish_files
@@ -49,9 +49,8 @@ def prepare_tatoeba(
     Raises DataError.
     """
     path = _obtain(source, directory, sha256, show)
-    report = CleaningReport()
     with _open_pairs(path) as pairs:
-        kept = clean(pairs, CleaningConfig(), report=report)
+        kept, report = clean(pairs, CleaningConfig())
     for line in report.lines():
         show(line)
     split = split_pairs(kept, valid=valid, test=test, seed=seed)

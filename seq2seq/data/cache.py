@@ -53,9 +53,14 @@ class Cache:
     delete the folder, or what is in it, at any time.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Use a folder; raises OSError where it is not writable."""
-        self.folder = folder
+    def __init__(self, folder: Path | None) -> None:
+        """Use a folder, or a temporary one that is deleted with the object.
+
+        Raises OSError where it is not writable.
+        """
+        if folder is None:
+            self._owner = tempfile.TemporaryDirectory(prefix="seq2seq-", ignore_cleanup_errors=True)
+        self.folder = folder or Path(self._owner.name)
         _try_again(self._check_writable)
 
     def entry(
@@ -211,21 +216,13 @@ class Cache:
             yield
 
 
-class TemporaryCache(Cache):
-    """A cache that is deleted with the object."""
-
-    def __init__(self) -> None:
-        self._owner = tempfile.TemporaryDirectory(prefix="seq2seq-", ignore_cleanup_errors=True)
-        super().__init__(Path(self._owner.name))
-
-
 def open_cache(setting: str | None) -> Cache:
     """Return the cache of `data.cache`: a folder, 'auto', or None for a temporary one.
 
     Raises ConfigError where a folder that was named is not writable.
     """
     if setting is None:
-        return TemporaryCache()
+        return Cache(None)
     if setting == "auto":
         home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         folder = Path(home).expanduser() / "seq2seq"
@@ -238,7 +235,7 @@ def open_cache(setting: str | None) -> Cache:
         if setting != "auto":
             raise ConfigError(f"{found}; name another folder, or null") from None
         log.warning("%s; using a temporary folder", found)
-        return TemporaryCache()
+        return Cache(None)
 
 
 def _hash(made_of: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,50 +120,39 @@ class HeldOut:
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Overlap:
     """Train pairs that occur in one held-out corpus."""
 
     size: int  # pairs of the held-out corpus
-    source: int = 0
-    target: int = 0
-    both: int = 0
-    example: Pair | None = None
-
-    def count(self, kinds: Codes, pairs: Sequence[Pair]) -> None:
-        """Count pairs; the example is the first with both sides, else the first of all."""
-        rows = np.flatnonzero(kinds == 3) if not self.both else np.zeros(0, np.int64)
-        if len(rows) or self.example is None:
-            self.example = pairs[int(rows[0] if len(rows) else np.flatnonzero(kinds)[0])]
-        _, source, target, both = np.bincount(kinds, minlength=4).tolist()
-        self.source += source
-        self.target += target
-        self.both += both
+    source: int
+    target: int
+    both: int
+    example: Pair  # the first with both sides, else the first of all
 
     def line(self, name: str, *, dropped: bool) -> str:
         """Return a warning in one line, louder where the corpora seem to be the same."""
         number = self.source + self.target + self.both
-        example = self.example or Pair("", "")
         text = (
             f"WARNING: {number} train pairs share a sentence with {name} (source {self.source}, "
             f"target {self.target}, both {self.both}); "
             f"{'dropped' if dropped else 'kept: set data.cleaning.drop_overlap=true to drop them'}"
-            f"; for example: {_shorten(example.source)} | {_shorten(example.target)}"
+            f"; for example: {_shorten(self.example.source)} | {_shorten(self.example.target)}"
         )
         if 2 * self.both >= self.size:
             text += f". {name} ({self.size} pairs) SEEMS TO BE PART OF THE TRAINING DATA"
         return text
 
 
-@dataclass
+@dataclass(frozen=True)
 class CleaningReport:
     """Pairs read, kept, and dropped by the first reason that applied."""
 
-    read: int = 0
-    kept: int = 0
-    dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    overlaps: dict[str, Overlap] = field(default_factory=dict)  # by name of the held-out corpus
-    drops_overlap: bool = False
+    read: int
+    kept: int
+    dropped: dict[str, int]
+    overlaps: dict[str, Overlap]  # by name of the held-out corpus
+    drops_overlap: bool
 
     def lines(self) -> list[str]:
         """Return a short table of all counts, warnings last."""
@@ -205,31 +194,29 @@ def assess_pairs(
 
 
 def filter_pairs(
-    assessed: Assessed,
-    config: CleaningConfig,
-    held_out: HeldOut | None,
-    report: CleaningReport,
-) -> npt.NDArray[np.bool_]:
-    """Return which pairs are kept, and count all of them in the report."""
+    assessed: Assessed, config: CleaningConfig, held_out: HeldOut | None = None
+) -> tuple[npt.NDArray[np.bool_], CleaningReport]:
+    """Return which pairs are kept, and the counts of all of them."""
     kept: npt.NDArray[np.bool_] = assessed.fault == 0
+    dropped = dict.fromkeys(REASONS, 0)
     for code, reason in enumerate((EMPTY, TOO_LONG, RATIO), 1):
-        report.dropped[reason] += int((assessed.fault == code).sum())
+        dropped[reason] = int((assessed.fault == code).sum())
     if config.drop_duplicates:
         new = first_of_equal(assessed.digest, kept)
-        report.dropped[DUPLICATE] += int(kept.sum()) - int(new.sum())
+        dropped[DUPLICATE] = int(kept.sum()) - int(new.sum())
         kept = new
     overlap = np.where(kept, assessed.overlap, np.uint8(0))
+    overlaps = {}
     for number, (name, size) in enumerate(held_out.sizes.items() if held_out else ()):
         kinds = (overlap >> 2 * number & 3).astype(np.uint8)
-        if kinds.any():
-            report.overlaps.setdefault(name, Overlap(size)).count(kinds, assessed.pairs)
+        _, source, target, both = np.bincount(kinds, minlength=4).tolist()
+        if source or target or both:
+            first = np.flatnonzero(kinds == 3 if both else kinds)[0]
+            overlaps[name] = Overlap(size, source, target, both, assessed.pairs[int(first)])
     if config.drop_overlap:
-        report.dropped[OVERLAP] += int((overlap > 0).sum())
+        dropped[OVERLAP] = int((overlap > 0).sum())
         kept &= overlap == 0
-    report.read += len(kept)
-    report.kept += int(kept.sum())
-    report.drops_overlap = config.drop_overlap
-    return kept
+    return kept, CleaningReport(len(kept), int(kept.sum()), dropped, overlaps, config.drop_overlap)
 
 
 def first_of_equal(digests: Digests, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -247,16 +234,12 @@ def first_of_equal(digests: Digests, among: npt.NDArray[np.bool_]) -> npt.NDArra
 
 
 def clean(
-    pairs: Iterable[Pair],
-    config: CleaningConfig,
-    held_out: HeldOut | None = None,
-    *,
-    report: CleaningReport | None = None,
-) -> list[Pair]:
-    """Return the normalized pairs that are kept, and count every pair in the report."""
+    pairs: Iterable[Pair], config: CleaningConfig, held_out: HeldOut | None = None
+) -> tuple[list[Pair], CleaningReport]:
+    """Return the normalized pairs that are kept, and the counts of all of them."""
     assessed = assess_pairs(pairs, config, held_out)
-    kept = filter_pairs(assessed, config, held_out, CleaningReport() if report is None else report)
-    return [assessed.pairs[row] for row in np.flatnonzero(kept).tolist()]
+    kept, report = filter_pairs(assessed, config, held_out)
+    return [assessed.pairs[row] for row in np.flatnonzero(kept).tolist()], report
 
 
 def _fault(pair: Pair, config: CleaningConfig) -> int:

@@ -183,9 +183,12 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
     Raises DataError where rows are too short, or where there is no row.
     """
     english_first = config.format == "manythings"
-    source = _column(config, "source", int(english_first))
-    target = _column(config, "target", int(not english_first))
-    alignment = None if config.alignment is None else _column(config, "alignment", 0)
+    usual = (1, 0) if english_first else (0, 1)
+    source, target = (  # numbers: the schema permits no names in these formats
+        default if column is None else int(column)
+        for column, default in zip((config.source, config.target), usual, strict=True)
+    )
+    alignment = None if config.alignment is None else int(config.alignment)
     last = max(source, target, alignment or 0)
 
     def parse(where: str, text: str) -> Pair | None:
@@ -451,15 +454,6 @@ def _decode(where: str, line: tuple[bytes, int]) -> Line:
             f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} at byte {offset + error.start}; "
             "convert the file, for example with iconv -f latin1 -t utf-8"
         ) from None
-
-
-def _column(config: CorpusConfig, key: str, default: int) -> int:
-    value = getattr(config, key)
-    if value is None:
-        return default
-    if not isinstance(value, int) or value < 0:
-        raise DataError(f"{config.path}: '{key}' is {value!r}; columns are numbers from 0")
-    return value
 
 
 def _json_type(value: object) -> str:

@@ -16,18 +16,10 @@ import sentencepiece
 from tqdm import tqdm
 
 from seq2seq.config import CleaningConfig, Config, DataConfig
-from seq2seq.data.arrow import (
-    PAIRS,
-    SIDES,
-    MappedRows,
-    map_rows,
-    shuffle,
-    write_pairs,
-)
+from seq2seq.data.arrow import PAIRS, SIDES, MappedRows, map_rows, shuffle, write_pairs
 from seq2seq.data.cache import Cache, Entry, code_of, open_cache
 from seq2seq.data.cleaning import (
     Assessed,
-    CleaningReport,
     HeldOut,
     assess_pairs,
     filter_pairs,
@@ -209,9 +201,9 @@ def _write_clean(
         keys = {"config": data.cleaning, "held_out": held_out}
         map_rows(MappedRows(aside / "raw", number), _assess, keys, _ASSESSED, aside, data.processes)
         shutil.rmtree(aside / "raw")
-        rows, report = MappedRows(aside, number), CleaningReport()
+        rows = MappedRows(aside, number)
         assessed = Assessed(rows, *(rows.column(name) for name in ("fault", "overlap", "digest")))
-        kept = filter_pairs(assessed, data.cleaning, held_out, report)
+        kept, report = filter_pairs(assessed, data.cleaning, held_out)
         del assessed  # 10 bytes per pair
         if not report.kept:
             raise DataError(

@@ -16,7 +16,7 @@ import numpy as np
 from seq2seq.config import DataConfig
 from seq2seq.data.arrow import lengths, to_ragged
 from seq2seq.data.batching import Batch, collate, cut_batches
-from seq2seq.data.dataset import PreparedPairs, Tokenizers
+from seq2seq.data.dataset import PreparedPairs
 from seq2seq.data.ragged import Ints, Ragged
 from seq2seq.data.tokenizer import EOS, UNK, Tokenizer
 from seq2seq.errors import CheckpointError, DataError
@@ -36,99 +36,18 @@ class StreamPosition:
 
 @dataclass(frozen=True)
 class Window:
-    """Encoded pairs, those of them that fit, and where the next window begins."""
-
-    indices: Ints  # positions of the pairs in the corpus
-    source: Ragged
-    target: Ragged
-    fitting: Ints  # rows with at most max_length pieces on both sides
-    following: StreamPosition
-
-
-class Windows:
-    """Windows of random stretches of a corpus; each pair is in one of them every epoch."""
-
-    def __init__(
-        self, pairs: PreparedPairs, tokenizers: Tokenizers, config: DataConfig, *, seed: int
-    ) -> None:
-        """Encode the pairs, or find them in the cache; raises DataError if none of them fits."""
-        batching = config.batching
-        self.fingerprint = pairs.fingerprint
-        self._pairs, self._tokenizers, self._seed = pairs, tokenizers, seed
-        self._alpha, self._max_length = config.tokenizer.sampling_alpha, batching.max_length
-        self._ids = pairs.encode(tokenizers, processes=config.processes)
-        log.info("%s", pairs.cache.summary())
-        self.num_pairs = sum(
-            int((np.maximum(*map(lengths, batch.columns)) <= batching.max_length).sum())
-            for batch in self._ids.batches()
-        )
-        self.num_skipped = len(pairs) - self.num_pairs
-        if not self.num_pairs:
-            raise DataError(
-                f"data.train: none of {len(pairs)} pairs is left to train on; "
-                f"data.batching.max_length is {batching.max_length} pieces"
-            )
-        if self.num_skipped:
-            log.warning(
-                "%d of %d training pairs are skipped: over data.batching.max_length=%d pieces",
-                self.num_skipped, len(pairs), batching.max_length,
-            )  # fmt: skip
-        # Windows of equal size: a small last one would be cut into batches with much padding.
-        self._number = -(-self.num_pairs // batching.window)
-        self._rows = 1 << (max(1, batching.window // _WINDOW_STRETCHES).bit_length() - 1)
-        self._order: tuple[int, Ints] = (-1, np.zeros(0, np.int64))
-
-    def read(self, position: StreamPosition, generator: np.random.Generator) -> Window:
-        """Return the window at a position; only subword sampling draws from the generator."""
-        if self._order[0] != position.epoch:
-            order = np.random.default_rng((self._seed, position.epoch, 0))
-            starts = np.arange(0, len(self._pairs), self._rows)
-            self._order = position.epoch, order.permutation(starts)
-        starts = np.array_split(self._order[1], self._number)[position.window]
-        indices = (starts[:, None] + np.arange(self._rows)).ravel()
-        indices = indices[indices < len(self._pairs)]
-        table = self._ids.stretches(starts.tolist(), self._rows)
-        source, target = to_ragged(table.column(0)), to_ragged(table.column(1))
-        fitting = np.flatnonzero(np.maximum(source.lengths, target.lengths) <= self._max_length)
-        if self._alpha:
-            texts = self._pairs.read(starts.tolist(), self._rows)
-            source, target = (
-                self._sample(tokenizer, [side[row] for row in fitting], generator)
-                for tokenizer, side in zip(self._tokenizers, texts, strict=True)
-            )
-            indices, fitting = indices[fitting], np.arange(len(fitting))
-        last = position.window + 1 == self._number
-        following = (
-            StreamPosition(position.epoch + 1)
-            if last
-            else StreamPosition(position.epoch, position.window + 1)
-        )
-        return Window(indices, source, target, fitting, following)
-
-    def _sample(
-        self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator
-    ) -> Ragged:
-        """Return random segmentations, the best one where a random one is too long."""
-        rows = tokenizer.sample_batch(texts, alpha=self._alpha, generator=generator)
-        for number, ids in enumerate(rows):
-            if len(ids) > self._max_length:
-                rows[number] = tokenizer.encode(texts[number])
-        return Ragged.from_lists(rows)
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A window and its batches, of which there is at least one."""
+    """A window of encoded pairs, cut into batches, of which there is at least one."""
 
     position: StreamPosition
     following: StreamPosition
-    indices: Ints
+    indices: Ints  # positions of the pairs in the corpus
     source: Ragged
     inputs: Ragged
     labels: Ragged
     batches: list[Ints]
 
     def batch(self, number: int) -> Batch:
+        """Return one of the batches, padded."""
         rows = self.batches[number]
         return collate(self.source, self.inputs, self.labels, rows, self.indices[rows].tolist())
 
@@ -154,9 +73,31 @@ class BatchStream:
         seed: int,
     ) -> None:
         """Encode the pairs, or find them in the cache; raises DataError if none of them fits."""
-        self._windows = Windows(pairs, (source_tokenizer, target_tokenizer), config, seed=seed)
-        self._config = config
-        self._seed = seed
+        batching = config.batching
+        self._pairs, self._tokenizers = pairs, (source_tokenizer, target_tokenizer)
+        self._config, self._seed = config, seed
+        self._ids = pairs.encode(self._tokenizers, processes=config.processes)
+        log.info("%s", pairs.cache.summary())
+        self.num_pairs = sum(
+            int((np.maximum(*map(lengths, batch.columns)) <= batching.max_length).sum())
+            for batch in self._ids.batches()
+        )
+        self.num_skipped = len(pairs) - self.num_pairs
+        if not self.num_pairs:
+            raise DataError(
+                f"data.train: none of {len(pairs)} pairs is left to train on; "
+                f"data.batching.max_length is {batching.max_length} pieces"
+            )
+        if self.num_skipped:
+            log.warning(
+                "%d of %d training pairs are skipped: over data.batching.max_length=%d pieces",
+                self.num_skipped, len(pairs), batching.max_length,
+            )  # fmt: skip
+        # Windows of equal size: a small last one would be cut into batches with much padding.
+        self._num_windows = -(-self.num_pairs // batching.window)
+        # The pairs of a window are stretches of this many rows, at random places in the corpus.
+        self._rows = 1 << (max(1, batching.window // _WINDOW_STRETCHES).bit_length() - 1)
+        self._order: tuple[int, Ints] = (-1, np.zeros(0, np.int64))  # of an epoch's stretches
         self.position = 0
         self._at, self._taken = StreamPosition(), 0  # the window, and the batches taken from it
 
@@ -164,16 +105,6 @@ class BatchStream:
     def epoch(self) -> int:
         """The epoch of the next batch."""
         return self._at.epoch
-
-    @property
-    def num_pairs(self) -> int:
-        """The pairs that fit."""
-        return self._windows.num_pairs
-
-    @property
-    def num_skipped(self) -> int:
-        """The pairs that are too long."""
-        return self._windows.num_skipped
 
     def target_counts(self, vocab_size: int) -> Ints:
         """Return how often each piece is in the targets of the current window, EOS included."""
@@ -185,7 +116,7 @@ class BatchStream:
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches from the current position on, endlessly; a thread works ahead."""
         with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool:
-            ahead: Future[_Prepared] = pool.submit(self._prepare, self._at)
+            ahead: Future[Window] = pool.submit(self._prepare, self._at)
             while True:
                 window = ahead.result()
                 ahead = pool.submit(self._prepare, window.following)
@@ -224,7 +155,7 @@ class BatchStream:
     def _made_for(self) -> dict[str, Any]:
         return {
             "training.seed": self._seed,
-            "data.train": self._windows.fingerprint,
+            "data.train": self._pairs.fingerprint,
             **{f"data.batching.{key}": value for key, value in self._config.batching},
             "data.tokenizer.sampling_alpha": self._config.tokenizer.sampling_alpha,
             "data.word_dropout": self._config.word_dropout,
@@ -236,28 +167,67 @@ class BatchStream:
             self.position = 0
         self._at, self._taken = position, 0
 
-    def _prepare(self, position: StreamPosition) -> _Prepared:
+    def _prepare(self, position: StreamPosition) -> Window:
         """Return the first window from a position on that has batches, cut into them."""
         batching = self._config.batching
         while True:
             generator = np.random.default_rng((self._seed, position.epoch, position.window + 1))
-            window = self._windows.read(position, generator)
-            rows = generator.permutation(window.fitting)  # pairs of the same length are mixed
+            indices, source, labels, fitting = self._read(position, generator)
+            rows = generator.permutation(fitting)  # pairs of the same length are mixed
             cuts = cut_batches(
-                window.source.lengths[rows] + 1,
-                window.target.lengths[rows] + 1,
+                source.lengths[rows] + 1,
+                labels.lengths[rows] + 1,
                 unit=batching.unit,
                 size=batching.size,
             )
+            following = StreamPosition(position.epoch, position.window + 1)
+            if following.window == self._num_windows:
+                following = StreamPosition(position.epoch + 1)
             if cuts:
                 break
-            position = window.following
+            position = following
         batches = [rows[cut] for cut in cuts]
         generator.shuffle(batches)
-        source, inputs = (self._drop(side, generator) for side in (window.source, window.target))
-        return _Prepared(
-            position, window.following, window.indices, source, inputs, window.target, batches
-        )
+        source, inputs = (self._drop(side, generator) for side in (source, labels))
+        return Window(position, following, indices, source, inputs, labels, batches)
+
+    def _read(
+        self, position: StreamPosition, generator: np.random.Generator
+    ) -> tuple[Ints, Ragged, Ragged, Ints]:
+        """Return the pairs of a window: their places in the corpus, both sides, and which rows fit.
+
+        Only subword sampling draws from the generator.
+        """
+        if self._order[0] != position.epoch:
+            order = np.random.default_rng((self._seed, position.epoch, 0))
+            starts = np.arange(0, len(self._pairs), self._rows)
+            self._order = position.epoch, order.permutation(starts)
+        starts = np.array_split(self._order[1], self._num_windows)[position.window]
+        indices = (starts[:, None] + np.arange(self._rows)).ravel()
+        indices = indices[indices < len(self._pairs)]
+        table = self._ids.stretches(starts.tolist(), self._rows)
+        source, target = to_ragged(table.column(0)), to_ragged(table.column(1))
+        longer = np.maximum(source.lengths, target.lengths)
+        fitting = np.flatnonzero(longer <= self._config.batching.max_length)
+        if self._config.tokenizer.sampling_alpha:
+            texts = self._pairs.read(starts.tolist(), self._rows)
+            source, target = (
+                self._sample(tokenizer, [side[row] for row in fitting], generator)
+                for tokenizer, side in zip(self._tokenizers, texts, strict=True)
+            )
+            indices, fitting = indices[fitting], np.arange(len(fitting))
+        return indices, source, target, fitting
+
+    def _sample(
+        self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator
+    ) -> Ragged:
+        """Return random segmentations, the best one where a random one is too long."""
+        alpha = self._config.tokenizer.sampling_alpha
+        rows = tokenizer.sample_batch(texts, alpha=alpha, generator=generator)
+        for number, ids in enumerate(rows):
+            if len(ids) > self._config.batching.max_length:
+                rows[number] = tokenizer.encode(texts[number])
+        return Ragged.from_lists(rows)
 
     def _drop(self, rows: Ragged, generator: np.random.Generator) -> Ragged:
         """Replace a share of the ids with UNK."""
