@@ -124,13 +124,6 @@ def test_reference_needs_no_numpy() -> None:
     assert loaded("from seq2seq import cli; cli.main(['reference'])", (*OTHERS, "numpy")) == []
 
 
-def test_inference_section_needs_no_yaml() -> None:
-    names = ("yaml", "seq2seq.config.data", "seq2seq.config.model", "numpy")
-    assert loaded("from seq2seq.config import InferenceConfig; InferenceConfig()", names) == []
-    paths = "from seq2seq.runs.directory import RunDirectory"
-    assert loaded(paths, ("yaml", "seq2seq.config.recipe")) == []
-
-
 @pytest.mark.parametrize(
     "command", [["train", "recipe.yaml"], ["doctor", "run"], ["faults", "run"]]
 )

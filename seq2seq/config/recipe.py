@@ -1,4 +1,4 @@
-"""The recipe: its `training` section, and all sections together."""
+"""The recipe: its sections `training` and `inference`, and all sections together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from seq2seq.config.data import DataConfig
-from seq2seq.config.inference import InferenceConfig
 from seq2seq.config.model import ModelConfig
 from seq2seq.config.section import Count, CountFrom0, Rate, Section
 
@@ -123,6 +122,33 @@ class TrainingConfig(Section):
         if self.schedule.kind == "inverse_sqrt" and self.schedule.warmup_steps == 0:
             raise ValueError("schedule.kind inverse_sqrt requires schedule.warmup_steps >= 1")
         return self
+
+
+class InferenceConfig(Section):
+    """Defaults for translation; the search options can be changed on the command line."""
+
+    beam_size: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        5, description="beam size; 1: greedy search"
+    )
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = Field(
+        1.0, description="alpha of ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)"
+    )
+    coverage_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
+        0.0, description="beta of the coverage penalty (Wu et al. 2016, eq. 14)"
+    )
+    max_length_factor: Annotated[float, Field(gt=0, le=100)] = Field(
+        2.0, description="maximum output length: this x source pieces + max_length_offset"
+    )
+    max_length_offset: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        10, description="added to the maximum output length, in pieces"
+    )
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        0, description="forbid repeated n-grams of this size; 0: off"
+    )
+    batch_tokens: Count = Field(4096, description="maximum batch size: source tokens x beam size")
+    max_source_length: Annotated[int, Field(ge=8, le=100_000)] = Field(
+        256, description="split longer source lines, in pieces, at punctuation"
+    )
 
 
 class Config(Section):
