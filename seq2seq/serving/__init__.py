@@ -41,13 +41,16 @@ class Limits:
 
 
 class RequestError(Exception):
-    """A request cannot be used, or not answered now; `status` is that of the response."""
+    """A request cannot be used, or not answered now.
+
+    It has the attributes of Starlette's HTTPException, so that one handler answers both.
+    """
 
     def __init__(
         self, message: str, status: int = 400, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
-        self.status, self.headers = status, headers
+        self.detail, self.status_code, self.headers = message, status, headers
 
 
 def add(commands: options.Commands) -> None:

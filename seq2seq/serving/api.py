@@ -21,7 +21,6 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import RequestError, interactive
 from seq2seq.serving.models import ServedModel
 from seq2seq.serving.service import (
-    READING,
     TRANSLATING,
     Keyed,
     Number,
@@ -36,7 +35,6 @@ T = TypeVar("T")
 
 router = APIRouter(prefix="/api", route_class=ParametersRoute)
 _EVENTS = "text/event-stream"
-_ERRORS = errors(*READING, *TRANSLATING)
 _MOST_HYPOTHESES = 20  # that a request can ask for
 
 
@@ -176,7 +174,7 @@ async def models(request: Request) -> Response:
     return JSONResponse([each.model_dump() for each in found])
 
 
-@router.post("/translate", name="translateLine", response_model=LineResponse, responses=_ERRORS)
+@router.post("/translate", name="translateLine", response_model=LineResponse, responses=TRANSLATING)
 async def translate(request: Request, wanted: LineRequest) -> Response:
     """Translate a line, best first, as `translate --format jsonl --attention`.
 
@@ -191,7 +189,7 @@ async def translate(request: Request, wanted: LineRequest) -> Response:
 
 @router.post(
     "/stream", response_class=Response,
-    responses=_ERRORS | {200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}},
+    responses=TRANSLATING | {200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}},
 )  # fmt: skip
 async def stream(request: Request, wanted: LineRequest) -> Response:
     """Translate a line, step by step.
@@ -246,7 +244,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
     return StreamingResponse(send(first), media_type=_EVENTS, headers={"Cache-Control": "no-store"})
 
 
-@router.post("/alternatives", response_model=list[NextWord], responses=_ERRORS)
+@router.post("/alternatives", response_model=list[NextWord], responses=TRANSLATING)
 async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     """Find the likeliest next words after a prefix."""
     service = service_of(request)
@@ -263,7 +261,7 @@ async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     return await _answer(request, work)
 
 
-@router.post("/explain", response_model=dict[str, Any], responses=_ERRORS | errors(501))
+@router.post("/explain", response_model=dict[str, Any], responses=TRANSLATING | errors(501))
 async def explain(request: Request, wanted: ExplainRequest) -> Response:
     """Explain a translation as `seq2seq explain --json`, but of large matrices only the shape."""
     service = service_of(request)

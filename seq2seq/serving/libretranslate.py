@@ -21,7 +21,6 @@ from seq2seq.serving.service import (
     Number,
     ParametersRoute,
     Service,
-    errors,
     service_of,
     unless_disconnected,
 )
@@ -124,9 +123,7 @@ class _Item:
         )
 
 
-@router.post(
-    "/translate", response_model=TranslateResponse, responses=errors(*READING, *TRANSLATING)
-)
+@router.post("/translate", response_model=TranslateResponse, responses=TRANSLATING)
 async def translate(request: Request, wanted: TranslateRequest) -> Response:
     """Translate texts."""
     service = service_of(request)
@@ -179,24 +176,22 @@ async def _translations(
     loop = asyncio.get_running_loop()
     end = loop.time() + service.limits.seconds
     found: list[list[list[Translation]]] = [[] for _ in items]
-    by_model: dict[str, list[int]] = {}
-    for number, item in enumerate(items):
-        if item.model:
-            by_model.setdefault(item.model.name, []).append(number)
-    for name, numbers in by_model.items():  # only `auto` makes more than one
+    # Only `auto` makes more than one model.
+    for name in dict.fromkeys(item.model.name for item in items if item.model):
+        own = [n for n, item in enumerate(items) if item.model and item.model.name == name]
         options = service.models.by_name[name].translator.options(
             **service.search, nbest=wanted.alternatives + 1, keep_weights=wanted.format == "html"
         )
-        lines = [line for number in numbers for line in items[number].lines]
+        lines = [line for number in own for line in items[number].lines]
         translated = iter(
             await service.batcher.translate(name, lines, options, seconds=end - loop.time())
         )
-        for number in numbers:
+        for number in own:
             found[number] = [next(translated) for _ in items[number].lines]
     return found
 
 
-@router.post("/detect", response_model=list[DetectedLanguage], responses=errors(*READING))
+@router.post("/detect", response_model=list[DetectedLanguage], responses=READING)
 async def detect(request: Request, wanted: DetectRequest) -> Response:
     """Detect the language of a text."""
     service = service_of(request)

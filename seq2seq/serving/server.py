@@ -12,7 +12,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -97,8 +97,8 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
         middleware=[Middleware(_Observed, metrics=service.batcher.metrics, paths=paths), cors],
         exception_handlers={
-            RequestError: _request_error,
-            HTTPException: _http_error,
+            RequestError: _refused,
+            HTTPException: _refused,
             ClientDisconnect: _client_closed,
             WorkerError: _server_error,
             Exception: _server_error,
@@ -181,18 +181,9 @@ def _page_file(path: Path) -> Callable[[Request], Awaitable[Response]]:
 # --- Errors
 
 
-def _error(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status, headers)
-
-
-async def _request_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return _error(str(error), error.status, error.headers)
-
-
-async def _http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _error(error.detail, error.status_code, error.headers)
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError | HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 async def _client_closed(_: Request, __: Exception) -> Response:
@@ -202,7 +193,7 @@ async def _client_closed(_: Request, __: Exception) -> Response:
 async def _server_error(_: Request, error: Exception) -> Response:
     # Of a lost worker the log says more: the server is about to stop.
     found = None if isinstance(error, WorkerError) else verdict(error)
-    return _error(found[1] if found else _INTERNAL, 500)
+    return JSONResponse({"error": found[1] if found else _INTERNAL}, 500)
 
 
 class _Observed:

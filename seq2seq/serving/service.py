@@ -39,7 +39,6 @@ _STATUS = {
     501: "the server lacks a package that this needs",
     504: "the translation took too long",
 }
-READING, TRANSLATING = (400, 403, 408, 413), (429, 500, 504)  # what these can fail with
 
 
 def _no_bool(value: Any) -> Any:
@@ -71,6 +70,10 @@ Parameters = TypeVar("Parameters", bound=Keyed)
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route that can fail with these statuses."""
     return {status: {"model": Error, "description": _STATUS[status]} for status in statuses}
+
+
+READING = errors(400, 403, 408, 413)  # what a request that is only read can get
+TRANSLATING = READING | errors(429, 500, 504)
 
 
 @dataclass(frozen=True)
