@@ -60,13 +60,24 @@ def client(trained: Path, other: Path, translator: Translator) -> Iterator[Clien
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[Client]:
-    """A server with the models that come with the program, from Spanish and into it."""
-    names = ("es-en", "en-es")
-    with served(
-        ServedModels({name: ServedModel(name, Translator.load(name), name) for name in names})
-    ) as both:
+def packaged() -> dict[str, ServedModel]:
+    """The models that come with the program, from Spanish and into it."""
+    return {name: ServedModel(name, Translator.load(name), name) for name in ("es-en", "en-es")}
+
+
+@pytest.fixture(scope="module")
+def both(packaged: dict[str, ServedModel]) -> Iterator[Client]:
+    """A server with the models that come with the program."""
+    with served(ServedModels(packaged)) as both:
         yield both
+
+
+@pytest.fixture(scope="module")
+def three(packaged: dict[str, ServedModel]) -> Iterator[Client]:
+    """A server that has the model from Spanish by a second name as well."""
+    again = ServedModel("again", packaged["es-en"].translator, "es-en")
+    with served(ServedModels({**packaged, "again": again})) as three:
+        yield three
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +226,79 @@ def test_back_undoes_a_chosen_word(page: Page) -> None:
     expect(page.locator(".word.given")).to_have_count(0)
     assert shown(page) == own
     assert page.locator("#text").input_value() == SENTENCE
+
+
+def test_back_from_another_page_returns_to_what_was_chosen(page: Page) -> None:
+    typed(page)
+    choose_another_word(page)
+    found, address = shown(page), page.url
+    assert "begin1=" in address
+    for again in (page.reload, page.go_back):
+        if again == page.go_back:
+            page.goto("about:blank")
+        again()
+        assert shown(page) == found
+        assert page.url == address
+        expect(page.locator(".word.given")).to_have_count(2)
+
+
+def test_back_from_another_page_keeps_the_model_of_a_link(page_of_both: Page, both: Client) -> None:
+    page = page_of_both
+    page.goto("about:blank")
+    page.goto(f"{both.url}/#{urlencode({'text': SPANISH, 'model': 'en-es'})}")
+    found = shown(page)
+    page.goto("about:blank")
+    page.go_back()
+    assert shown(page) == found
+    expect(page.locator("#model")).to_have_value("en-es")
+
+
+def test_a_restored_text_is_not_taken_as_typed(page_of_both: Page, both: Client) -> None:
+    """Some browsers restore a form whatever the form says."""
+    page = page_of_both
+    page.add_init_script(
+        f"""document.addEventListener("readystatechange", () => {{
+            const box = document.getElementById("text");
+            if (box && document.readyState === "interactive") box.value = {json.dumps(SPANISH)};
+        }});"""
+    )
+    page.goto("about:blank")
+    address = f"{both.url}/#{urlencode({'text': SPANISH, 'model': 'en-es', 'begin1': 'El'})}"
+    page.goto(address)
+    shown(page)
+    expect(page.locator(".word.given")).to_have_text(["El"])
+    expect(page.locator("#model")).to_have_value("en-es")
+
+
+def test_what_is_entered_while_the_language_is_detected_stays(page_of_both: Page) -> None:
+    page, prefix = page_of_both, page_of_both.locator(".prefix")
+    shown(page)
+    held: list[Route] = []
+    page.route("**/detect", lambda route: held.append(route))
+    with page.expect_request("**/detect"):
+        page.locator("#text").fill(ENGLISH)
+    prefix.fill("The big ")
+    with page.expect_response("**/detect"):
+        held.pop().continue_()
+    shown(page)
+    expect(page.locator(".word.given")).to_have_text(["The", "big"])
+    expect(page.locator("#model")).to_have_value("es-en")
+    page.unroute("**/detect")
+    prefix.press_sequentially("dog")
+    expect(page.locator(".word.given")).to_have_count(3)
+    expect(prefix).to_have_value("The big dog")
+    expect(page.locator("#model")).to_have_value("es-en")
+
+
+def test_comparison_of_a_link_stays(browser: Browser, three: Client) -> None:
+    with opened(browser, three) as page:
+        state = {"text": SPANISH, "model": "es-en", "with": "again"}
+        page.goto(f"{three.url}/#{urlencode(state)}")
+        shown(page, 1)
+        page.locator("#text").fill(ENGLISH)
+        shown(page, 1)
+        expect(page.locator(".translation.waiting")).to_have_count(0)
+        expect(page.locator(".pane h2")).to_have_text(["es-en", "again"])
 
 
 def test_lines_and_heat_map_are_side_by_side_where_both_fit(page: Page) -> None:

@@ -10,7 +10,7 @@ const byId = id => document.getElementById(id);
 let models = [];
 let panes = [];
 let timer = 0;
-let chosen = false;  // the direction, by hand: it stays until the text is emptied
+let chosen = false;  // the models, by hand or by a link: they stay until the text is emptied
 
 async function ask(path, body, signal) {
   const key = byId("key").value;
@@ -381,18 +381,20 @@ function writeAddress(undo) {
 }
 
 // Take the page's state from its address, but what was typed; without both, translate an example.
-function readAddress(typed = "") {
+function readAddress(inBox = "") {
   const state = new URLSearchParams(location.hash.slice(1));
   const [wanted, other] = [state.get("model"), state.get("with")];
-  chosen = Boolean(history.state?.chosen);
   chooseModels(models.find(model => model.name === wanted) ?? models[0], other);
+  chosen = history.state?.chosen ?? panes.length > 1;
   const shown = panes.map(pane => pane.model.name);
   byId("fault").textContent = [
     wanted && wanted !== shown[0] && `There is no model “${wanted}” here; this is ${shown[0]}.`,
     other && other !== shown[1] && `“${other}” cannot be compared with ${shown[0]}.`,
   ].filter(Boolean).join(" ");
   const example = location.hash ? "" : examples[panes[0].model.source]?.[0][1] ?? "";
-  byId("text").value = typed || joined(state.get("text") ?? example);
+  const given = joined(state.get("text") ?? example);
+  const typed = inBox !== given && inBox;  // a browser may restore the box after Back
+  byId("text").value = typed || given;
   panes.forEach((pane, n) => {
     pane.at(".prefix").value = (!typed && state.get(`begin${n + 1}`)) || "";
   });
@@ -414,17 +416,20 @@ async function translateTyped() {
   const typed = text();
   const model = await detected(typed).catch(() => null);  // translating reports the same error
   if (text() !== typed) return;
-  if (model && !chosen) {
+  if (model && !keepsModels()) {
     chooseModels(model);
     byId("direction").textContent = `This is ${model.source_name}, so ${model.name} translates it.`;
   }
   translateAll();
 }
 
+// Another model would lose what the translation shall begin with.
+const keepsModels = () => chosen || panes.some(pane => pane.prefix);
+
 // The model for the language of a text, if another one than that of the first pane.
 async function detected(typed) {
   const {source, target} = panes[0].model;
-  if (chosen || !typed.trim() || models.every(model => model.source === source)) return null;
+  if (keepsModels() || !typed.trim() || models.every(model => model.source === source)) return null;
   const [{language, confidence}] = await (await ask("/detect", {q: typed})).json();
   if (language === source || confidence < MIN_CONFIDENCE) return null;
   const able = models.filter(model => model.source === language);
