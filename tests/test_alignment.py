@@ -121,6 +121,17 @@ def test_words_of_unusual_pieces(pieces: list[str], numbers: list[int]) -> None:
         ("a ... -", ["a", ".", ".", ".", "-"]),
         ("हिन्दी।", ["हिन्दी", "।"]),
         (" ", []),
+        # A variation selector, a joiner, a skin tone; flags; a key cap; an accent upon a mark.
+        ("¡\u2764\ufe0f!", ["¡", "\u2764\ufe0f", "!"]),
+        ("ok\U0001f469\u200d\U0001f4bb.", ["ok", "\U0001f469\u200d\U0001f4bb", "."]),
+        ("\U0001f642\u200d\u2194\ufe0f", ["\U0001f642\u200d\u2194\ufe0f"]),
+        ("\U0001f44d\U0001f3fd\U0001f44d", ["\U0001f44d\U0001f3fd", "\U0001f44d"]),
+        (
+            "\U0001f1ea\U0001f1f8\U0001f1eb\U0001f1f7",
+            ["\U0001f1ea\U0001f1f8", "\U0001f1eb\U0001f1f7"],
+        ),
+        ("1\ufe0f\u20e3?", ["1\ufe0f\u20e3", "?"]),
+        ("=\u0338 -\u200d.", ["=\u0338", "-\u200d", "."]),
     ],
 )
 def test_marks_around_a_word_are_words_in_views(text: str, found: list[str]) -> None:
@@ -140,6 +151,14 @@ def test_views_show_the_full_stop_and_the_end_of_sentence() -> None:
     assert links_of(found) == {(0, 0)}  # where white space separates words
     with pytest.raises(DataError, match="attention"):
         word_attention(part(["▁a", "</s>"], ["▁b", "</s>"], None))
+
+
+def test_pieces_of_an_emoji_are_one_word_in_views(tokenizer: Tokenizer) -> None:
+    text = "gato \u2764\ufe0f."
+    pieces = [*tokenizer.pieces(tokenizer.encode(text)), "</s>"]
+    weights = np.full((len(pieces), len(pieces)), 1 / len(pieces))
+    view = word_attention(Part(text, pieces, pieces, text, 0.0, 0.0, True, weights))
+    assert view.target == ["gato", "\u2764\ufe0f", "."]
 
 
 @settings(max_examples=200, deadline=None)
