@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -393,6 +394,27 @@ def test_the_best_leaf_of_the_tree_is_the_translation(page: Page) -> None:
     best = page.locator(".tree g.best.finished")
     expect(best).to_have_count(1)
     assert (best.locator("title").text_content() or "").startswith(f"{translation}: ")
+
+
+def test_the_tree_has_one_row_for_each_hypothesis_of_a_step(page: Page) -> None:
+    typed(page)
+    page.locator(".tree summary").click()
+    circles = page.locator(".tree g circle")
+    expect(circles.first).to_be_visible()
+    places = circles.evaluate_all(
+        "all => all.map(circle => [circle.cx, circle.cy].map(length => length.baseVal.value))"
+    )
+    rows: dict[float, list[float]] = {}
+    for x, y in places:
+        rows.setdefault(x, []).append(y)
+    distances = {b - a for ys in rows.values() for a, b in pairwise(sorted(ys))}
+    assert len(distances) == 1
+    assert min(distances) > 0
+    assert len({min(ys) for ys in rows.values()}) == 1
+    best = page.locator(".tree g.best circle").evaluate_all(
+        "all => all.map(circle => circle.cy.baseVal.value)"
+    )
+    assert {*best} == {min(y for _, y in places)}
 
 
 def last_column(details: Locator) -> list[str]:

@@ -1,8 +1,8 @@
 // Draws the tree of a beam search: a node for each hypothesis that it ranked.
 import {append, make, named, table} from "./drawing.js";
 
-const WIDTH = 92, HEIGHT = 36;  // pixels between steps, and between leaves
-const RADIUS = 5;
+const WIDTH = 92, HEIGHT = 36;  // pixels between steps, and between hypotheses of a step
+const RADIUS = 5, BEND = 22;  // of nodes, and from where edges leave the row of the parent
 
 function draw(tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -11,37 +11,37 @@ function draw(tag, attributes, text) {
   return element;
 }
 
-// Adds to the nodes what drawing needs: depth, children, place (in leaves), text, and best.
+// Adds to the nodes what drawing needs: depth, place among those of its depth, text, and best.
 function arranged(tree) {
-  const nodes = tree.map(node => ({...node, depth: 0, children: [], best: false, text: ""}));
+  const nodes = tree.map(node => ({...node, depth: 0, place: 0, best: false, text: ""}));
   nodes.forEach(node => {
     if (node.parent === null) return;
     const parent = nodes[node.parent];
-    parent.children.push(node);
     node.depth = parent.depth + 1;
     node.text = node.piece === "</s>" ? parent.text : parent.text + node.piece;
   });
   const finished = nodes.filter(node => node.status === "finished");
   const best = finished.reduce((a, b) => (b.score > a.score ? b : a), finished[0]);
   for (let node = best; node; node = nodes[node.parent]) node.best = true;
-  let leaves = 0;
-  // The translation is a straight line at the top; other hypotheses branch off downwards.
-  const arrange = node => {
-    node.children.sort((a, b) => b.best - a.best || b.log_prob - a.log_prob);
-    node.children.forEach(arrange);
-    node.place = node.children.length ? node.children[0].place : leaves++;
-  };
-  arrange(nodes[0]);
-  return {nodes, leaves, best, steps: Math.max(...nodes.map(node => node.depth))};
+  const steps = Math.max(...nodes.map(node => node.depth));
+  let rows = 1;
+  // The translation is a straight line at the top, and siblings are side by side.
+  for (let depth = 1; depth <= steps; depth++) {
+    const step = nodes.filter(node => node.depth === depth).sort((a, b) => b.best - a.best ||
+      nodes[a.parent].place - nodes[b.parent].place || b.log_prob - a.log_prob);
+    step.forEach((node, place) => { node.place = place; });
+    rows = Math.max(rows, step.length);
+  }
+  return {nodes, rows, best, steps};
 }
 
 const words = node => node.text.replaceAll("▁", " ").trim();
 
 // Returns the elements that show a tree as JSON: a drawing, a slider over its steps, and a table.
 export function drawTree(tree, language) {
-  const {nodes, leaves, best, steps} = arranged(tree);
+  const {nodes, rows, best, steps} = arranged(tree);
   const [x, y] = [node => 24 + node.depth * WIDTH, node => 22 + node.place * HEIGHT];
-  const svg = draw("svg", {width: x({depth: steps}) + WIDTH, height: 12 + leaves * HEIGHT + 12,
+  const svg = draw("svg", {width: x({depth: steps}) + WIDTH, height: 12 + rows * HEIGHT + 12,
     role: "img", "aria-label": `${nodes.length - 1} hypotheses in ${steps} steps; the table below ` +
       "has those that were finished"});
   const layers = nodes.slice(1).map(node => {
@@ -57,7 +57,8 @@ export function drawTree(tree, language) {
       draw("text", {class: "number", x: x(node) + RADIUS + 3, y: y(node) + 13},
         node.log_prob.toFixed(2)));
     const edge = draw("path", {class: `edge ${state}`,
-      d: `M${from} ${y(parent)} C${from + 12} ${y(node)} ${from} ${y(node)} ${to} ${y(node)}`});
+      d: `M${from} ${y(parent)} H${to - BEND} C${to} ${y(parent)} ${to - BEND} ${y(node)} ` +
+        `${to} ${y(node)}`});
     return {node, parts: [edge, group]};
   });
   svg.append(draw("circle", {class: "node", cx: x(nodes[0]), cy: y(nodes[0]), r: RADIUS}),
@@ -84,10 +85,10 @@ export function drawTree(tree, language) {
   });
   show();
 
-  const rows = nodes.filter(node => node.status === "finished").sort((a, b) => b.score - a.score)
+  const complete = nodes.filter(node => node.status === "finished").sort((a, b) => b.score - a.score)
     .map(node => ({cells: [words(node), node.log_prob, node.score,
       node === best ? "the translation" : ""]}));
-  const finished = table(["finished hypothesis", "log p", "score", ""], rows);
+  const finished = table(["finished hypothesis", "log p", "score", ""], complete);
   finished.querySelectorAll("tbody td:first-child").forEach(cell => { cell.lang = language; });
   return [
     append(make("div", null, {class: "grid"}), play,
