@@ -71,6 +71,9 @@ class Prefix:
         return (head + _spell(tokens[same:], tokenizer)).rstrip()
 
 
+NO_PREFIX = Prefix()
+
+
 def forced_pieces(tokens: Sequence[int]) -> Prefix:
     """Return the prefix that is exactly these pieces."""
     steps = {n: {piece: n + 1} for n, piece in enumerate(tokens[:-1])}
@@ -95,7 +98,7 @@ class Spelling:
         """Return the prefix for a text; white space at its end completes its last word."""
         normal = normalize_line(text)
         if not normal:
-            return Prefix()
+            return NO_PREFIX
         tokens = self.tokenizer.encode_normalized(normal)
         steps = {n: {piece: n + 1} for n, piece in enumerate(tokens)}
         steps[len(tokens) - 1] = {tokens[-1]: END}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from seq2seq.data.tokenizer import BOS, EOS
 from seq2seq.errors import ConfigError
-from seq2seq.inference.prefix import END, FREE, Prefix
+from seq2seq.inference.prefix import END, FREE, NO_PREFIX, Prefix
 from seq2seq.inference.protocol import (
     BeamNode,
     Decoding,
@@ -476,8 +476,7 @@ def length_limits(
 ) -> list[int]:
     """Return the largest number of pieces before EOS for each sentence; a prefix always fits."""
     limits = [options.max_length(length) for length in decoding.source_lengths_B.tolist()]
-    if not prefixes:
-        return limits
+    prefixes = prefixes or [NO_PREFIX] * len(limits)
     return [max(limit, p.longest) for limit, p in zip(limits, prefixes, strict=True)]
 
 

@@ -17,7 +17,7 @@ from seq2seq.data.ragged import source_batches
 from seq2seq.data.tokenizer import EOS, EOS_PIECE, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.inference.prefix import Alternative, Prefix, Spelling, next_words
+from seq2seq.inference.prefix import NO_PREFIX, Alternative, Prefix, Spelling, next_words
 from seq2seq.inference.protocol import (
     SEARCH_KEYS,
     Backend,
@@ -165,62 +165,57 @@ class Translator:
         begins with the prefix. Raises DataError if there is not one prefix for each line, and for a
         prefix of 10,000 pieces or more.
         """
-        for texts in (lines, prefixes):
-            if isinstance(texts, str):
+        for given in (lines, prefixes):
+            if isinstance(given, str):
                 raise DataError("expected a list of lines, found one text; pass [text]")
-        forced = self._prefixes(prefixes, len(lines), first_number)
+        texts = [""] * len(lines) if prefixes is None else prefixes
+        begins = self._prefixes(texts, len(lines), first_number)
         limit = self.config.inference.max_source_length
-        numbered = list(enumerate(lines, first_number))
-        split = [
-            split_line(line, self.source, limit, number=number, refuse=refuse_long)
-            for number, line in numbered
-        ]
-        if forced:
-            split, forced = _assign_prefixes(split, forced)
-        sentences = [sentence for line in split for sentence in line]
-        # What is drawn for a sentence depends only on its place in the input.
-        keys = [
-            (number << 32) + place
-            for (number, _), line in zip(numbered, split, strict=True)
-            for place in range(len(line))
-        ]
+        sentences: list[Sentence] = []
+        forced: list[Prefix] = []
+        keys: list[int] = []
+        sizes: list[int] = []  # the number of sentences of each line
+        for number, (line, prefix) in enumerate(zip(lines, begins, strict=True), first_number):
+            split = split_line(line, self.source, limit, number=number, refuse=refuse_long)
+            if prefix.text and not split:
+                split = [Sentence("", [])]
+            sentences += split
+            sizes.append(len(split))
+            # The first sentence of a line has its prefix.
+            forced += [prefix, *repeat(NO_PREFIX, len(split) - 1)] if split else []
+            # What is drawn for a sentence depends only on its place in the input.
+            keys += range(number << 32, (number << 32) + len(split))
         chosen = options or self.options()
         found: list[list[Hypothesis]] = [[] for _ in sentences]
         rows = sampling.num_samples if sampling else chosen.beam_size
         with _checkpoint_errors():
             for decoding, indices in self._batches(sentences, rows):
-                given = [forced[i] for i in indices] if forced else None
+                following = [forced[i] for i in indices]
                 if sampling:
-                    chosen_keys = [keys[i] for i in indices]
-                    results = sample(decoding, chosen, sampling, keys=chosen_keys, prefixes=given)
+                    drawn = [keys[i] for i in indices]
+                    results = sample(decoding, chosen, sampling, keys=drawn, prefixes=following)
                 else:
-                    results = search(decoding, chosen, given)
+                    results = search(decoding, chosen, following)
                 for index, hypotheses in zip(indices, results, strict=True):
                     found[index] = hypotheses
-        parts = map(self.parts, sentences, found, forced or repeat(Prefix()))
+        parts = map(self.parts, sentences, found, forced)
         if mbr:
             sampled = sampling is not None
             parts = map(partial(_lowest_risk_first, metric=mbr, sampled=sampled), parts)
-        return [join_parts(list(islice(parts, len(line)))) for line in split]
+        return [join_parts(list(islice(parts, size))) for size in sizes]
 
-    def _prefixes(
-        self, texts: Sequence[str] | None, number: int, first_number: int
-    ) -> list[Prefix]:
-        """Return the prefixes of lines; none at all if every text is empty."""
-        if texts is None:
-            return []
+    def _prefixes(self, texts: Sequence[str], number: int, first_number: int) -> list[Prefix]:
+        """Return the prefixes of this many lines."""
         if len(texts) != number:
             raise DataError(f"{len(texts)} prefixes for {number} lines; give one for each line")
-        if not any(texts):
-            return []
-        found = [self.spelling.prefix(text) for text in texts]
+        found = [self.spelling.prefix(text) if text else NO_PREFIX for text in texts]
         for place, prefix in enumerate(found, first_number):
             if len(prefix.tokens) > _MAX_FORCED:
                 raise DataError(
                     f"prefix {place}: {len(prefix.tokens)} pieces are too many to force; give at "
                     f"most {_MAX_FORCED}"
                 )
-        return found if any(prefix.text for prefix in found) else []
+        return found
 
     @cached_property
     def spelling(self) -> Spelling:
@@ -281,7 +276,7 @@ class Translator:
             raise DataError(f"the source {found}; give one sentence to find alternatives in")
         chosen = options or self.options()
         text = normalize_line(prefix)
-        [given] = self._prefixes([text], 1, 1) or [Prefix()]
+        [given] = self._prefixes([text], 1, 1)
         decoding = self.decoding(np.array([[*sentences[0].ids, EOS]]))
         with _checkpoint_errors():
             words = next_words(decoding, given.tokens, self.spelling, chosen, number)
@@ -311,10 +306,9 @@ class Translator:
             yield self.decoding(source_BS), indices.tolist()
 
     def parts(
-        self, sentence: Sentence, hypotheses: list[Hypothesis], prefix: Prefix | None = None
+        self, sentence: Sentence, hypotheses: list[Hypothesis], prefix: Prefix = NO_PREFIX
     ) -> list[Part]:
         """Return the hypotheses of a sentence as text, which begin with this prefix."""
-        prefix = prefix or Prefix()
         # The hypotheses of a sentence have one tree.
         nodes = (hypotheses[0].tree if hypotheses else None) or []
         names = self.target.pieces([node.token for node in nodes])
@@ -336,20 +330,6 @@ class Translator:
             )
             for hypothesis in hypotheses
         ]
-
-
-def _assign_prefixes(
-    lines: Sequence[list[Sentence]], prefixes: Sequence[Prefix]
-) -> tuple[list[list[Sentence]], list[Prefix]]:
-    """Return the sentences of each line, and the prefix of each sentence of all lines.
-
-    The first sentence of a line has its prefix. An empty line with one becomes an empty sentence.
-    """
-    found, assigned = [], []
-    for line, prefix in zip(lines, prefixes, strict=True):
-        found.append(line or ([Sentence("", [])] if prefix.text else []))
-        assigned += [prefix, *repeat(Prefix(), len(found[-1]) - 1)] if found[-1] else []
-    return found, assigned
 
 
 def _lowest_risk_first(parts: list[Part], *, metric: Metric, sampled: bool) -> list[Part]:

@@ -181,13 +181,26 @@ def export_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
 
 
 def _measure_int8(graphs: Graphs, run: RunDirectory, valid: Sequence[Pair]) -> Graphs:
-    """Record what int8 costs on a validation set, if this processor has instructions for it."""
+    """Record what int8 costs on a validation set, if this processor has instructions for it.
+
+    Measuring takes minutes. If another process has exported other graphs into the folder in the
+    meantime, nothing is recorded.
+    """
     if not multiplies_int8():
         log.info("int8 was not measured: this processor has no instructions for it (VNNI)")
         return graphs
     full, int8 = (_bleu(graphs, precision, run, valid) for precision in PRECISIONS)
     log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
-    return record_int8_loss(graphs, full - int8)
+    cost = {"int8_bleu_loss": round(full - int8, 3)}
+    with locked(graphs.path.parent):
+        found = read_graphs(graphs.path)
+        if found and found.matches({key: graphs.meta[key] for key in ("weights", "graphs")}):
+            _write_meta(graphs.path, found.meta | cost)
+        else:
+            log.warning(
+                "%s: exported again meanwhile; what int8 costs is not recorded", graphs.path
+            )
+    return replace(graphs, meta=graphs.meta | cost)
 
 
 def _bleu(graphs: Graphs, precision: Precision, run: RunDirectory, valid: Sequence[Pair]) -> float:
@@ -282,24 +295,6 @@ def write_graphs(
         meta["int8_bleu_loss"] = cost
     _write_meta(folder, meta)
     return meta
-
-
-def record_int8_loss(graphs: Graphs, bleu: float) -> Graphs:
-    """Record how much BLEU int8 costs on the validation set, for `--precision auto`.
-
-    Measuring takes minutes. If another process has exported other graphs into the folder in the
-    meantime, nothing is recorded.
-    """
-    cost = {"int8_bleu_loss": round(bleu, 3)}
-    with locked(graphs.path.parent):
-        found = read_graphs(graphs.path)
-        if found and found.matches({key: graphs.meta[key] for key in ("weights", "graphs")}):
-            _write_meta(graphs.path, found.meta | cost)
-        else:
-            log.warning(
-                "%s: exported again meanwhile; what int8 costs is not recorded", graphs.path
-            )
-    return replace(graphs, meta=graphs.meta | cost)
 
 
 def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
