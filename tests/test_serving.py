@@ -607,6 +607,11 @@ def test_spec_is_valid_and_responses_fit_it(client: Client) -> None:
     assert body["source"]["enum"] == ["auto", "en", "es"]
     line = spec["components"]["schemas"]["LineRequest"]["properties"]
     assert line["model"]["enum"] == ["there", "back"]
+    operations = [each for path in spec["paths"].values() for each in path.values()]
+    assert sorted(each["operationId"] for each in operations) == [  # the methods of clients
+        "alternatives", "detect", "explain", "health", "languages", "metrics", "models", "ready",
+        "settings", "spec", "stream", "translate", "translateLine",
+    ]  # fmt: skip
 
 
 def test_metrics_are_in_the_format_of_prometheus_and_bounded(client: Client) -> None:

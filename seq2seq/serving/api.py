@@ -27,13 +27,16 @@ from seq2seq.serving.service import (
     ParametersRoute,
     Service,
     errors,
+    operation_id,
     service_of,
     unless_disconnected,
 )
 
 T = TypeVar("T")
 
-router = APIRouter(prefix="/api", route_class=ParametersRoute)
+router = APIRouter(
+    prefix="/api", route_class=ParametersRoute, generate_unique_id_function=operation_id
+)
 _EVENTS = "text/event-stream"
 _MOST_HYPOTHESES = 20  # that a request can ask for
 

@@ -21,6 +21,7 @@ from seq2seq.serving.service import (
     Number,
     ParametersRoute,
     Service,
+    operation_id,
     service_of,
     unless_disconnected,
 )
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 AUTO = "auto"  # instead of a source language
 
-router = APIRouter(route_class=ParametersRoute)
+router = APIRouter(route_class=ParametersRoute, generate_unique_id_function=operation_id)
 
 
 class TranslateRequest(Keyed):

@@ -32,7 +32,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.errors import UserError, WorkerError, one_line, verdict
 from seq2seq.serving import RequestError, api, libretranslate
 from seq2seq.serving.batching import Metrics
-from seq2seq.serving.service import Service, service_of
+from seq2seq.serving.service import Service, operation_id, service_of
 from seq2seq.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-router = APIRouter()  # for whoever operates the server
+router = APIRouter(generate_unique_id_function=operation_id)  # for whoever operates the server
 
 
 class StatusResponse(BaseModel):
@@ -94,6 +94,8 @@ def create_app(service: Service) -> FastAPI:
         openapi_url=None,
         servers=[{"url": "/"}],
         separate_input_output_schemas=False,
+        # Traces would have the query string, and so texts and keys.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
         middleware=[Middleware(_Observed, metrics=service.batcher.metrics, paths=paths), cors],
         exception_handlers={
@@ -106,7 +108,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     for each in routers:
-        app.include_router(each)
+        app.router.routes.extend(each.routes)  # include_router would match every request twice
     for path, source in _PAGE.items():
         app.add_route(path, _page_file(source))
     return app

@@ -157,6 +157,11 @@ def service_of(request: Request) -> Service:
     return service
 
 
+def operation_id(route: APIRoute) -> str:
+    """Return the name of a route's operation, after which generated clients name a method."""
+    return route.name
+
+
 class ParametersRoute(APIRoute):
     """A route whose parameters are JSON, a form or a query string, as the clients have it.
 
