@@ -24,7 +24,7 @@ LANGUAGE_NAMES = {  # in English
     "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
 _FIRST = "es-en"  # of the models that come with the program, the one that README shows
-_MOST_DETECTED = 1000  # characters that are enough to detect a language
+_MOST_DETECTED = 500  # characters that are enough to detect a language
 
 
 class Language(BaseModel):
