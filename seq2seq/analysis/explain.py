@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 
 import numpy as np
 import torch
@@ -194,35 +193,6 @@ def _check_step(step: int, steps: int, whose: str) -> None:
         raise DataError(f"look: there is no step {step}; {whose} has {steps}, so give 1 to {steps}")
 
 
-@contextmanager
-def _attending(attention: Attention, given: GivenWeights) -> Iterator[None]:
-    """Exchange the weights of some steps; the attention computes what follows from them."""
-    number = count(1)
-
-    def exchange(
-        _: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        weights_S = given.get(next(number))
-        if weights_S is None:
-            return output
-        query_BKQ, memory = inputs
-        weights = _for_heads(weights_S, attention.scores(query_BKQ, memory))
-        output_BKM = attention.add_query(attention.context(weights, memory), query_BKQ)
-        return output_BKM, weights.mean(1) if weights.dim() == 4 else weights
-
-    hook = attention.register_forward_hook(exchange)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def _for_heads(weights_S: Tensor, scores: Tensor) -> Tensor:
-    """Return weights for all queries and heads that have these scores, 0 at padding."""
-    padded_S = nn.functional.pad(weights_S, (0, scores.shape[-1] - len(weights_S)))
-    return padded_S.expand_as(scores)
-
-
 @dataclass(frozen=True)
 class Call:
     """One call of the attention: what it got and what it returned."""
@@ -230,6 +200,36 @@ class Call:
     query_BKQ: Tensor
     output_BKM: Tensor
     weights_BKS: Tensor | None  # None: the model has no attention
+
+
+@contextmanager
+def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[Call]]:
+    """Record the calls of the attention, one per step, which uses the given weights at some steps.
+
+    The attention itself computes what follows from these.
+    """
+    calls = list[Call]()
+
+    def attend(
+        _: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor | None]
+    ) -> tuple[Tensor, Tensor | None]:
+        query_BKQ, memory = inputs
+        weights_S = given.get(len(calls) + 1)
+        if weights_S is not None:
+            weights = _for_heads(weights_S, attention.scores(query_BKQ, memory))
+            output_BKM = attention.add_query(attention.context(weights, memory), query_BKQ)
+            output = output_BKM, weights.mean(1) if weights.dim() == 4 else weights
+        calls.append(Call(query_BKQ, *output))
+        return output
+
+    with attention.register_forward_hook(attend):
+        yield calls
+
+
+def _for_heads(weights_S: Tensor, scores: Tensor) -> Tensor:
+    """Return weights for all queries and heads that have these scores, 0 at padding."""
+    padded_S = nn.functional.pad(weights_S, (0, scores.shape[-1] - len(weights_S)))
+    return padded_S.expand_as(scores)
 
 
 @dataclass(frozen=True)
@@ -257,20 +257,11 @@ def record(
     """
     batch = make_batch(sources, None, range(len(sources))).to(model.output_bias.device)
     attention = model.decoder.attention
-    encoded, calls = list[Encoded](), list[Call]()
-
-    def add(_: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor]) -> None:
-        calls.append(Call(inputs[0], *output))
-
-    with ExitStack() as stack:
-        stack.enter_context(_attending(attention, given or {}))
-        for hook in (
-            model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])),
-            attention.register_forward_hook(add),  # after what may exchange the output
-        ):
-            stack.callback(hook.remove)
+    encoded = list[Encoded]()
+    with model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])):
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-        state, steps = decoding.start(), []
+    state, steps = decoding.start(), []
+    with _attending(attention, given or {}) as calls:
         for piece in (BOS, *target):
             tokens_B = torch.full((len(sources),), piece, device=batch.source_BS.device)
             logits_BV, _, state = decoding.step(tokens_B, state)
