@@ -11,7 +11,7 @@ import pytest
 from conftest import ToyCorpus
 
 from seq2seq.analysis.study.plan import Run
-from seq2seq.analysis.study.runs import OUTPUT, Scheduler, duration
+from seq2seq.analysis.study.runs import OUTPUT, Scheduler
 
 Make = Callable[[int], list[Run]]
 
@@ -34,7 +34,7 @@ def test_number_of_parallel_jobs(runs: Make) -> None:
     assert scheduler.run(runs(6)) == "finished"
     numbers = [int((run.path / "number").read_text()) for run in runs(6)]
     assert max(numbers) == 3
-    assert (scheduler.done, len(scheduler.minutes), scheduler.failed) == (7, 6, {})
+    assert (scheduler.done, scheduler.failed) == (7, {})
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -97,13 +97,3 @@ def test_second_interrupt_kills_immediately(runs: Make) -> None:
         Scheduler(shell(script), jobs=1, total=1).run([run])
     with pytest.raises(ProcessLookupError):
         os.kill(int((run.path / "pid").read_text()), 0)
-
-
-def test_time_left() -> None:
-    assert duration(0.2) == "1 min"
-    assert duration(59.6) == "1 h 0 min"
-    assert duration(150) == "2 h 30 min"
-    scheduler = Scheduler(shell(""), jobs=2, total=8)
-    assert scheduler.progress() == "0 of 8 done"
-    scheduler = Scheduler(shell(""), jobs=2, total=8, done=2, minutes=[10, 20], failed={"a": "b"})
-    assert scheduler.progress() == "2 of 8 done, about 38 min left"

@@ -277,20 +277,14 @@ def run_study(
     terminated), and by the name of each failed run why it failed. Raises as `unfinished` does.
     """
     left = unfinished(plan, pairs, overwrite=overwrite)
-    results = [status.result for status in statuses(plan, pairs).values()]
     threads = ["training.threads=1"] if jobs > 1 else []
 
     def command(run: Run) -> list[str]:
         arguments = _arguments(plan, run, *threads, overwrite=overwrite)
         return [sys.executable, "-m", "seq2seq", *arguments]
 
-    scheduler = Scheduler(
-        command,
-        jobs=jobs,
-        total=len(plan.runs),
-        done=len(plan.runs) - len(left),
-        minutes=[result.minutes for result in results if result],
-    )
+    total = len(plan.runs)
+    scheduler = Scheduler(command, jobs=jobs, total=total, done=total - len(left))
     return scheduler.run(left), scheduler.failed
 
 
@@ -298,7 +292,6 @@ def run_study(
 class _Job:
     run: Run
     process: subprocess.Popen[bytes]
-    began: float
 
 
 @dataclass
@@ -309,7 +302,6 @@ class Scheduler:
     jobs: int
     total: int
     done: int = 0
-    minutes: list[float] = field(default_factory=list)  # of runs that are done
     failed: dict[str, str] = field(default_factory=dict)  # why, by the name of the run
 
     def run(self, runs: Sequence[Run]) -> str:
@@ -340,17 +332,8 @@ class Scheduler:
                 time.sleep(_POLL_SECONDS)
         return stop.reason or "finished"
 
-    def progress(self) -> str:
-        """Return how many runs are done, with the time left once it can be estimated."""
-        done = f"{self.done} of {self.total} done"
-        if not self.minutes:
-            return done
-        left = self.total - self.done - len(self.failed)
-        minutes = sum(self.minutes) / len(self.minutes) * left / self.jobs
-        return f"{done}, about {duration(minutes)} left"
-
     def _start(self, run: Run) -> _Job:
-        log.info("%s; next: %s", self.progress(), run.name)
+        log.info("%d of %d done; next: %s", self.done, self.total, run.name)
         run.path.mkdir(parents=True, exist_ok=True)
         parallel = self.jobs > 1
         output = (run.path / OUTPUT).open("wb") if parallel else contextlib.nullcontext()
@@ -361,22 +344,15 @@ class Scheduler:
                 env={**os.environ, "OMP_NUM_THREADS": "1"} if parallel else None,
                 start_new_session=True,
             )  # fmt: skip
-        return _Job(run, process, time.monotonic())
+        return _Job(run, process)
 
     def _record(self, job: _Job, *, stopped: bool) -> None:
         code = job.process.returncode
         if code == 0:
             self.done += 1
-            self.minutes.append((time.monotonic() - job.began) / 60)
         elif not stopped:
             why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
             if self.jobs > 1:
                 why += f"; see {job.run.path / OUTPUT}"
             self.failed[job.run.name] = why
             log.info("%s: FAILED (%s)", job.run.name, why)
-
-
-def duration(minutes: float) -> str:
-    """Return minutes in hours and minutes, at least 1 min."""
-    hours, rest = divmod(max(1, round(minutes)), 60)
-    return f"{hours} h {rest} min" if hours else f"{rest} min"
