@@ -9,7 +9,6 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -243,12 +242,12 @@ def fixed_buckets(sources: Sequence[str], bounds: Sequence[int]) -> list[LengthB
 
     Words are separated by white space. An empty source is in the first bucket.
     """
-    lengths = _lengths(sources)
-    ends = [-1, *bounds, np.inf]
+    bucket_N = np.digitize(_lengths(sources), bounds, right=True)
+    shortest = [1, *(bound + 1 for bound in bounds)]
     return [
-        LengthBucket(max(1, int(low) + 1), None if np.isinf(high) else int(high), inside)
-        for low, high in pairwise(ends)
-        if (inside := _inside(lengths, low, high))
+        LengthBucket(low, high, tuple(inside.tolist()))
+        for number, (low, high) in enumerate(zip(shortest, [*bounds, None], strict=True))
+        if (inside := np.flatnonzero(bucket_N == number)).size
     ]
 
 
@@ -259,22 +258,13 @@ def quantile_buckets(sources: Sequence[str], count: int) -> list[LengthBucket]:
     """
     if not sources:
         raise DataError("0 sentences: an empty test set has no score")
-    lengths = _lengths(sources)
     shares = np.arange(1, count + 1) / count
-    bounds = np.unique(np.quantile(lengths, shares, method="inverted_cdf"))
-    buckets = [_inside(lengths, low, high) for low, high in pairwise([-1, *bounds])]
-    return [
-        LengthBucket(int(lengths[list(inside)].min()), int(lengths[list(inside)].max()), inside)
-        for inside in buckets
-    ]
+    bounds = np.quantile(_lengths(sources), shares, method="inverted_cdf")
+    return fixed_buckets(sources, np.unique(bounds).astype(int).tolist())
 
 
 def _lengths(sources: Sequence[str]) -> Ints:
     return np.array([len(source.split()) for source in sources], dtype=np.int64)
-
-
-def _inside(lengths: Ints, low: float, high: float) -> tuple[int, ...]:
-    return tuple(np.flatnonzero((low < lengths) & (lengths <= high)).tolist())
 
 
 def bleu_by_length(buckets: Sequence[LengthBucket], statistics_NC: Ints) -> list[float]:
