@@ -13,11 +13,12 @@ from seq2seq.analysis.alignment import (
     SYMMETRIZATIONS,
     Gold,
     alignment_error,
+    gold_of,
     grow_diag_final_and,
     parse_gold,
-    read_gold,
 )
 from seq2seq.config import TokenizerConfig
+from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer, normalize_line, train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part, Translation
@@ -336,7 +337,9 @@ def test_all_sure_links_have_no_error(links: Links) -> None:
 def test_read_gold(tmp_path: Path) -> None:
     path = tmp_path / "gold"
     path.write_text("1-1 2?1 3p2\n\n2-1\n")
-    first, empty, last = read_gold(str(path), first=1)
+    found = gold_of([Pair("a b c", "d e")] * 3, str(path), split=str.split, first=1)
+    assert found is not None
+    first, empty, last = found
     assert (format_links(first.sure), format_links(first.possible)) == ("0-0", "0-0 1-0 2-1")
     assert (empty.sure, empty.possible) == (frozenset(), frozenset())
     assert (last.sure, last.where) == ({(1, 0)}, f"{path}:3")

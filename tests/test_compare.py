@@ -10,7 +10,8 @@ from test_report import EVIL, Tags
 
 from seq2seq import cli
 from seq2seq.analysis import to_json
-from seq2seq.analysis.compare import compare, comparison_page, comparison_text
+from seq2seq.analysis.compare import SystemComparison, compare, comparison_text
+from seq2seq.analysis.pages import render
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 
@@ -76,9 +77,13 @@ def test_few_differing_sentences_are_not_significant() -> None:
         assert p_value >= least
 
 
+def page(comparison: SystemComparison, test: str) -> str:
+    return render("comparison.html", comparison=comparison, test=test)
+
+
 def test_page_and_text() -> None:
     found = compare({"a": FIRST, "<b>": SECOND}, PAIRS, resamples=100)
-    tags = Tags(comparison_page(found, test="t<e>st"))
+    tags = Tags(page(found, "t<e>st"))
     assert not {tag for tag, _ in tags.seen} & {"script", "img", "b", "e"}
     text = "".join(tags.texts)
     for words in ("<b>", "t<e>st", "paired bootstrap", "6 equal", EVIL, "nrefs:var|bs:100"):
@@ -88,7 +93,7 @@ def test_page_and_text() -> None:
     assert lines[1].startswith("<b>  BLEU ")
     assert "(p" in lines[1]
     assert "(p" not in lines[0]
-    Tags(comparison_page(compare({"a": FIRST, "b": FIRST}, PAIRS, resamples=10), test="t"))
+    Tags(page(compare({"a": FIRST, "b": FIRST}, PAIRS, resamples=10), "t"))
 
 
 def test_too_few_systems_or_sentences_raise() -> None:

@@ -3,13 +3,13 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from seq2seq.analysis import heatmaps, plots
-from seq2seq.analysis.heatmaps import attention_figure, plot_attention, plot_sentences
+from seq2seq.analysis.heatmaps import attention_figure, plot_sentences
 from seq2seq.analysis.plots import (
     bleu_by_length,
     plot_length,
@@ -36,6 +36,10 @@ def part(*target: str) -> Part:
     weights = np.eye(len(target) + 1, len(source))
     text = "".join(target).replace("▁", " ").strip()
     return Part("¿Dónde está el niño?", source, [*target, "</s>"], text, 0.0, 0.0, True, weights)
+
+
+def plot_attention(parts: list[Part], path: Path, **options: Any) -> None:
+    plots.save(attention_figure(parts, **options), path)
 
 
 @pytest.fixture

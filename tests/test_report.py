@@ -11,8 +11,8 @@ from conftest import toy_pairs
 
 from seq2seq import cli
 from seq2seq.analysis import to_json
-from seq2seq.analysis.pages import environment, marked
-from seq2seq.analysis.report import Report, make_report, report_page, write_report
+from seq2seq.analysis.pages import ENVIRONMENT, marked
+from seq2seq.analysis.report import Report, make_report, write_report
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import evaluate
@@ -90,8 +90,8 @@ def test_figures_cover_the_test_set(report: Report) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_page_is_self_contained_and_escaped(report: Report) -> None:
-    html = report_page(report, run="runs/<b>", test=EVIL)
+def test_page_is_self_contained_and_escaped(report: Report, tmp_path: Path) -> None:
+    html = write_report(tmp_path, report, run="runs/<b>", test=EVIL).read_text()
     tags = Tags(html)
     names = {tag for tag, _ in tags.seen}
     assert not names & {"script", "img", "link", "iframe", "a", "object"}
@@ -114,14 +114,14 @@ def test_page_is_self_contained_and_escaped(report: Report) -> None:
 
 
 def test_report_without_gold_and_attention(
-    translator: Translator, measure: Callable[[list[Pair]], Report]
+    translator: Translator, measure: Callable[[list[Pair]], Report], tmp_path: Path
 ) -> None:
     pairs = [Pair(*pair) for pair in toy_pairs(3, 4)]
     assert measure(pairs).alignment is None
     plain = evaluate(translator, pairs)  # without weights, as a model without attention has it
     found = make_report(translator, pairs, plain)
     assert found.attention is None
-    assert 'class="heat"' not in report_page(found, run="r", test="t")
+    assert 'class="heat"' not in write_report(tmp_path, found, run="r", test="t").read_text()
     assert to_json(found)["attention"] is None
 
 
@@ -164,7 +164,7 @@ def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def part_of_page(name: str, *arguments: object, caller: Callable[[], str] | None = None) -> Tags:
     """Return what a macro of the templates draws."""
-    macro = getattr(environment().get_template("parts.html").module, name)
+    macro = getattr(ENVIRONMENT.get_template("parts.html").module, name)
     return Tags(macro(*arguments) if caller is None else macro(*arguments, caller=caller))
 
 

@@ -169,24 +169,17 @@ def parse_gold(text: str, where: str, *, first: int = 0) -> Gold:
     return Gold(frozenset(sure), frozenset(possible), where)
 
 
-def read_gold(path: str, *, first: int = 0) -> list[Gold]:
-    """Read gold links, one line for each sentence pair; a blank line is a pair without links.
-
-    Raises DataError if the file cannot be read or parsed.
-    """
-    return [parse_gold(line.text, line.where, first=first) for line in read_lines(path)]
-
-
 def gold_of(
     pairs: Sequence[Pair], path: str | None = None, *, split: Split, first: int = 0
 ) -> list[Gold] | None:
     """Return the gold links of each pair: from a file, else from the corpus, else None.
 
-    Raises DataError for links that cannot be parsed or lie outside the sentences, for another
-    number of lines than pairs, and if there is no link at all.
+    The file has a line for each pair, which is blank where there are no links. Raises DataError
+    for a file that cannot be read, for links that cannot be parsed or lie outside the sentences,
+    for another number of lines than pairs, and if there is no link at all.
     """
     if path is not None:
-        gold = read_gold(path, first=first)
+        gold = [parse_gold(line.text, line.where, first=first) for line in read_lines(path)]
         if len(gold) != len(pairs):
             raise DataError(
                 f"{path}: {len(gold)} lines of links for {len(pairs)} sentence pairs; give one "

@@ -146,13 +146,6 @@ def comparison_text(comparison: SystemComparison) -> str:
     return "\n".join(lines)
 
 
-def comparison_page(comparison: SystemComparison, *, test: str) -> str:
-    """Return the comparison as a page; `test` is the name of the test set."""
-    from seq2seq.analysis.pages import render  # Jinja2, which the text does without
-
-    return render("comparison.html", comparison=comparison, test=test)
-
-
 # --- Recipes, each trained with several seeds
 
 

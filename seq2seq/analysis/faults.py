@@ -292,20 +292,11 @@ def gallery_text(gallery: FaultGallery) -> str:
 def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -> Path:
     """Write faults.html and a figure of each fault; return the path of the page.
 
-    Raises DataError if the folder cannot be written.
+    `run` and `test` are the names it shows. Raises DataError if the folder cannot be written.
     """
     make_folder(folder)
     path = folder / "faults.html"
-    write_atomic(path, gallery_page(gallery, run=run, test=test))
-    for name, result in {"healthy": gallery.healthy, **gallery.faulty}.items():
-        figure = _plot_losses(gallery) if name == LOSS else attention_figure([result.picture])
-        write_figure(figure, folder / f"{name}.png", dots=_DOTS)
-    return path
-
-
-def gallery_page(gallery: FaultGallery, *, run: str, test: str) -> str:
-    """Return the page; `run` and `test` name the model and the sentences."""
-    return render(
+    page = render(
         "faults.html",
         healthy=gallery.healthy,
         faulty=[(FAULTS[name], result) for name, result in gallery.faulty.items()],
@@ -315,3 +306,8 @@ def gallery_page(gallery: FaultGallery, *, run: str, test: str) -> str:
         sentences=gallery.sentences,
         test=test,
     )
+    write_atomic(path, page)
+    for name, result in {"healthy": gallery.healthy, **gallery.faulty}.items():
+        figure = _plot_losses(gallery) if name == LOSS else attention_figure([result.picture])
+        write_figure(figure, folder / f"{name}.png", dots=_DOTS)
+    return path

@@ -117,7 +117,7 @@ def plot_sentences(
 
     A `target` is drawn as the translation of the only sentence, whatever the model would write.
     Raises DataError for an empty sentence or target, for a target of several sentences, and as
-    plot_attention does.
+    save and attention_figure do.
     """
     check_picture(path)
     _check_count(len(sentences))
@@ -132,7 +132,7 @@ def plot_sentences(
         parts = [_forced(translator, sentences, normalize_line(target))]
     data = translator.config.data
     languages = (data.source_language, data.target_language)
-    plot_attention(parts, path, languages=languages, words=words)
+    save(attention_figure(parts, languages=languages, words=words), path)
 
 
 def _forced(translator: Translator, sentences: Sequence[str], target: str) -> Part:
@@ -145,21 +145,6 @@ def _forced(translator: Translator, sentences: Sequence[str], target: str) -> Pa
     [part] = translator.force(sentences, [target])
     # The given text may have characters that its pieces cannot reproduce.
     return replace(part, text=target)
-
-
-def plot_attention(
-    parts: Sequence[Part],
-    path: Path,
-    *,
-    languages: tuple[str, str] = ("", ""),
-    words: bool = False,
-) -> None:
-    """Write the picture of attention_figure; the suffix selects PNG, SVG or PDF.
-
-    Raises DataError for another suffix, for a path that cannot be written, and as attention_figure
-    does.
-    """
-    save(attention_figure(parts, languages=languages, words=words), path)
 
 
 def attention_figure(

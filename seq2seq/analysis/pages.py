@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,29 +14,7 @@ from seq2seq.evaluation.metrics import LABELS
 
 def render(template: str, **values: Any) -> str:
     """Return a page; every value is escaped."""
-    return environment().get_template(template).render(values)
-
-
-@lru_cache(1)
-def environment() -> Environment:
-    """Return the templates with their filters."""
-    found = Environment(
-        loader=PackageLoader("seq2seq.analysis"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
-    found.filters |= {
-        "decimal": lambda value: f"{value:.1f}",
-        "percent": lambda share: f"{100 * share:.1f} %",
-        "metric_label": LABELS.__getitem__,
-        "piece_label": piece_label,
-        "marked": marked,
-    }
-    return found
+    return ENVIRONMENT.get_template(template).render(values)
 
 
 def marked(text: str, reference: str) -> Markup:
@@ -50,3 +27,21 @@ def marked(text: str, reference: str) -> Markup:
         if part:
             parts.append(part if kind == "equal" else Markup("<mark>{}</mark>").format(part))
     return Markup(" ").join(parts)
+
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("seq2seq.analysis"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+ENVIRONMENT.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
+ENVIRONMENT.filters |= {
+    "decimal": lambda value: f"{value:.1f}",
+    "percent": lambda share: f"{100 * share:.1f} %",
+    "metric_label": LABELS.__getitem__,
+    "piece_label": piece_label,
+    "marked": marked,
+}

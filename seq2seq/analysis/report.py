@@ -255,16 +255,11 @@ def word_errors(
     missing, added = [], []
     for hypothesis, texts in zip(hypotheses, references, strict=True):
         given = Counter(words(hypothesis))
-        wanted = min(
-            (Counter(words(text)) for text in texts), key=lambda ref: _distance(given, ref)
-        )
+        counts = [Counter(words(text)) for text in texts]
+        wanted = min(counts, key=lambda ref: ((given - ref) + (ref - given)).total())
         missing.append((wanted, given))
         added.append((given, wanted))
     return _most_frequent(missing, most), _most_frequent(added, most)
-
-
-def _distance(one: Counter[str], other: Counter[str]) -> int:
-    return (one - other).total() + (other - one).total()
 
 
 def _most_frequent(
@@ -289,24 +284,14 @@ def _most_frequent(
 def write_report(folder: Path, report: Report, *, run: str, test: str) -> Path:
     """Write report.html and report.json into a folder; return the page's path.
 
-    Raises DataError if they cannot be written.
+    `run` and `test` are the names it shows. Raises DataError if they cannot be written.
     """
     numbers = json.dumps(
         {"run": run, "test": test, **to_json(report)}, indent=1, ensure_ascii=False
     )
     make_folder(folder)
     path = folder / "report.html"
-    write_atomic(path, report_page(report, run=run, test=test))
+    page = render("report.html", report=report, run=run, test=test, resamples=RESAMPLES)
+    write_atomic(path, page)
     write_atomic(folder / "report.json", numbers + "\n")
     return path
-
-
-def report_page(report: Report, *, run: str, test: str) -> str:
-    """Return the page; `run` and `test` are the names it shows."""
-    return render(
-        "report.html",
-        report=report,
-        run=run,
-        test=test,
-        resamples=RESAMPLES,
-    )

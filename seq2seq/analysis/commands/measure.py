@@ -63,12 +63,12 @@ def _compare(arguments: argparse.Namespace) -> int:
         raise UserError("a comparison needs two or more runs, followed by the test set")
     if len(set(arguments.runs)) < len(arguments.runs):
         raise UserError("a run is given twice; give each run once")
-    from seq2seq.analysis.compare import compare, comparison_page, comparison_text
+    from seq2seq.analysis.compare import compare, comparison_text
     from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
     from seq2seq.files import check_writable
 
     if arguments.html is not None:
-        import seq2seq.analysis.pages  # noqa: F401  without Jinja2, fail before translating
+        from seq2seq.analysis.pages import render  # without Jinja2, fail before translating
 
         check_writable(Path(arguments.html))
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
@@ -82,7 +82,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         systems[run] = [found.text for found in translate_all(translator, pairs, search)]
     comparison = compare(systems, pairs, test=arguments.test, resamples=arguments.resamples)
     if arguments.html is not None:
-        write_text(Path(arguments.html), comparison_page(comparison, test=arguments.test_set))
+        page = render("comparison.html", comparison=comparison, test=arguments.test_set)
+        write_text(Path(arguments.html), page)
     if arguments.json:
         print(json.dumps(to_json(comparison), indent=1, ensure_ascii=False))
     else:

@@ -63,8 +63,8 @@ def _explain(arguments: argparse.Namespace) -> int:
       seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
     """
     from seq2seq.analysis.explain import explain
-    from seq2seq.analysis.heatmaps import plot_attention
-    from seq2seq.analysis.plots import check_picture
+    from seq2seq.analysis.heatmaps import attention_figure
+    from seq2seq.analysis.plots import check_picture, save
     from seq2seq.analysis.show import print_explanation, render_page
     from seq2seq.evaluation.evaluate import write_text
     from seq2seq.files import check_writable
@@ -91,9 +91,8 @@ def _explain(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_text(Path(arguments.html), render_page(found, words=arguments.words))
     if arguments.plot:
-        plot_attention(
-            [found.part], Path(arguments.plot), languages=found.languages, words=arguments.words
-        )
+        figure = attention_figure([found.part], languages=found.languages, words=arguments.words)
+        save(figure, Path(arguments.plot))
     if arguments.json:
         print(json.dumps(found.as_json(), ensure_ascii=False, allow_nan=False))
     else:
@@ -104,15 +103,15 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _add_plot(commands: options.Commands) -> None:
-    parser = commands.add_parser(
+    parser = options.add_command(
+        commands,
         "plot",
-        help="draw attention, learning curves, BLEU by length",
-        description="Draw attention, learning curves, BLEU by length.",
-        epilog="examples:\n"
+        "Draw attention, learning curves, BLEU by length.\n\n"
+        "examples:\n"
         "  seq2seq plot attention runs/quickstart '¿Dónde está el perro?'\n"
         "  seq2seq plot training runs/quickstart\n"
         "  seq2seq plot length runs/quickstart --test data/sample/test.tsv",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        action=_plot_attention,
     )
     kinds = parser.add_subparsers(required=True, metavar="KIND")
     _add_attention(

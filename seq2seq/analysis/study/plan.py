@@ -33,7 +33,6 @@ Measure = Literal["bleu", "chrf", "alignment_error", "minutes", "parameters"]
 Settings = dict[str, Any]  # by key of the recipe
 Seed = Annotated[int, Field(ge=0)]
 
-_MOST_SUGGESTIONS = 10
 _SET_BY_STUDY = {"run_dir": "out", "training.seed": "seeds"}
 
 
@@ -199,9 +198,7 @@ def _check_known(problem: str, name: str, known: Iterable[str]) -> None:
     known = list(known)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        shown = [f"'{each}'" for each in known[:_MOST_SUGGESTIONS]]
-        shown += ["…"] * (len(known) > _MOST_SUGGESTIONS)
-        hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(shown)}"
+        hint = f"did you mean '{close[0]}'?" if close else f"known: {str(known)[1:-1]}"
         raise ValueError(f"{problem} '{name}'; {hint}")
 
 
