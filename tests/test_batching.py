@@ -44,13 +44,6 @@ def test_make_batch():
     assert {tensor.dtype for tensor in tensors(batch)} == {torch.int64}
 
 
-def test_a_batch_without_targets():
-    batch = make_batch([[5, 6], [7]], None, [0, 1])
-    assert batch.inputs_BT.shape == batch.labels_BT.shape == batch.label_mask_BT.shape == (2, 0)
-    assert batch.target_lengths_B.tolist() == [0, 0]
-    assert batch.num_target_tokens == 0
-
-
 def test_a_batch_moves():
     batch = make_batch([[5, 6], [7]], [[8], [9]], [0, 1])
     moved = batch.to("meta")

@@ -57,7 +57,7 @@ def test_look_replaces_the_weights_of_the_model(
         return there
 
     model = changed.models[0]
-    batch = make_batch([translator.source.encode(SENTENCE)], None, range(1))
+    batch = make_batch([translator.source.encode(SENTENCE)], [()], range(1))
     with monkeypatch.context() as patch, torch.no_grad():
         patch.setattr(Attention, "weights", weights)
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)

@@ -255,7 +255,8 @@ def record(
     At the steps of `given`, from 1, all of them attend with these weights. Raises CheckpointError
     for logits that are not finite.
     """
-    batch = make_batch(sources, None, range(len(sources))).to(model.output_bias.device)
+    nothing = [()] * len(sources)
+    batch = make_batch(sources, nothing, range(len(sources))).to(model.output_bias.device)
     attention = model.decoder.attention
     encoded = list[Encoded]()
     with model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])):

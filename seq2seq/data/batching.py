@@ -6,7 +6,8 @@ Shapes: B batch, S source length with EOS, T target length with EOS.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from seq2seq.data.tokenizer import BOS, EOS
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded pairs; a batch without targets has T = 0.
+    """Padded pairs.
 
     `inputs_BT` is BOS y_1 ... y_n, `labels_BT` is y_1 ... y_n EOS; the source ends with EOS. All
     are padded with PAD on the right, and the lengths do not count padding. Word dropout puts UNK
@@ -49,16 +50,12 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device."""
-        return Batch(
-            self.source_BS.to(device, non_blocking=True),
-            self.source_lengths_B.to(device, non_blocking=True),
-            self.inputs_BT.to(device, non_blocking=True),
-            self.labels_BT.to(device, non_blocking=True),
-            self.target_lengths_B.to(device, non_blocking=True),
-            self.indices,
-            self.num_source_tokens,
-            self.num_target_tokens,
-        )
+        moved: dict[str, Any] = {
+            name: value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
 
     def shard(self, rank: int, size: int) -> Batch:
         """Return every size-th row from `rank` on, without columns that are then all padding.
@@ -90,32 +87,23 @@ def _mask(lengths_B: Tensor, size: int) -> Tensor:
 
 
 def make_batch(
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]] | None,
-    indices: Sequence[int],
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], indices: Sequence[int]
 ) -> Batch:
     """Return a batch of pairs, given as ids without BOS and EOS."""
-    source = Ragged.from_lists(sources)
-    target = None if targets is None else Ragged.from_lists(targets)
+    source, target = Ragged.from_lists(sources), Ragged.from_lists(targets)
     return collate(source, target, target, np.arange(len(indices)), indices)
 
 
 def collate(
-    source: Ragged,
-    inputs: Ragged | None,
-    labels: Ragged | None,
-    rows: Ints,
-    indices: Sequence[int],
+    source: Ragged, inputs: Ragged, labels: Ragged, rows: Ints, indices: Sequence[int]
 ) -> Batch:
-    """Return a batch of some rows; `inputs` and `labels` are the targets, None without any."""
-    source_lengths = source.lengths[rows] + 1
-    nothing = np.zeros((len(rows), 0), dtype=np.int64)
-    target_lengths = np.zeros(len(rows), np.int64) if labels is None else labels.lengths[rows] + 1
+    """Return a batch of some rows; `inputs` and `labels` are the targets."""
+    source_lengths, target_lengths = source.lengths[rows] + 1, labels.lengths[rows] + 1
     return Batch(
         torch.from_numpy(source.padded(rows, last=(EOS,))),
         torch.from_numpy(source_lengths),
-        torch.from_numpy(nothing if inputs is None else inputs.padded(rows, first=(BOS,))),
-        torch.from_numpy(nothing if labels is None else labels.padded(rows, last=(EOS,))),
+        torch.from_numpy(inputs.padded(rows, first=(BOS,))),
+        torch.from_numpy(labels.padded(rows, last=(EOS,))),
         torch.from_numpy(target_lengths),
         tuple(int(index) for index in indices),
         int(source_lengths.sum()),
