@@ -276,7 +276,7 @@ def test_real_pairs_split_without_leak(tmp_path: Path) -> None:
     }
     held_out = HeldOut()
     held_out.add("test", sides["test"])
-    assert not any(held_out.find(pair) for pair in sides["train"] + sides["valid"])
+    assert not any(held_out.overlap(pair) for pair in sides["train"] + sides["valid"])
     held_out.add("valid", sides["valid"])
-    assert not any(held_out.find(pair) for pair in sides["train"])
+    assert not any(held_out.overlap(pair) for pair in sides["train"])
     assert len(shown) > 8

@@ -62,25 +62,21 @@ def leak(config: Config, pairs: Sequence[Pair]) -> Finding:
         )
     held_out = HeldOut()
     held_out.add("test", pairs)
-    counts = {"both": 0, "source": 0, "target": 0}
-    read = 0
+    counts = [0, 0, 0, 0]  # pairs that share no side, the source, the target, both
     raw = (pair for corpus in corpora for pair in read_corpus(corpus))
     try:
         dropped = HeldOut()
         if config.data.cleaning.drop_overlap:
             dropped = hold_out(config.data, read_corpus(config.data.valid))
         for pair in tqdm(raw, "reading", unit=" pairs", disable=None, leave=False):
-            read += 1
-            if dropped.find(pair):
-                continue
-            for side in held_out.find(pair).values():
-                counts[side] += 1
+            counts[0 if dropped.overlap(pair) else held_out.overlap(pair)] += 1
     except DataError as error:
         return Finding(None, str(error))
+    _, source, target, both = counts
     return Finding(
-        not counts["both"],
-        f"{counts['both']} of {read} train pairs are in the test set with both sides, "
-        f"{counts['source']} with the source only, {counts['target']} with the target only",
+        not both,
+        f"{both} of {sum(counts)} train pairs are in the test set with both sides, {source} with "
+        f"the source only, {target} with the target only",
     )
 
 

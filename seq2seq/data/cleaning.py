@@ -27,28 +27,20 @@ DUPLICATE = "duplicate"
 OVERLAP = "overlap with valid or test"
 REASONS = (EMPTY, TOO_LONG, RATIO, DUPLICATE, OVERLAP)
 
-_KINDS = ("", "source", "target", "both")  # of an overlap, by its two bits
 
+class _ByCategory(dict[int, str]):
+    """For str.translate: replaces the characters of some Unicode categories."""
 
-class _Controls(dict[int, str]):
-    """For str.translate: control characters become spaces, format characters are removed."""
+    def __init__(self, replacements: dict[str, str]) -> None:
+        self.replacements = replacements
 
     def __missing__(self, code: int) -> str:
-        category = unicodedata.category(chr(code))
-        self[code] = {"Cc": " ", "Cs": " ", "Cf": ""}.get(category, chr(code))
+        self[code] = self.replacements.get(unicodedata.category(chr(code)), chr(code))
         return self[code]
 
 
-class _Punctuation(dict[int, str]):
-    """For str.translate: punctuation becomes a space."""
-
-    def __missing__(self, code: int) -> str:
-        self[code] = " " if unicodedata.category(chr(code)).startswith("P") else chr(code)
-        return self[code]
-
-
-_CONTROLS = _Controls()
-_PUNCTUATION = _Punctuation()
+_CONTROLS = _ByCategory({"Cc": " ", "Cs": " ", "Cf": ""})
+_PUNCTUATION = _ByCategory(dict.fromkeys(("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps"), " "))
 
 
 def normalize(text: str) -> str:
@@ -104,12 +96,6 @@ class HeldOut:
             self.sizes[name] += 1
             sources.add(_digest(fold(pair.source)))
             targets.update(_digest(fold(text)) for text in (pair.target, *pair.references))
-
-    def find(self, pair: Pair) -> dict[str, str]:
-        """Return where a pair occurs: 'source', 'target' or 'both' by the name of the corpus."""
-        code = self.overlap(pair)
-        kinds = {name: _KINDS[code >> 2 * n & 3] for n, name in enumerate(self._sides)}
-        return {name: kind for name, kind in kinds.items() if kind}
 
     def overlap(self, pair: Pair) -> int:
         """Return where a pair occurs as two bits (1 source, 2 target) for each corpus in turn."""
