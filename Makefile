@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 # Tests run in as many processes as there are cores, which share the work as they finish.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 export MPLBACKEND := Agg
+# Python keeps what it has compiled: the tests start dozens of interpreters.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test test-fast fuzz bench lint types format docs clean
 
