@@ -252,5 +252,5 @@ def test_diagnosis_takes_the_name_of_a_model(models: Path, trained: Path, toy: T
     found, of_the_run = (diagnose(each, str(test)) for each in ("toy-en", trained))
     assert found["checksums"].passed
     assert {n: f.passed for n, f in found.items()} == {n: f.passed for n, f in of_the_run.items()}
-    assert run("faults", "toy-en", "--test", test, "--sentences", "5", "--out", "faults") == 0
+    assert run("faults", "toy-en", "--test", test, "--sentences", "2", "--out", "faults") == 0
     assert "toy-en" in Path("faults/faults.html").read_text(encoding="utf-8")
