@@ -46,7 +46,7 @@ class Training:
             if time.monotonic() > end:
                 self.send(signal.SIGKILL)
                 raise TimeoutError(f"still running after {seconds} s: {self.text()}")
-            time.sleep(0.002)
+            time.sleep(0.01)
         return code
 
     def text(self) -> str:
@@ -130,6 +130,7 @@ class Server:
 # What commands import when they need it; not onnxruntime, which starts a thread.
 LAZY = (
     "datasets",
+    "sacrebleu",
     "torch.distributed.launcher.api",
     "seq2seq.pipeline",
     "seq2seq.serving.server",
@@ -141,7 +142,12 @@ def serve() -> None:
     for name in LAZY:
         importlib.import_module(name)
     from seq2seq import cli
+    from seq2seq.config import load_config
+    from seq2seq.packaged import find_recipe
 
+    # Once for all: the models of the configuration and of the options are built at their first use.
+    load_config(find_recipe("quickstart"))
+    cli.parse(["train", "quickstart"])
     for line in sys.stdin:
         request = json.loads(line)
         if "poll" in request:

@@ -149,12 +149,12 @@ def test_training_resumes_after_some_faults(toy: ToyCorpus, begun: Path, tmp_pat
 def test_training_resumes_after_any_fault(
     toy: ToyCorpus, begun: Path, tmp_path: Path, lasting: bool
 ) -> None:
-    messages = sweep(toy, tmp_path, begun, lasting=lasting, stride=3)
+    messages = sweep(toy, tmp_path, begun, lasting=lasting, stride=4)
     assert all(str(tmp_path) in message for message in messages)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 def test_training_starts_after_a_fault(toy: ToyCorpus, tmp_path: Path, lasting: bool) -> None:
-    messages = sweep(toy, tmp_path, None, lasting=lasting, stride=16)
+    messages = sweep(toy, tmp_path, None, lasting=lasting, stride=24)
     assert all(str(tmp_path) in message for message in messages)

@@ -88,6 +88,7 @@ class Victim:
                     if training.code() is not None:
                         return
                     look = time.monotonic() + 0.02
+                time.sleep(0.0001)  # a directory is there for milliseconds
 
     def _signs(self, sign: str) -> list[str]:
         try:
@@ -136,8 +137,8 @@ def test_a_dozen_kills(server: Server, recipe: Path, straight: Path, tmp_path: P
 @pytest.mark.slow
 def test_dozens_of_kills(server: Server, recipe: Path, straight: Path, tmp_path: Path) -> None:
     victim = Victim(server, recipe, tmp_path / "run")
-    torment(victim, ["whenever", "saving", "saving", "removing"] * 8, straight)
-    assert victim.kills == 32
+    torment(victim, ["whenever", "saving", "saving", "removing"] * 6, straight)
+    assert victim.kills == 24
     assert victim.left >= {".partial"}
 
 
@@ -159,7 +160,7 @@ def test_kill_at_every_call_of_starting(server: Server, recipe: Path, tmp_path: 
     """Includes data preparation; a run without a checkpoint starts over."""
     short = (*OVERRIDES, "training.max_steps=2")
     Victim(server, recipe, tmp_path / "straight", short).finish()
-    for call in range(2, 134, 12):
+    for call in range(2, 134, 16):
         path = tmp_path / f"run-{call}"
         victim = Victim(server, recipe, path, (*short, f"data.cache={path}-cache"))
         assert victim.killed(victim.start(f"import faults; faults.die_at({call})"))

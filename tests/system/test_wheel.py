@@ -69,7 +69,9 @@ def test_installed_program_works_in_an_empty_folder(installed: Path, tmp_path: P
     assert not any(empty.iterdir())
     run(
         seq2seq, "train", "quickstart", "training.max_steps=2", "training.validate_every=2",
-        "training.validation_sentences=10", folder=empty,
+        "training.validation_sentences=10", "data.tokenizer.max_sentences=1000",
+        "data.tokenizer.source_vocab_size=600", "data.tokenizer.target_vocab_size=600",
+        "model.embedding_size=16", "model.encoder_size=16", "model.decoder_size=16", folder=empty,
     )  # fmt: skip
     assert run(seq2seq, "translate", "runs/quickstart", text="gato\n", folder=empty)
     scores = run(
