@@ -38,7 +38,11 @@ from seq2seq.serving.models import ServedModel, ServedModels
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", "--disable-extensions",
+    # One process for all tabs, and none in advance for another site or the browser's own pages.
+    "--renderer-process-limit=1", "--process-per-site", "--disable-site-isolation-trials",
+    "--disable-features=IsolateOrigins,site-per-process,SpareRendererForSitePerProcess,TabSearch,"
+    "WebUIReloadButton,InitialWebUI,WebUIOmniboxPopup,Translate,OptimizationHints,MediaRouter",
 )  # fmt: skip
 PATIENCE = 60_000  # milliseconds, on a busy machine
 SENTENCE = "el gato come pan rojo"
