@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from seq2seq.config.section import TRAINED, Count, Rate, Section
+from seq2seq.config.section import Count, Rate, Section, is_trained
 
 Column = Annotated[int, Field(ge=0)] | str | None
 
@@ -49,7 +49,7 @@ class CorpusConfig(Section):
         """Drop the key `streaming`, which older recipes have; refuse to train with it."""
         if not isinstance(raw, dict) or "streaming" not in raw:
             return raw
-        if raw["streaming"] is not False and not (info.context or {}).get(TRAINED):
+        if raw["streaming"] is not False and not is_trained(info):
             raise ValueError(
                 "streaming: no longer supported; remove the key: the corpus is then prepared once, "
                 "in Arrow files, and takes no more memory (docs/corpora.md)"
@@ -128,8 +128,7 @@ class TokenizerConfig(Section):
 
     @model_validator(mode="after")
     def _can_sample(self, info: ValidationInfo) -> TokenizerConfig:
-        trained = (info.context or {}).get(TRAINED)
-        if self.sampling_alpha and self.type != "unigram" and not trained:
+        if self.sampling_alpha and self.type != "unigram" and not is_trained(info):
             raise ValueError(
                 f"sampling_alpha {self.sampling_alpha} requires type unigram: SentencePiece does "
                 "not list the best segmentations of other models; set sampling_alpha=0"

@@ -8,12 +8,19 @@ import types
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 # Every number has an upper bound too: what is beyond it can only be a typing error, or a recipe
 # written to exhaust its user's machine.
 LARGEST = 2**31 - 1
-TRAINED = "trained"  # whether the context of a validation is that of a run (see load_config)
+TRAINED = "trained"  # in the context of a validation: see is_trained
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 CountFrom0 = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -39,6 +46,11 @@ class Section(BaseModel):
         if isinstance(value, str) and "\0" in value:
             raise ValueError("contains a NUL character; remove it")
         return value
+
+
+def is_trained(info: ValidationInfo) -> bool:
+    """Return whether a recipe is that of a run, so that it is not to be trained (load_config)."""
+    return bool((info.context or {}).get(TRAINED))
 
 
 def section_of(annotation: Any) -> type[Section] | None:
