@@ -1,6 +1,7 @@
 """The schema of a recipe, strictly typed and immutable, and how recipes are read and written."""
 
 from seq2seq.config.data import (
+    AugmentationConfig,
     BatchingConfig,
     CleaningConfig,
     CorpusConfig,
@@ -27,6 +28,7 @@ from seq2seq.config.section import Section
 
 __all__ = [
     "AttentionConfig",
+    "AugmentationConfig",
     "BatchingConfig",
     "CleaningConfig",
     "Config",

@@ -39,6 +39,11 @@ class CorpusConfig(Section):
     references: bool = Field(
         False, description="tsv: treat every column after the target as another reference"
     )
+    weight: Annotated[float, Field(gt=0, le=1000)] = Field(
+        1.0,
+        description="training corpora: how often each pair is seen in an epoch; 0.5: in every "
+        "other epoch, by chance",
+    )
     name: str | None = Field(None, description="huggingface: the dataset, or a local folder")
     subset: str | None = Field(None, description="huggingface: the dataset's configuration")
     split: str | None = Field(None, description="huggingface: the split, such as train[:10%]")
@@ -113,6 +118,12 @@ class TokenizerConfig(Section):
     character_coverage: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="share of characters in the data that the vocabulary covers"
     )
+    case_marks: bool = Field(
+        False,
+        description="write texts in lower case with marks for capitals, so that HOLA, Hola and "
+        "hola share their pieces",
+    )
+    split_digits: bool = Field(False, description="make each digit a piece of its own")
     max_sentences: Count = Field(
         1_000_000,
         description="train the subword model on at most this many sentences and 40 million "
@@ -151,6 +162,38 @@ class BatchingConfig(Section):
     )
 
 
+class AugmentationConfig(Section):
+    """Shares of the training pairs that are changed, anew in each epoch, as people type text.
+
+    The kinds are independent of each other, so that a pair may be changed by several.
+    """
+
+    joined: Rate = Field(0.04, description="two to four pairs on a line")
+    names: Rate = Field(
+        0.15,
+        description="made-up names, addresses or identifiers in place of the capitalized words "
+        "that both sides share; pairs that share none are not changed",
+    )
+    digits: Rate = Field(0.3, description="other digits in the numbers that both sides share")
+    copied_tokens: Rate = Field(
+        0.1,
+        description="a number, emoji, address, identifier or name at the same place of both sides",
+    )
+    final_punctuation: Rate = Field(
+        0.06, description="final . ! ? … left out or repeated, both sides"
+    )
+    accents: Rate = Field(0.08, description="no accents, no ¿ and ¡, source only")
+    typos: Rate = Field(0.12, description="a typing error, two in long texts, source only")
+    careless: Rate = Field(
+        0.05,
+        description="lower case, no accents, other final punctuation and perhaps a typing error, "
+        "at once, as in chats",
+    )
+    lower_case: Rate = Field(0.06, description="lower case, source only")
+    title_case: Rate = Field(0.02, description="A Capital On Each Word, both sides")
+    upper_case: Rate = Field(0.05, description="CAPITALS, both sides")
+
+
 class DataConfig(Section):
     """Corpora and how they are prepared."""
 
@@ -175,6 +218,18 @@ class DataConfig(Section):
     )
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)
+    augmentation: AugmentationConfig | None = Field(
+        None,
+        description="change a share of the training pairs as people type text; {}: with these "
+        "shares; null: off",
+    )
     word_dropout: Rate = Field(
         0.0, description="probability of replacing an input piece by <unk> in training, both sides"
     )
+
+    @model_validator(mode="after")
+    def _weights_training_only(self) -> DataConfig:
+        for name, corpus in (("valid", self.valid), ("test", self.test)):
+            if corpus is not None and corpus.weight != 1:
+                raise ValueError(f"{name}.weight: only training corpora have weights; remove it")
+        return self

@@ -26,7 +26,7 @@ from seq2seq.processes import cores, ordered_map
 
 SIDES = ["source", "target"]
 
-PAIRS = pa.schema([(side, pa.large_string()) for side in SIDES])
+PAIRS = pa.schema([*((side, pa.large_string()) for side in SIDES), ("corpus", pa.uint16())])
 _SHUFFLE_SEED = 1
 _SHARD_ROWS = 1 << 18  # of a file, and in memory at once
 _BATCH_ROWS = 1000  # as in files of the library
@@ -99,8 +99,8 @@ def write_pairs(pairs: Iterable[Pair], file: Path) -> int:
     pairs, number = iter(pairs), 0
     with pa.ipc.new_stream(str(file), PAIRS) as writer:
         while batch := list(itertools.islice(pairs, _BATCH_ROWS)):
-            texts = [[pair.source for pair in batch], [pair.target for pair in batch]]
-            writer.write_batch(pa.record_batch(texts, schema=PAIRS))
+            columns = ([getattr(pair, name) for pair in batch] for name in PAIRS.names)
+            writer.write_batch(pa.record_batch(list(columns), schema=PAIRS))
             number += len(batch)
     return number
 
@@ -161,7 +161,7 @@ def shuffle(rows: MappedRows, kept: npt.NDArray[np.bool_], dealt: Path, folder: 
     piles = -(-total // _SHARD_ROWS)
     pile_of_row = np.full(len(kept), piles, np.uint16)
     pile_of_row[kept] = generator.integers(piles, size=total, dtype=np.uint16)
-    table = rows.table.select([*SIDES, "digest"])
+    table = rows.table.select([*PAIRS.names, "digest"])
     with pa.ipc.new_file(str(dealt), table.schema) as writer:
         for start in range(0, len(kept), _SHARD_ROWS):
             pile_of = pile_of_row[start : start + _SHARD_ROWS]
@@ -177,7 +177,7 @@ def shuffle(rows: MappedRows, kept: npt.NDArray[np.bool_], dealt: Path, folder: 
             table = table.take(pa.array(generator.permutation(len(table))))
             fingerprint.update(table.column("digest").to_numpy().tobytes())
             with pa.ipc.new_stream(str(folder / f"{pile:05}.arrow"), PAIRS) as writer:
-                writer.write_table(table.select(SIDES), max_chunksize=_BATCH_ROWS)
+                writer.write_table(table.select(PAIRS.names), max_chunksize=_BATCH_ROWS)
             del table
     pa.default_memory_pool().release_unused()  # which forked workers would have, too
     return fingerprint.hexdigest()[:16]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,7 +57,12 @@ def normalize(text: str) -> str:
 def normalize_pair(pair: Pair) -> Pair:
     """Return the pair with every side normalized; references that become empty are left out."""
     references = filter(None, map(normalize, pair.references))
-    return Pair(normalize(pair.source), normalize(pair.target), tuple(references), pair.alignment)
+    return replace(
+        pair,
+        source=normalize(pair.source),
+        target=normalize(pair.target),
+        references=tuple(references),
+    )
 
 
 def read_validation(data: DataConfig) -> list[Pair]:

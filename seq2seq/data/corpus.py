@@ -58,6 +58,7 @@ class Pair:
     target: str
     references: tuple[str, ...] = ()  # in addition to target
     alignment: str | None = None
+    corpus: int = 0  # its number in data.train
 
 
 class Line(NamedTuple):

@@ -8,9 +8,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import sentencepiece
 from tqdm import tqdm
@@ -65,6 +68,10 @@ class PreparedPairs:
         for batch in self._rows.batches():
             yield batch.column(0).to_pylist(), batch.column(1).to_pylist()
 
+    def corpora(self) -> npt.NDArray[np.uint16]:
+        """Return the number in data.train of the corpus that each pair is from."""
+        return self._rows.column("corpus")
+
     def read(self, starts: Sequence[int], rows: int) -> tuple[list[str], list[str]]:
         """Return the sources and targets of the stretches of `rows` rows that begin at `starts`."""
         table = self._rows.stretches(starts, rows)
@@ -109,7 +116,10 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
         return [describe(corpus, cache.checksum) for corpus in corpora]
 
     def make(folder: Path) -> dict[str, Any]:
-        raw = itertools.chain.from_iterable(map(read_corpus, data.train))
+        raw = itertools.chain.from_iterable(
+            (replace(pair, corpus=number) for pair in read_corpus(corpus))
+            for number, corpus in enumerate(data.train)
+        )
         about = _write_clean(folder, raw, data, hold_out(data, valid))
         if described() != made_of["corpora"]:
             raise DataError("data: a corpus changed while it was read; run the command again")
@@ -214,14 +224,13 @@ def _write_clean(
     return {"fingerprint": fingerprint, "pairs": report.kept, "report": report.lines()}
 
 
-def _assess(
-    rows: dict[str, list[str]], config: CleaningConfig, held_out: HeldOut
-) -> dict[str, Any]:
+def _assess(rows: dict[str, Any], config: CleaningConfig, held_out: HeldOut) -> dict[str, Any]:
     pairs, fault, overlap, digests = assess_pairs(
         map(Pair, rows["source"], rows["target"]), config, held_out
     )
     texts = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
-    return {**texts, "fault": fault, "overlap": overlap, "digest": digests}
+    kept = {"corpus": rows["corpus"]}
+    return {**texts, **kept, "fault": fault, "overlap": overlap, "digest": digests}
 
 
 def _encode(rows: dict[str, list[str]], tokenizers: Tokenizers) -> dict[str, list[list[int]]]:

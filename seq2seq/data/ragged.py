@@ -32,6 +32,12 @@ class Ragged:
         flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=offsets[-1])
         return cls(flat, offsets)
 
+    def extended(self, rows: Sequence[Sequence[int]]) -> Ragged:
+        """Return these rows and further ones."""
+        more = Ragged.from_lists(rows)
+        offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
+        return Ragged(np.concatenate([self.flat, more.flat]), offsets)
+
     @cached_property
     def lengths(self) -> Ints:
         return np.diff(self.offsets)

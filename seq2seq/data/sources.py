@@ -41,7 +41,7 @@ def describe(corpus: CorpusConfig, checksum: Callable[[Path], str]) -> dict[str,
     A missing file has no checksum; the reader of the corpus reports it. Raises DataError for a
     pipe, which can be read only once.
     """
-    settings = corpus.model_dump(exclude=set(PLACES))
+    settings = corpus.model_dump(exclude={*PLACES, "weight"})
     places = [find_data(place) for key in PLACES if (place := getattr(corpus, key)) is not None]
     if corpus.format == "huggingface" and not places[0].exists():
         places = dataset_files(str(corpus.name), corpus.subset, split=str(corpus.split))

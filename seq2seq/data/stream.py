@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from seq2seq.config import DataConfig
 from seq2seq.data.arrow import lengths, to_ragged
+from seq2seq.data.augmentation import Changed, augment
 from seq2seq.data.batching import Batch, collate, cut_batches
 from seq2seq.data.dataset import PreparedPairs
 from seq2seq.data.ragged import Ints, Ragged
@@ -78,10 +80,11 @@ class BatchStream:
         self._config, self._seed = config, seed
         self._ids = pairs.encode(self._tokenizers, processes=config.processes)
         log.info("%s", pairs.cache.summary())
-        self.num_pairs = sum(
-            int((np.maximum(*map(lengths, batch.columns)) <= batching.max_length).sum())
+        fits = [
+            np.maximum(*map(lengths, batch.columns)) <= batching.max_length
             for batch in self._ids.batches()
-        )
+        ]
+        self.num_pairs = int(sum(map(np.sum, fits)))
         self.num_skipped = len(pairs) - self.num_pairs
         if not self.num_pairs:
             raise DataError(
@@ -93,8 +96,15 @@ class BatchStream:
                 "%d of %d training pairs are skipped: over data.batching.max_length=%d pieces",
                 self.num_skipped, len(pairs), batching.max_length,
             )  # fmt: skip
+        # How often each pair is seen in an epoch, of all pairs; None: once.
+        self._weights: npt.NDArray[np.float32] | None = None
+        seen = self.num_pairs
+        if any(corpus.weight != 1 for corpus in config.train):
+            of_corpora = np.array([corpus.weight for corpus in config.train], np.float32)
+            self._weights = of_corpora[pairs.corpora()]
+            seen = max(1, round(float(self._weights[np.concatenate(fits)].sum(dtype=np.float64))))
         # Windows of equal size: a small last one would be cut into batches with much padding.
-        self._num_windows = -(-self.num_pairs // batching.window)
+        self._num_windows = -(-seen // batching.window)
         # The pairs of a window are stretches of this many rows, at random places in the corpus.
         self._rows = 1 << (max(1, batching.window // _WINDOW_STRETCHES).bit_length() - 1)
         self._order: tuple[int, Ints] = (-1, np.zeros(0, np.int64))  # of an epoch's stretches
@@ -159,7 +169,15 @@ class BatchStream:
             **{f"data.batching.{key}": value for key, value in self._config.batching},
             "data.tokenizer.sampling_alpha": self._config.tokenizer.sampling_alpha,
             "data.word_dropout": self._config.word_dropout,
+            **{f"data.{key}": value for key, value in self._optional()},
         }
+
+    def _optional(self) -> Iterator[tuple[str, Any]]:
+        """Yield what shapes batches where it is used; older runs have not saved it."""
+        if self._weights is not None:
+            yield "train.weight", [corpus.weight for corpus in self._config.train]
+        if self._config.augmentation is not None:
+            yield "augmentation", self._config.augmentation.model_dump()
 
     def _enter(self, position: StreamPosition) -> None:
         """Move to the next window that has batches."""
@@ -172,8 +190,8 @@ class BatchStream:
         batching = self._config.batching
         while True:
             generator = np.random.default_rng((self._seed, position.epoch, position.window + 1))
-            indices, source, labels, fitting = self._read(position, generator)
-            rows = generator.permutation(fitting)  # pairs of the same length are mixed
+            indices, source, labels, used = self._read(position, generator)
+            rows = generator.permutation(used)  # pairs of the same length are mixed
             cuts = cut_batches(
                 source.lengths[rows] + 1,
                 labels.lengths[rows] + 1,
@@ -194,9 +212,10 @@ class BatchStream:
     def _read(
         self, position: StreamPosition, generator: np.random.Generator
     ) -> tuple[Ints, Ragged, Ragged, Ints]:
-        """Return the pairs of a window: their places in the corpus, both sides, and which rows fit.
+        """Return the pairs of a window: their places in the corpus, both sides, the rows to use.
 
-        Only subword sampling draws from the generator.
+        A row is used as often as its weight says; changed pairs are further rows. Only weights,
+        augmentation and subword sampling draw from the generator.
         """
         if self._order[0] != position.epoch:
             order = np.random.default_rng((self._seed, position.epoch, 0))
@@ -208,15 +227,50 @@ class BatchStream:
         table = self._ids.stretches(starts.tolist(), self._rows)
         source, target = to_ragged(table.column(0)), to_ragged(table.column(1))
         longer = np.maximum(source.lengths, target.lengths)
-        fitting = np.flatnonzero(longer <= self._config.batching.max_length)
-        if self._config.tokenizer.sampling_alpha:
-            texts = self._pairs.read(starts.tolist(), self._rows)
+        used = np.flatnonzero(longer <= self._config.batching.max_length)
+        if self._weights is not None:
+            times = self._weights[indices[used]]
+            used = np.repeat(used, (times + generator.random(len(used))).astype(np.int64))
+        alpha, most = self._config.tokenizer.sampling_alpha, self._config.batching.max_length
+        if not len(used) or not (alpha or self._config.augmentation):
+            return indices, source, target, used
+        texts = self._pairs.read(starts.tolist(), self._rows)
+        changed: dict[int, Changed] = {}
+        if self._config.augmentation is not None:
+            changed = augment(*texts, used.tolist(), self._config.augmentation, generator)
+        if alpha:
+            sides = [[side[row] for row in used] for side in texts]
+            for place, pair in changed.items():
+                sides[0][place], sides[1][place] = pair.source, pair.target
             source, target = (
-                self._sample(tokenizer, [side[row] for row in fitting], generator)
-                for tokenizer, side in zip(self._tokenizers, texts, strict=True)
+                self._sample(tokenizer, side, generator)
+                for tokenizer, side in zip(self._tokenizers, sides, strict=True)
             )
-            indices, fitting = indices[fitting], np.arange(len(fitting))
-        return indices, source, target, fitting
+            longer = np.maximum(source.lengths, target.lengths)  # changed pairs may be too long
+            return indices[used], source, target, np.flatnonzero(longer <= most)
+        return self._with(changed, indices, source, target, used)
+
+    def _with(
+        self, changed: dict[int, Changed], indices: Ints, source: Ragged, target: Ragged, used: Ints
+    ) -> tuple[Ints, Ragged, Ragged, Ints]:
+        """Add the changed pairs as rows, and use them in place of the others if they fit."""
+        most = self._config.batching.max_length
+        added: list[tuple[int, list[int], list[int]]] = []
+        encode_source, encode_target = (tokenizer.encode for tokenizer in self._tokenizers)
+        for place, pair in changed.items():
+            ids = encode_source(pair.source), encode_target(pair.target)
+            if 0 < max(map(len, ids)) <= most:
+                used[place] = len(indices) + len(added)
+                added.append((pair.row, *ids))
+        if not added:
+            return indices, source, target, used
+        rows, *sides = zip(*added, strict=True)
+        return (
+            np.concatenate([indices, indices[list(rows)]]),
+            source.extended(sides[0]),
+            target.extended(sides[1]),
+            used,
+        )
 
     def _sample(
         self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator

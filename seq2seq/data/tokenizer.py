@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from seq2seq.data.casing import ALL_CAPS, ALL_CAPS_END, CAPS, mark_case, restore_case
 from seq2seq.data.cleaning import normalize
 from seq2seq.errors import DataError
 from seq2seq.files import write_atomic
@@ -34,6 +35,7 @@ PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE = "<pad>", "<unk>", "<s>", "</s>"
 
 log = logging.getLogger(__name__)
 
+_CASE_PIECES = [SPACE_PIECE + mark for mark in (CAPS, ALL_CAPS, ALL_CAPS_END)]
 _MAX_TEXT = 4000  # characters; SentencePiece would silently drop longer texts
 _MAX_TEXTS = 40_000_000  # characters in all; a unigram model takes some 25 bytes for each
 _NUM_BEST = 64  # segmentations of a word that are sampled from
@@ -56,7 +58,8 @@ class Tokenizer:
     Texts are normalized by `normalize_line` and no further: NFKC, SentencePiece's default, would
     turn `1º` into `1o`, `…` into three dots and `½` into `1⁄2`, which BLEU, on detokenized text,
     counts as errors. So `decode(encode(x)) == normalize_line(x)`, except for characters that are
-    <unk> without byte fallback.
+    <unk> without byte fallback. A model that was trained with data.tokenizer.case_marks sees texts
+    in lower case with marks (seq2seq.data.casing), and its pieces spell those.
     """
 
     def __init__(self, model_proto: bytes) -> None:
@@ -75,6 +78,7 @@ class Tokenizer:
                 f"tokenizer: pad, unk, bos and eos have the ids {found} instead of "
                 f"{(PAD, UNK, BOS, EOS)}; train it with seq2seq, or with these ids"
             )
+        self.marks_case: bool = processor.PieceToId(_CASE_PIECES[0]) != UNK
         self._best = functools.lru_cache(_KEPT_WORDS)(self._find_best)
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
@@ -110,8 +114,12 @@ class Tokenizer:
 
     def encode_normalized(self, text: str) -> list[int]:
         """Return what `encode` does for a text that `normalize_line` would not change."""
-        ids: list[int] = self._processor.Encode(text, out_type=int)
+        ids: list[int] = self._processor.Encode(self.spell(text), out_type=int)
         return ids
+
+    def spell(self, text: str) -> str:
+        """Return a normalized text as pieces spell it, with marks for capitals if they do."""
+        return mark_case(text) if self.marks_case else text
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the best segmentation of each text as ids, without BOS and EOS."""
@@ -128,7 +136,7 @@ class Tokenizer:
         more than 50 characters keep the best one. Raises DataError for a BPE model, for which
         SentencePiece lists no n best.
         """
-        rows = [normalize_line(text).split() for text in texts]
+        rows = [self.spell(normalize_line(text)).split() for text in texts]
         draws = iter(generator.random(sum(map(len, rows))).tolist())
         return [[i for word in row for i in self._draw(word, alpha, next(draws))] for row in rows]
 
@@ -160,7 +168,8 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the pieces on one line, without PAD, UNK, BOS and EOS."""
         text: str = self._processor.Decode([int(i) for i in ids if i > EOS])
-        return normalize(text)  # bytes can spell line ends, pieces can double spaces
+        text = normalize(text)  # bytes can spell line ends, pieces can double spaces
+        return restore_case(text) if self.marks_case else text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, as SentencePiece spells it."""
@@ -222,6 +231,8 @@ def train_tokenizer(
     """
     key = f"data.tokenizer.{'target' if name == 'target' else 'source'}_vocab_size"
     sentences = _choose(texts, config.max_sentences)
+    if config.case_marks:
+        sentences = list(map(mark_case, sentences))
     if not sentences:
         raise DataError(f"{name} tokenizer: no text to train on; is data.train empty?")
     try:
@@ -262,6 +273,8 @@ def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int)
         hard_vocab_limit=False,  # fewer pieces where the text has no more
         byte_fallback=config.byte_fallback,
         character_coverage=config.character_coverage,
+        split_digits=config.split_digits,
+        user_defined_symbols=_CASE_PIECES if config.case_marks else [],
         pad_id=PAD,
         unk_id=UNK,
         bos_id=BOS,

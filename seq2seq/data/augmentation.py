@@ -1,0 +1,351 @@
+"""Training pairs as people type them: without capitals or accents, with typos, names and tokens.
+
+What a reader would expect to be translated alike changes the source alone; what a translation
+should keep changes both sides. OpusTrainer (Jon et al. 2023, arXiv 2311.14838) does the like.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from seq2seq.config import AugmentationConfig
+
+_MARKS = ".!?…。！？"
+_END = re.compile(rf"^(.*?)(\s*[{_MARKS}]+[\"'»”)]*)?$", re.DOTALL)
+_NAME = re.compile(r"(?<![\w'-])[^\W\d_]{3,}(?![\w-])")
+_NUMBER = re.compile(r"(?<![\w.,-])\d+(?![\w.,-]*\d)")
+_WORD = re.compile(r"[^\W\d_]{2,12}")
+_KEYS = ("qwertyuiop", "asdfghjklñ", "zxcvbnm")
+_BESIDE = {
+    key: (row[place - 1 : place] if place else "") + row[place + 1 : place + 2]
+    for row in _KEYS
+    for place, key in enumerate(row)
+}
+
+
+class Changed(NamedTuple):
+    """A changed pair, and the row of the pair that it was made from."""
+
+    row: int
+    source: str
+    target: str
+
+
+def augment(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    rows: Sequence[int],
+    config: AugmentationConfig,
+    generator: np.random.Generator,
+) -> dict[int, Changed]:
+    """Return the changed pairs among those in `rows`, by their places in it.
+
+    Each kind of change falls on a pair with its own probability, whatever the other kinds do; but
+    where names or tokens were put in, the source stays as correct as they must be copied.
+    """
+    kinds = ["joined", *_KINDS]
+    rates = [getattr(config, kind) for kind in kinds]
+    chosen = generator.random((len(rows), len(kinds))) < rates
+    rng = random.Random(int(generator.integers(1 << 62)))
+    found = {}
+    for place in np.flatnonzero(chosen.any(1)).tolist():
+        pair = before = sources[rows[place]], targets[rows[place]]
+        copies = False
+        for number in np.flatnonzero(chosen[place]).tolist():
+            kind, unchanged = kinds[number], pair
+            if kind == "joined":
+                others = [rng.choice(rows) for _ in range(rng.choice((1, 1, 2, 3)))]
+                pair = _joined(pair, [(sources[row], targets[row]) for row in others])
+            elif kind not in _SOURCE_ONLY or not copies:
+                pair = _KINDS[kind](*pair, rng)
+            copies |= kind in _COPYING and pair != unchanged
+        if pair != before and all(pair):
+            found[place] = Changed(rows[place], *pair)
+    return found
+
+
+Texts = tuple[str, str]  # source, target
+
+
+def _joined(pair: Texts, others: Sequence[Texts]) -> Texts:
+    """Return pairs as one, as far as the ends of their sentences show on both sides."""
+    source, target = pair
+    for other_source, other_target in others:
+        if source[-1] not in _MARKS or target[-1] not in _MARKS:
+            break
+        source, target = f"{source} {other_source}", f"{target} {other_target}"
+    return source, target
+
+
+def _name(source: str, target: str, rng: random.Random) -> Texts:
+    """Put made-up names, or tokens, in place of words with a capital that both sides share."""
+    shared = set(_NAME.findall(source)).intersection(_NAME.findall(target))
+    for word in sorted(word for word in shared if word.istitle()):
+        if rng.random() < 0.8:
+            other = made_up_name(rng)
+        else:
+            other = token_to_copy(rng, rng.choice(("address", "identifier")), _words(source))
+        whole = re.compile(rf"(?<!\w){word}(?!\w)")
+        source, target = whole.sub(other, source), whole.sub(other, target)
+    return source, target
+
+
+def _digits(source: str, target: str, rng: random.Random) -> Texts:
+    """Put other digits in place of the numbers that occur once on both sides."""
+    ours, theirs = _NUMBER.findall(source), _NUMBER.findall(target)
+    for number in ours:
+        if ours.count(number) == theirs.count(number) == 1:
+            size = len(number) if rng.random() < 0.7 else rng.randint(1, 7)
+            other = random_digits(rng, size)
+            whole = re.compile(rf"(?<!\d){number}(?!\d)")
+            source, target = whole.sub(other, source), whole.sub(other, target)
+    return source, target
+
+
+def _copied(source: str, target: str, rng: random.Random) -> Texts:
+    """Add a token, or a name, at places that correspond on both sides; rarely leave it alone."""
+    kind = rng.choice(("number", "emoji", "emoji", "address", "identifier", "name", "name"))
+    token = made_up_name(rng) if kind == "name" else token_to_copy(rng, kind, _words(source))
+    if rng.random() < 0.04:
+        return token, token
+    forms = {
+        "name": ("{0}, {1}{2}", "{1}, {0}{2}", "{1}, {0}{2}", "{0}: {1}{2}", "{1} ({0}){2}"),
+        "emoji": ("{1}{2} {0}", "{1}{2} {0}", "{1} {0}", "{1}{2}{0}", "{0} {1}{2}", "{1} {0}{2}"),
+    }.get(kind, ("{1}: {0}{2}", "{1}{2} {0}", "{0} {1}{2}", "{1} ({0}){2}", "{0}: {1}{2}"))
+    form = rng.choice(forms)
+    return _formed(form, token, source), _formed(form, token, target)
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def _formed(form: str, token: str, text: str) -> str:
+    match = _END.match(text)
+    body, marks = (match[1], match[2] or "") if match else (text, "")
+    return form.format(token, body, marks)
+
+
+def _final_punctuation(source: str, target: str, rng: random.Random) -> Texts:
+    """Leave final marks out on both sides, or repeat them."""
+    if source[-1] not in _MARKS or target[-1] not in _MARKS:
+        return source, target
+    if rng.random() < 0.75:
+        return source.rstrip(_MARKS).rstrip(), target.rstrip(_MARKS).rstrip()
+    more = source[-1] * rng.randint(1, 3)
+    return source + more, target + more
+
+
+def _without_accents(source: str, target: str, rng: random.Random) -> Texts:
+    return without_accents(source), target
+
+
+def _typo(source: str, target: str, rng: random.Random) -> Texts:
+    for _ in range(1 + (rng.random() < len(source) / 300)):
+        source = with_typo(source, rng)
+    return source, target
+
+
+def _lower(source: str, target: str, rng: random.Random) -> Texts:
+    return source.lower(), target
+
+
+def _careless(source: str, target: str, rng: random.Random) -> Texts:
+    source, target = _final_punctuation(source, target, rng)
+    source = without_accents(source).lower()
+    return (with_typo(source, rng) if rng.random() < 0.5 else source), target
+
+
+def _upper(source: str, target: str, rng: random.Random) -> Texts:
+    return source.upper(), target.upper()
+
+
+def _title(source: str, target: str, rng: random.Random) -> Texts:
+    return title_case(source), title_case(target)
+
+
+# In this order, after `joined`, which needs other pairs; the names are keys of data.augmentation.
+_KINDS: dict[str, Callable[[str, str, random.Random], Texts]] = {
+    "names": _name,
+    "digits": _digits,
+    "copied_tokens": _copied,
+    "final_punctuation": _final_punctuation,
+    "accents": _without_accents,
+    "typos": _typo,
+    "careless": _careless,
+    "lower_case": _lower,
+    "title_case": _title,
+    "upper_case": _upper,
+}
+
+_COPYING = {"names", "copied_tokens"}
+_SOURCE_ONLY = {"accents", "typos", "careless", "lower_case"}
+
+
+def without_accents(text: str) -> str:
+    """Return a text without ¿, ¡ and all accents but that of ñ."""
+    text = text.replace("¿", "").replace("¡", "")
+    if text.isascii():
+        return text
+    parts = unicodedata.normalize("NFD", text)
+    kept = [
+        char
+        for place, char in enumerate(parts)
+        if unicodedata.category(char) != "Mn" or (char == "\u0303" and parts[place - 1] in "nN")
+    ]
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+def with_typo(text: str, rng: random.Random) -> str:
+    """Return a text with two characters swapped, one missing or doubled, or a neighbouring key."""
+    if len(text) < 4:
+        return text
+    place = rng.randrange(1, len(text) - 1)
+    kind, char = rng.random(), text[place]
+    if kind < 0.5:
+        return text[:place] + text[place + 1] + char + text[place + 2 :]
+    if not char.isalpha():
+        return text
+    if kind < 0.7:
+        other = ""
+    elif kind < 0.8:
+        other = char * 2
+    else:
+        near = _BESIDE.get(char.lower(), "")
+        other = rng.choice(near) if near else char
+    return text[:place] + other + text[place + 1 :]
+
+
+def title_case(text: str) -> str:
+    """Return a text with a capital at the beginning of each word."""
+    return " ".join(word[:1].upper() + word[1:] for word in text.split(" "))
+
+
+def random_digits(rng: random.Random, size: int) -> str:
+    """Return a number of this many digits, without a leading zero."""
+    return "".join([rng.choice("123456789"), *(rng.choice("0123456789") for _ in range(size - 1))])
+
+
+_SIMPLE = ("", *"bcdfghjklmnprstvzyw")
+_STARTS = (
+    *_SIMPLE * 6,
+    "br", "ch", "cr", "dr", "fr", "gl", "gr", "kh", "kr", "ll", "ph", "pr", "qu", "rh", "sch",
+    "sh", "sk", "sl", "sn", "st", "str", "sz", "th", "tr", "ts", "x", "zh",
+)  # fmt: skip
+_VOWELS = (
+    *"aaaaaeeeeeiiiiooooouuuy" * 3,
+    "ai", "au", "ea", "ei", "eu", "ia", "ie", "io", "oa", "ou", "ue", "ui", "aa", "ee", "oo",
+)  # fmt: skip
+_ENDS = (
+    *[""] * 28, *"lnrsnrsltdmkzx", "ck", "ll", "nn", "rd", "rt", "rs", "ng", "nd", "sk", "tz",
+)  # fmt: skip
+_FOREIGN = "áéíóúüñàèìòùâêîôûäëïöåøæœãõçćčşšžźżłńňřťďěůýğıāēīōūąęșțđð"
+
+
+def made_up_name(rng: random.Random) -> str:
+    """Return a name that nobody has, of one to three words, as it could be from anywhere."""
+    words = [_made_up_word(rng).capitalize() for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3)))]
+    if rng.random() < 0.06:
+        words[-1] = rng.choice(("O'", "Mc", "D'", "Mac", "Al-", "Ben-", "Saint-")) + words[-1]
+    elif rng.random() < 0.04:
+        words[-1] += "-" + _made_up_word(rng).capitalize()
+    return " ".join(words)
+
+
+def _made_up_word(rng: random.Random) -> str:
+    word = ""
+    for _ in range(rng.choice((1, 2, 2, 2, 2, 3, 3, 4))):
+        word += rng.choice(_STARTS) + rng.choice(_VOWELS) + rng.choice(_ENDS)
+    if rng.random() < 0.25:
+        place = rng.randrange(len(word))
+        word = word[:place] + rng.choice(_FOREIGN) + word[place + 1 :]
+    return word if len(word) > 2 else word + rng.choice(_SIMPLE) + rng.choice("aeiou")
+
+
+_EMOJI_BLOCKS = (
+    (0x1F600, 0x50),
+    (0x1F300, 0x300),
+    (0x1F680, 0x60),
+    (0x1F900, 0x100),
+    (0x2600, 0x1C0),
+)
+_EMOJI = [
+    chr(code)
+    for start, size in _EMOJI_BLOCKS
+    for code in range(start, start + size)
+    if unicodedata.category(chr(code)) == "So"
+]
+_COMMON = (
+    "😀😂🤣😊😍🥰😘😎🤔😅😭😢😡👍👎👏🙏💪🔥✨🎉❤💔💯✅❌⚠⭐🌟🚀"
+    "🎂🐶🐱🌹☀🌈🍕🍺⚽🏠📷📞💡🎶👋👀🤷🙂😉😋😴🤗🤩"
+)
+_TOP = ("com", "com", "com", "net", "org", "es", "mx", "io", "co.uk", "de", "fr", "edu", "dev")
+
+
+def token_to_copy(rng: random.Random, kind: str, words: Sequence[str] = ()) -> str:
+    """Return a made-up token of a kind: number, emoji, address (e-mail or URL) or identifier.
+
+    Addresses and identifiers may contain some of the words, which are then not to be translated.
+    """
+    if kind in ("number", "emoji"):
+        return (_number if kind == "number" else _emoji)(rng)
+    parts = [
+        _plain(rng.choice(words)) if words and rng.random() < 0.4 else _plain(_made_up_word(rng))
+        for _ in range(3)
+    ]
+    return (_address if kind == "address" else _identifier)(rng, *(part or "x" for part in parts))
+
+
+def _number(rng: random.Random) -> str:
+    def some(most: int) -> str:
+        return random_digits(rng, rng.randint(1, most))
+
+    day, month, year = rng.randint(1, 31), rng.randint(1, 12), rng.randint(1000, 2100)
+    return rng.choice((
+        some(5), random_digits(rng, rng.randint(4, 12)), random_digits(rng, rng.randint(5, 9)),
+        f"{some(3)}.{some(2)}", f"{some(2)}:{rng.randrange(60):02}", f"{day:02}/{month:02}/{year}",
+        f"{year}-{month:02}-{day:02}", f"{random_digits(rng, 3)}-{random_digits(rng, 4)}",
+        f"+{some(2)} {random_digits(rng, 3)} {random_digits(rng, 3)} {random_digits(rng, 3)}",
+        f"{some(2)}%", f"${some(3)}", f"{some(3)} €", f"${some(3)}.{random_digits(rng, 2)}",
+        f"{some(2)}/{some(2)}", f"{some(3)} km", f"#{some(4)}",
+    ))  # fmt: skip
+
+
+def _emoji(rng: random.Random) -> str:
+    one = rng.choice(_COMMON if rng.random() < 0.4 else _EMOJI)
+    return rng.choice((one, one, one, one, one * 2, one * 3, one + rng.choice(_EMOJI)))
+
+
+def _plain(word: str) -> str:
+    return unicodedata.normalize("NFD", word.lower()).encode("ascii", "ignore").decode()
+
+
+def _address(rng: random.Random, one: str, two: str, three: str) -> str:
+    digits, top = random_digits(rng, rng.randint(1, 4)), rng.choice(_TOP)
+    host = rng.choice((one, f"{one}-{two}", f"{one}{digits}", f"{two}.{one}")) + "." + top
+    return rng.choice((
+        f"{three}@{host}", f"{three}.{two}@{host}", f"{three}_{digits}@{host}",
+        f"{three[0]}{two}@{host}",
+        f"www.{host}", host, f"https://{host}", f"https://www.{host}/{three}",
+        f"http://{host}/{three}/{digits}", f"https://{host}/{three}-{two}.html",
+        f"https://{host}/{three}?{two[0]}={digits}",
+    ))  # fmt: skip
+
+
+def _identifier(rng: random.Random, one: str, two: str, _: str) -> str:
+    digits = random_digits(rng, rng.randint(1, 4))
+    letters = "".join(rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(rng.randint(1, 4)))
+    return rng.choice((
+        f"@{one}", f"@{one}_{digits}", f"@{one}{two}", f"#{one}", f"#{one.title()}{two.title()}",
+        f"{letters}-{digits}", f"{letters}{digits}", f"{digits}{letters}", f"{one}_{two}",
+        f"{one}{two.title()}", f"{one}.{rng.choice(('py', 'txt', 'pdf', 'jpg', 'doc', 'html'))}",
+        f"{one}()", f"v{digits[0]}.{digits[-1]}", f"{letters.lower()}{digits}{one[0]}",
+        f"/{one}/{two}", f"{one.title()}{two.title()}", letters, f"{one}-{two}",
+    ))  # fmt: skip
