@@ -12,8 +12,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from seq2seq.inference.text import Translation
+from seq2seq.serving import RequestError
 from seq2seq.serving.markup import Block, Token, read_html, write_html
-from seq2seq.serving.models import DetectedLanguage, Language, ServedModel
+from seq2seq.serving.models import LANGUAGE_NAMES, DetectedLanguage, Language, ServedModel
 from seq2seq.serving.service import (
     READING,
     TRANSLATING,
@@ -133,8 +134,8 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
     is_auto, is_html = wanted.source == AUTO, wanted.format == "html"
     source = None if is_auto else service.language("source", wanted.source)
     target = service.language("target", wanted.target)
-    # HTML takes long enough to hold up others.
-    call = asyncio.to_thread if is_html else _at_once
+    # HTML and detection take long enough to hold up others.
+    call = asyncio.to_thread if is_html or is_auto else _at_once
     items = await call(lambda: [_item(service, text, source, target, is_html) for text in texts])
     found = await unless_disconnected(request, _translations(service, items, wanted))
     service.batcher.metrics.characters.inc(sum(map(len, texts)))
@@ -161,11 +162,16 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
         visible = text
         if is_html:
             visible = " ".join(part.text for part in parts if isinstance(part, Block))
-        # Without a model into the target, any language: the pair is refused below.
-        detected = models.detect(visible, able | {target} if able else None)[0]
-        if not detected.confidence:  # no letters, or none that a model knows: keep the text
+        detected = models.detect(visible, able | {target})[0]
+        if not detected.confidence:  # no language: keep the text
             detected = DetectedLanguage(language=target, confidence=0)
         source = detected.language
+        if source not in models.tokenizers:
+            raise RequestError(
+                f"source: a text seems to be {LANGUAGE_NAMES.get(source, source)} (confidence "
+                f"{detected.confidence:.0f} %), and no model translates that into {target}; if it "
+                f"is not, use its language instead of auto: {', '.join(sorted(able)) or 'none'}"
+            )
     model = service.model(source, target)
     return _Item(model, detected, parts if model else [text])
 
@@ -197,7 +203,8 @@ async def detect(request: Request, wanted: DetectRequest) -> Response:
     """Detect the language of a text."""
     service = service_of(request)
     service.check_size([wanted.q])
-    return JSONResponse([each.model_dump() for each in service.models.detect(wanted.q)])
+    found = await asyncio.to_thread(service.models.detect, wanted.q)
+    return JSONResponse([each.model_dump() for each in found])
 
 
 @router.get("/languages", response_model=list[Language])

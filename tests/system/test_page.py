@@ -183,6 +183,15 @@ def test_direction_follows_the_language_that_is_typed(page_of_both: Page) -> Non
     expect(model).to_have_value("es-en")
 
 
+def test_language_that_no_model_has_is_named(page_of_both: Page) -> None:
+    page = page_of_both
+    page.fill("#text", "Où est la gare ?")
+    message = "This seems to be French, which no model here translates."
+    expect(page.locator("#fault")).to_have_text(message)
+    page.fill("#text", SPANISH)
+    expect(page.locator("#fault")).to_have_text("")
+
+
 def test_languages_are_swapped(page_of_both: Page) -> None:
     page = page_of_both
     typed(page, SPANISH)

@@ -5,7 +5,7 @@ import {drawTree} from "./tree.js";
 
 const PAUSE = 250;  // milliseconds without a key before the text is translated
 const MOST_BEAM = 20;  // that the server accepts
-const MIN_CONFIDENCE = 75;  // percent, from which a detected language changes the direction
+const MIN_CONFIDENCE = 40;  // percent, from which a detected language changes the direction
 const byId = id => document.getElementById(id);
 let models = [];
 let panes = [];
@@ -414,11 +414,15 @@ function translateLater() {
 async function translateTyped() {
   clearTimeout(timer);
   const typed = text();
-  const model = await detected(typed).catch(() => null);  // translating reports the same error
+  const language = await detected(typed).catch(() => null);  // translating reports the same error
   if (text() !== typed) return;
-  if (model && !keepsModels()) {
-    chooseModels(model);
-    byId("direction").textContent = `This is ${model.source_name}, so ${model.name} translates it.`;
+  if (language && !keepsModels()) {
+    const model = modelOf(language);
+    const name = new Intl.DisplayNames("en", {type: "language"}).of(language);
+    if (model) {
+      chooseModels(model);
+      byId("direction").textContent = `This is ${name}, so ${model.name} translates it.`;
+    } else byId("fault").textContent = `This seems to be ${name}, which no model here translates.`;
   }
   translateAll();
 }
@@ -426,12 +430,16 @@ async function translateTyped() {
 // Another model would lose what the translation shall begin with.
 const keepsModels = () => chosen || panes.some(pane => pane.prefix);
 
-// The model for the language of a text, if another one than that of the first pane.
+// The language of a text, if it is another one than that of the first pane.
 async function detected(typed) {
-  const {source, target} = panes[0].model;
-  if (keepsModels() || !typed.trim() || models.every(model => model.source === source)) return null;
+  if (keepsModels() || !typed.trim()) return null;
   const [{language, confidence}] = await (await ask("/detect", {q: typed})).json();
-  if (language === source || confidence < MIN_CONFIDENCE) return null;
+  return language === panes[0].model.source || confidence < MIN_CONFIDENCE ? null : language;
+}
+
+// The model for a language; undefined if there is none.
+function modelOf(language) {
+  const {source, target} = panes[0].model;
   const able = models.filter(model => model.source === language);
   return able.find(model => model.target === source) ?? able.find(model => model.target === target)
     ?? able[0];
