@@ -6,8 +6,10 @@ Such a run takes over the weights of the other one, its tokenizers and the shape
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,6 +107,24 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         if ended in ("finished", "early"):
             ranks.on_rank0(export_trained, run, valid)
         return ended
+
+
+def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
+    """Yield pairs as training will see them, at most one of a batch, and as the corpus has them.
+
+    The run directory is neither read nor written; tokenizers are cached for the training. Raises
+    UserError like `train` does for the corpora.
+    """
+    initial = None
+    if config.training.initial is not None:
+        config, initial = load_initial(config)
+    pairs, _ = load_pairs(config)
+    source, target = initial.tokenizers if initial else train_tokenizers(pairs, config)
+    stream = BatchStream(pairs, source, target, config.data, seed=config.training.seed)
+    for batch in itertools.islice(stream, number):
+        ids = batch.source_BS[0].tolist(), batch.labels_BT[0].tolist()
+        [before] = zip(*pairs.read(batch.indices[:1], 1), strict=True)
+        yield Pair(source.decode(ids[0]), target.decode(ids[1])), Pair(*before)
 
 
 def check_start(config: Config, *, resume: bool, overwrite: bool) -> tuple[Config, Initial | None]:

@@ -18,11 +18,14 @@ class Pair(NamedTuple):
     target: str
 
 
-def prepared(pairs: Sequence[tuple[str, str]]) -> PreparedPairs:
-    """Return pairs, in their order, in a temporary cache."""
+def prepared(pairs: Sequence[tuple[str, str]], corpora: Sequence[int] = ()) -> PreparedPairs:
+    """Return pairs, in their order, in a temporary cache; perhaps with each one's corpus."""
+    numbers = corpora or [0] * len(pairs)
 
     def make(folder: Path) -> dict[str, Any]:
-        write_pairs((corpus.Pair(*pair) for pair in pairs), folder / "pairs.arrow")
+        numbered = zip(pairs, numbers, strict=True)
+        rows = (corpus.Pair(*pair, corpus=number) for pair, number in numbered)
+        write_pairs(rows, folder / "pairs.arrow")
         fingerprint = hashlib.sha256(repr(pairs).encode()).hexdigest()
         return {"fingerprint": fingerprint, "pairs": len(pairs)}
 

@@ -13,6 +13,7 @@ from conftest import ToyCorpus
 
 import seq2seq
 from seq2seq import cli
+from seq2seq.config import AugmentationConfig
 
 SEQ2SEQ = [sys.executable, "-m", "seq2seq"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -190,6 +191,25 @@ def test_user_errors_print_one_line_and_exit_with_2(
     assert words in errors[0]
     assert lines.read_text().startswith("gato")
     assert not (tmp_path / "run/config.yaml").exists()
+
+
+def test_show_pairs_prints_what_training_will_see(
+    toy: ToyCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    known = (toy.folder / "train.tsv").read_text().splitlines()
+    assert run("train", recipe, "--show-pairs", 3, "data.tokenizer.sampling_alpha=0") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 3
+    assert set(shown) <= set(known)
+    rates = dict.fromkeys(AugmentationConfig.model_fields, 0) | {"upper_case": 0.999999}
+    changes = [f"data.augmentation.{kind}={rate}" for kind, rate in rates.items()]
+    assert run("train", recipe, "--show-pairs", 3, *changes) == 0
+    changed = capsys.readouterr().out.splitlines()
+    assert [line.removeprefix("    from ").upper() for line in changed[1::2]] == changed[::2]
+    assert {line.removeprefix("    from ") for line in changed[1::2]} <= set(known)
+    assert not (tmp_path / "run").exists()
 
 
 def test_translate_through_pipes(trained: Path) -> None:

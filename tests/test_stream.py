@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,13 @@ from hypothesis import strategies as st
 from pairs import Pair, prepared
 from test_batching import indices_of, same
 
-from seq2seq.config import BatchingConfig, CorpusConfig, DataConfig, TokenizerConfig
+from seq2seq.config import (
+    AugmentationConfig,
+    BatchingConfig,
+    CorpusConfig,
+    DataConfig,
+    TokenizerConfig,
+)
 from seq2seq.data.batching import Batch
 from seq2seq.data.stream import BatchStream, StreamPosition
 from seq2seq.data.tokenizer import BOS, EOS, UNK, Tokenizer, train_tokenizer
@@ -38,6 +45,8 @@ def make_pairs(count: int, longest: int = 12, seed: int = 0) -> list[Pair]:
 
 
 PAIRS = make_pairs(300)
+KINDS = tuple(AugmentationConfig.model_fields)
+EVERY_KIND = AugmentationConfig(**dict.fromkeys(KINDS, 0.2))
 PREPARED = prepared(PAIRS)
 
 
@@ -50,9 +59,16 @@ def tokenizers() -> tuple[Tokenizer, Tokenizer]:
     return source, target
 
 
-def make_config(alpha: float = 0.0, word_dropout: float = 0.0, **batching) -> DataConfig:
+def make_config(
+    alpha: float = 0.0,
+    word_dropout: float = 0.0,
+    weights: Sequence[float] = (1.0,),
+    augmentation: AugmentationConfig | None = None,
+    **batching,
+) -> DataConfig:
     return DataConfig(
-        train=(CorpusConfig(path="train.tsv"),),
+        train=tuple(CorpusConfig(path="train.tsv", weight=weight) for weight in weights),
+        augmentation=augmentation,
         valid=CorpusConfig(path="valid.tsv"),
         tokenizer=TokenizerConfig(sampling_alpha=alpha),
         batching=BatchingConfig(**batching),
@@ -113,6 +129,63 @@ def test_batches_hold_the_texts_they_name(tokenizers):
             assert target.decode(batch.inputs_BT[row].tolist()) == PAIRS[index].target
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_weights_say_how_often_pairs_are_seen(tokenizers, alpha):
+    pairs = prepared(PAIRS, [number % 3 for number in range(len(PAIRS))])
+    weights = (1.0, 2.0, 0.25)
+    stream = make_stream(tokenizers, pairs, weights=weights, alpha=alpha, size=100, window=60)
+    counts = Counter(index for _ in range(8) for index in indices_of(take_epoch(stream)))
+    for corpus, weight in enumerate(weights):
+        of_corpus = [counts[index] for index in range(corpus, len(PAIRS), 3)]
+        assert sum(of_corpus) / len(of_corpus) == pytest.approx(8 * weight, rel=0.15)
+        if weight >= 1:
+            assert set(of_corpus) == {8 * weight}
+        else:
+            assert max(of_corpus) <= 8
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_augmented_batches_hold_the_changed_texts(tokenizers, alpha):
+    capitals = AugmentationConfig(**dict.fromkeys(KINDS, 0.0) | {"upper_case": 0.5})
+    stream = make_stream(tokenizers, alpha=alpha, augmentation=capitals, size=200, window=70)
+    source, target = tokenizers
+    seen = []
+    for epoch in range(2):
+        batches = take_epoch(stream)
+        assert sorted(indices_of(batches)) == list(range(len(PAIRS)))
+        changed = set()
+        for batch in batches:
+            for row, index in enumerate(batch.indices):
+                found = (
+                    source.decode(batch.source_BS[row].tolist()),
+                    target.decode(batch.labels_BT[row].tolist()),
+                )
+                if found != PAIRS[index]:
+                    assert found == tuple(text.upper() for text in PAIRS[index])
+                    changed.add(index)
+        assert len(changed) / len(PAIRS) == pytest.approx(0.5, abs=0.12), epoch
+        seen.append(changed)
+    assert seen[0] != seen[1]  # anew in each epoch
+
+
+def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers):
+    joined = AugmentationConfig(**dict.fromkeys(KINDS, 0.0) | {"joined": 0.99})
+    pairs = [Pair(f"{source}.", f"{target}.") for source, target in PAIRS]
+    pieces = [
+        max(len(tokenizer.encode(text)) for tokenizer, text in zip(tokenizers, pair, strict=True))
+        for pair in pairs
+    ]
+    longest = max(pieces)
+    stream = make_stream(
+        tokenizers, prepared(pairs), augmentation=joined, max_length=longest, size=200
+    )
+    batches = take_epoch(stream)
+    assert sorted(indices_of(batches)) == list(range(len(pairs)))
+    lengths = [int(length) for batch in batches for length in batch.source_lengths_B]
+    assert max(lengths) <= longest + 1
+    assert sum(lengths) > sum(pieces)
+
+
 def test_target_counts_match_the_labels(tokenizers):
     stream = make_stream(tokenizers, alpha=0.2, word_dropout=0.3, size=200)
     size = tokenizers[1].vocab_size
@@ -147,9 +220,15 @@ def test_samples_differ_by_epoch(tokenizers):
 
 
 @SETTINGS
-@given(taken=st.integers(0, 60), window=st.sampled_from([37, 150, 1000]))
-def test_stream_resumes_from_any_position(tokenizers, taken, window):
-    options = {"alpha": 0.2, "word_dropout": 0.1, "size": 150, "window": window}
+@given(
+    taken=st.integers(0, 60),
+    window=st.sampled_from([37, 150, 1000]),
+    alpha=st.sampled_from([0.0, 0.2]),
+    augmentation=st.sampled_from([None, EVERY_KIND]),
+)
+def test_stream_resumes_from_any_position(tokenizers, taken, window, alpha, augmentation):
+    options = {"alpha": alpha, "word_dropout": 0.1, "size": 150, "window": window}
+    options |= {"augmentation": augmentation, "weights": (1.5,)}
     stream = make_stream(tokenizers, **options)
     batches = iter(stream)
     positions = [stream.position for _ in itertools.islice(batches, taken)]
@@ -171,6 +250,8 @@ def test_stream_resumes_from_any_position(tokenizers, taken, window):
         ({"size": 300}, r"data\.batching\.size was 150 and is 300"),
         ({"alpha": 0.1}, r"data\.tokenizer\.sampling_alpha"),
         ({"word_dropout": 0.1}, r"data\.word_dropout"),
+        ({"weights": (2.0,)}, r"data\.train\.weight was None and is \[2\.0\]"),
+        ({"augmentation": EVERY_KIND}, r"data\.augmentation was None"),
     ],
 )
 def test_state_of_another_stream_is_refused(tokenizers, change, key):

@@ -7,6 +7,7 @@ examples:
   seq2seq train configs/finetune.yaml --from es-en
   seq2seq train configs/tatoeba.yaml --processes 4
   torchrun --nproc-per-node 4 -m seq2seq train configs/tatoeba.yaml
+  seq2seq train configs/general.yaml --show-pairs 20
   seq2seq reference                       (every key with its default)
 """
 
@@ -17,9 +18,13 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seq2seq.commands import options
 from seq2seq.errors import DiskError, RankLostError, UserError, system_error
+
+if TYPE_CHECKING:
+    from seq2seq.config import Config
 
 
 def add(commands: options.Commands) -> None:
@@ -41,6 +46,11 @@ def add(commands: options.Commands) -> None:
         help="start from the weights and tokenizers of this run (its best checkpoint) or "
         "checkpoint; the recipe need not repeat the model (docs/finetuning.md)",
     )  # fmt: skip
+    parser.add_argument(
+        "--show-pairs", type=options.positive, metavar="N",
+        help="print N pairs as training will see them, and those that data.augmentation changes "
+        "also as they are; train nothing",
+    )  # fmt: skip
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--resume", action="store_true", help="continue from the latest checkpoint")
     how.add_argument("--overwrite", action="store_true", help="delete an existing run first")
@@ -60,6 +70,8 @@ def _train(arguments: argparse.Namespace) -> int:
         initial = {"initial": InitialConfig(run=arguments.initial)}
         training = config.training.model_copy(update=initial)
         config = config.model_copy(update={"training": training})
+    if arguments.show_pairs:
+        return _show_pairs(config, arguments.show_pairs)
     if arguments.processes:
         from seq2seq.processes import launch
 
@@ -81,6 +93,16 @@ def _train(arguments: argparse.Namespace) -> int:
         again = _command_to_continue(arguments, config.run_dir)
         raise DiskError(f"{system_error(error)}; fix that, then continue with: {again}") from None
     return _report_end(ended, arguments, config.run_dir, before)
+
+
+def _show_pairs(config: Config, number: int) -> int:
+    from seq2seq.pipeline import show_pairs
+
+    for seen, pair in show_pairs(config, number):
+        print(f"{seen.source}\t{seen.target}")
+        if seen != pair:
+            print(f"    from {pair.source}\t{pair.target}")
+    return 0
 
 
 def _saved(run_dir: str) -> dict[Path, int]:

@@ -190,17 +190,17 @@ _SOURCE_ONLY = {"accents", "typos", "careless", "lower_case"}
 
 
 def without_accents(text: str) -> str:
-    """Return a text without ¿, ¡ and all accents but that of ñ."""
+    """Return a text without ¿, ¡ and the accents of Latin letters, but for that of ñ."""
     text = text.replace("¿", "").replace("¡", "")
     if text.isascii():
         return text
-    parts = unicodedata.normalize("NFD", text)
-    kept = [
-        char
-        for place, char in enumerate(parts)
-        if unicodedata.category(char) != "Mn" or (char == "\u0303" and parts[place - 1] in "nN")
-    ]
-    return unicodedata.normalize("NFC", "".join(kept))
+    kept, base = "", ""
+    for char in unicodedata.normalize("NFD", text):
+        is_accent = unicodedata.category(char) == "Mn"
+        base = base if is_accent else char
+        if not is_accent or not base.isascii() or (char == "\u0303" and base in "nN"):
+            kept += char
+    return unicodedata.normalize("NFC", kept)
 
 
 def with_typo(text: str, rng: random.Random) -> str:

@@ -163,21 +163,19 @@ class BatchStream:
         self.position, self._taken = state["position"], state["taken"]
 
     def _made_for(self) -> dict[str, Any]:
+        augmentation = self._config.augmentation
         return {
             "training.seed": self._seed,
             "data.train": self._pairs.fingerprint,
             **{f"data.batching.{key}": value for key, value in self._config.batching},
             "data.tokenizer.sampling_alpha": self._config.tokenizer.sampling_alpha,
             "data.word_dropout": self._config.word_dropout,
-            **{f"data.{key}": value for key, value in self._optional()},
+            # None where they are not used, as in runs from before there were any.
+            "data.train.weight": None
+            if self._weights is None
+            else [corpus.weight for corpus in self._config.train],
+            "data.augmentation": augmentation and augmentation.model_dump(),
         }
-
-    def _optional(self) -> Iterator[tuple[str, Any]]:
-        """Yield what shapes batches where it is used; older runs have not saved it."""
-        if self._weights is not None:
-            yield "train.weight", [corpus.weight for corpus in self._config.train]
-        if self._config.augmentation is not None:
-            yield "augmentation", self._config.augmentation.model_dump()
 
     def _enter(self, position: StreamPosition) -> None:
         """Move to the next window that has batches."""
