@@ -276,10 +276,10 @@ class Translator:
             raise DataError(f"the source {found}; give one sentence to find alternatives in")
         chosen = options or self.options()
         text = normalize_line(prefix)
-        [given] = self._prefixes([text], 1, 1)
+        [given] = self._prefixes([f"{text} "], 1, 1)
         decoding = self.decoding(np.array([[*sentences[0].ids, EOS]]))
         with _checkpoint_errors():
-            words = next_words(decoding, given.tokens, self.spelling, chosen, number)
+            words = next_words(decoding, given, self.spelling, chosen, number)
         longer = [f"{text} {word} " for word, _ in words if word]
         continued = iter(self.translate([source] * len(longer), chosen, prefixes=longer))
         [ended] = self.force([source], [text], chosen)
