@@ -301,7 +301,7 @@ def test_evaluate_writes_hypotheses_into_the_run(
     named = tmp_path / "named.txt"
     checkpoint = path / "checkpoints/step-000100"
     assert run("evaluate", checkpoint, test, "-o", named, "--single-reference") == 0
-    assert "20 sentences, beam 3; hypotheses: " in capsys.readouterr().out
+    assert "20 lines (0 in several sentences), beam 3; hypotheses: " in capsys.readouterr().out
     (path / "test.hypotheses.txt").unlink()
     assert run("evaluate", checkpoint, test) == 0
     assert (path / "test.hypotheses.txt").exists()

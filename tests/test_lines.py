@@ -13,13 +13,21 @@ from properties import examples
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import Tokenizer, normalize_line, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.inference.text import Sentence, split_line
+from seq2seq.inference.text import Sentence, split_text
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     texts = [source for source, _ in toy_pairs(200, 0)]
     return train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, name="source")
+
+
+def parts_of(
+    text: str, tokenizer: Tokenizer, most: int, *, number: int = 1, refuse: bool = False
+) -> list[Sentence]:
+    """Return the parts of a text whose lines are whole sentences."""
+    split = split_text(text, tokenizer, most, language=None, number=number, refuse=refuse)
+    return [part for sentence in split for part in sentence]
 
 
 def texts(sentences: list[Sentence]) -> list[str]:
@@ -31,10 +39,17 @@ def visible(text: str) -> str:
 
 
 @examples(300)
-@given(line=st.text() | st.text("ab .,;!?\n\u2028\r▁", max_size=300), most=st.integers(8, 40))
-def test_parts_fit_and_keep_all_visible_text(tokenizer: Tokenizer, line: str, most: int) -> None:
+@given(
+    st.text() | st.text('abA .,;!?…"«»。\n\u2028\r▁', max_size=300),
+    st.integers(8, 40),
+    st.sampled_from(["es", "en", "ja", "de", None]),
+)
+def test_parts_fit_and_keep_all_visible_text(
+    tokenizer: Tokenizer, line: str, most: int, language: str | None
+) -> None:
     text = normalize_line(line)
-    sentences = split_line(line, tokenizer, most, number=1)
+    split = split_text(line, tokenizer, most, language=language, number=1)
+    sentences = [part for sentence in split for part in sentence]
     parts = [sentence.text for sentence in sentences]
     assert visible("".join(parts)) == visible(text)
     for sentence in sentences:
@@ -42,7 +57,8 @@ def test_parts_fit_and_keep_all_visible_text(tokenizer: Tokenizer, line: str, mo
         assert normalize_line(sentence.text) == sentence.text
         assert sentence.ids == tokenizer.encode(sentence.text)
         assert len(sentence.ids) <= most
-    if text and len(tokenizer.encode(text)) <= most:
+        assert sentence.space.isspace() or sentence is sentences[0]
+    if language is None and "\n" not in line and text and len(tokenizer.encode(text)) <= most:
         assert parts == [text]
     words = text.split()
     starts = [sentence.first_word for sentence in sentences]
@@ -54,7 +70,7 @@ def test_parts_fit_and_keep_all_visible_text(tokenizer: Tokenizer, line: str, mo
 
 def test_cuts_at_sentence_ends_then_clauses_then_spaces(tokenizer: Tokenizer) -> None:
     def cut(text: str, most: int = 10) -> list[str]:
-        return texts(split_line(text, tokenizer, most, number=1))
+        return texts(parts_of(text, tokenizer, most))
 
     sentences = ["gato come pan.", "perro ve agua.", "él come"]
     assert cut(" ".join(sentences)) == [" ".join(sentences)]
@@ -68,9 +84,9 @@ def test_cuts_at_sentence_ends_then_clauses_then_spaces(tokenizer: Tokenizer) ->
 
 def test_long_line_is_refused_on_request(tokenizer: Tokenizer) -> None:
     line = "gato " * 9
-    assert texts(split_line(line, tokenizer, 9, number=4, refuse=True)) == [line.strip()]
+    assert texts(parts_of(line, tokenizer, 9, number=4, refuse=True)) == [line.strip()]
     with pytest.raises(DataError, match=r"^line 4: longer than 8 pieces .*--long split"):
-        split_line(line, tokenizer, 8, number=4, refuse=True)
+        parts_of(line, tokenizer, 8, number=4, refuse=True)
 
 
 @pytest.mark.parametrize("alphabet", ["a", "gatopn", "😀é中", "\u0301"])
@@ -78,7 +94,7 @@ def test_splitting_a_huge_line_without_spaces_is_fast(tokenizer: Tokenizer, alph
     generator = random.Random(0)
     line = "".join(generator.choices(alphabet, k=100_000))
     began = time.process_time()
-    parts = texts(split_line(line, tokenizer, 256, number=1))
+    parts = texts(parts_of(line, tokenizer, 256))
     assert time.process_time() - began < 3
     assert "".join(parts) == normalize_line(line)
     sizes = [len(tokenizer.encode(part)) for part in parts]
@@ -89,6 +105,6 @@ def test_splitting_a_huge_line_without_spaces_is_fast(tokenizer: Tokenizer, alph
 def test_splitting_a_huge_line_with_spaces_is_fast(tokenizer: Tokenizer, tmp_path: Path) -> None:
     line = " ".join(source for source, _ in toy_pairs(8000, 1))
     began = time.process_time()
-    parts = texts(split_line(line, tokenizer, 256, number=1))
+    parts = texts(parts_of(line, tokenizer, 256))
     assert time.process_time() - began < 3
     assert " ".join(parts) == line

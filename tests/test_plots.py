@@ -92,7 +92,7 @@ def test_sentences_are_translated_and_drawn(
     translator = Translator.load(trained)
     plot_sentences(translator, ["gato come pan"], tmp_path / "a.png")
     plot_sentences(translator, ["gato " * 100], tmp_path / "b.pdf", beam=1)
-    assert [len(figure.axes) for figure in drawn] == [2, 2]  # each with its scale
+    assert [len(figure.axes) for figure in drawn] == [2, 6]  # 1 and 5 parts, and a scale
     assert "cat" in [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
     with pytest.raises(DataError, match="the sentence is empty"):
         plot_sentences(translator, [" \n"], tmp_path / "c.png")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +59,9 @@ def test_one_line_out_per_line_in(translator: Translator, lines: list[str]) -> N
     found = best(translator, lines, beam_size=1)
     assert len(found) == len(lines)
     for line, text in zip(lines, found, strict=True):
-        assert len(text.splitlines()) <= 1
-        assert text == " ".join(text.split())
+        breaks = re.split(r"\r?\n", text)
+        assert text.splitlines() == [each for each in breaks if text]
+        assert text == text.strip()
         if not normalize_line(line):
             assert text == ""
 
@@ -119,14 +122,19 @@ def test_fields_of_a_translation(translator: Translator) -> None:
 
 def test_long_line_is_translated_in_parts(translator: Translator) -> None:
     line = "gato come pan. " * 20
-    (found,) = translator.translate([line], translator.options(nbest=2))
+    (found,) = translator.translate([line], translator.options(nbest=2, split_sentences=False))
     assert len(found[0].parts) > 2
     assert " ".join(part.source for part in found[0].parts) == line.strip()
     assert [part.first_word for part in found[0].parts][1:] == sorted(
         part.first_word for part in found[0].parts[1:]
     )
     with pytest.raises(DataError, match="line 8: longer than 24 pieces"):
-        translator.translate(["gato", line], refuse_long=True, first_number=7)
+        translator.translate(
+            ["gato", line],
+            translator.options(split_sentences=False),
+            refuse_long=True,
+            first_number=7,
+        )
 
 
 def test_huge_line_is_translated(translator: Translator) -> None:
@@ -227,3 +235,5 @@ def test_join_parts_combines_ranks() -> None:
     assert [t.score for t in found] == [3.0, 2.5]
     assert join_parts([]) == [Translation()]
     assert Translation().as_json() == {"text": "", "score": 0.0, "parts": []}
+    broken = Translation([part("a", 1.0), replace(part("b\nc", 1.0), space=" \n\n")])
+    assert (broken.text, broken.line) == ("a \n\nb c", "a b c")

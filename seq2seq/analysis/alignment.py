@@ -11,11 +11,13 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 
 from seq2seq.data.corpus import Pair, read_lines
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
+from seq2seq.inference.sentences import split_sentences
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import WORDS, Link, Links, Split, links_of
 
@@ -35,10 +37,32 @@ def align(
 ) -> list[Links]:
     """Return the links of each pair, by forced decoding (see links_of).
 
-    Raises DataError for a model without attention.
+    A pair whose sides have equally many sentences is aligned sentence by sentence. Raises DataError
+    for a model without attention.
     """
-    parts = translator.force([pair.source for pair in pairs], [pair.target for pair in pairs])
-    return [links_of(part, split=split, threshold=threshold) for part in parts]
+    data = translator.config.data
+    is_split = translator.config.inference.split_sentences
+    languages = (data.source_language, data.target_language) if is_split else (None, None)
+    units: list[list[tuple[str, str]]] = []
+    for pair in pairs:
+        sides = list(map(split_sentences, (pair.source, pair.target), languages))
+        # Without white space between sentences, a word could be in two.
+        apart = all(each[-1].isspace() for side in sides for each in side[:-1])
+        same = apart and len(sides[0]) == len(sides[1])
+        units.append(list(zip(*sides, strict=True)) if same else [(pair.source, pair.target)])
+    sources, targets = zip(*chain(*units), strict=True) if pairs else ((), ())
+    parts = iter(translator.force(sources, targets))
+    found: list[Links] = []
+    for unit in units:
+        links: set[Link] = set()
+        s = t = 0  # words before the sentence
+        for source_text, target_text in unit:
+            own = links_of(next(parts), split=split, threshold=threshold)
+            links |= {(s + source, t + target) for source, target in own}
+            s += len(split(normalize_line(source_text)))
+            t += len(split(normalize_line(target_text)))
+        found.append(frozenset(links))
+    return found
 
 
 # --- Symmetrization: one alignment from those of two opposite directions

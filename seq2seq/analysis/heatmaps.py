@@ -113,7 +113,7 @@ def plot_sentences(
     words: bool = False,
     target: str | None = None,
 ) -> None:
-    """Translate sentences and draw their attention; of a split sentence, the first part.
+    """Translate sentences and draw their attention; of split lines, that of all parts.
 
     A `target` is drawn as the translation of the only sentence, whatever the model would write.
     Raises DataError for an empty sentence or target, for a target of several sentences, and as
@@ -127,7 +127,8 @@ def plot_sentences(
             raise DataError(f"{which} is empty; give words to translate")
     if target is None:
         options = translator.options(beam_size=beam, keep_weights=True)
-        parts = [best.parts[0] for best, *_ in translator.translate(sentences, options)]
+        found = translator.translate(sentences, options)
+        parts = [part for best, *_ in found for part in best.parts]
     else:
         parts = [_forced(translator, sentences, normalize_line(target))]
     data = translator.config.data

@@ -93,6 +93,7 @@ class Report:
     """All measurements; shares are from 0 to 1, scores in percent. The fields are keys of JSON."""
 
     sentences: int
+    split: int  # of them in several parts
     beam: int
     metrics: dict[str, Metric]
     lengths: dict[str, float]
@@ -129,6 +130,7 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
     statistics_NC = sentence_statistics(hypotheses, references)
     return Report(
         sentences=len(pairs),
+        split=evaluation.split,
         beam=evaluation.beam,
         metrics=evaluation.metrics,
         lengths=lengths(statistics_NC),

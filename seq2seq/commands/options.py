@@ -117,6 +117,12 @@ _SHARED: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "forbid repeated n-grams of size N",
     },
+    "--no-split-sentences": {
+        "dest": "split_sentences",
+        "action": "store_false",
+        "default": None,
+        "help": "translate each line as a whole, not sentence by sentence",
+    },
     "--device": {"default": "auto", "help": "auto (a GPU if there is one), cpu, cuda or cuda:N"},
     "--precision": {
         "choices": ("auto", "fp32", "bf16", "int8"),
@@ -137,7 +143,10 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "CPU threads; default: 1 with onnx, PyTorch's own choice with torch",
     },
 }
-_SEARCH = "--beam", "--length-penalty", "--coverage-penalty", "--no-repeat-ngram"
+_SEARCH = (
+    "--beam", "--length-penalty", "--coverage-penalty", "--no-repeat-ngram",
+    "--no-split-sentences",
+)  # fmt: skip
 _DEVICE = "--device", "--precision", "--backend", "--threads"
 
 
@@ -170,7 +179,7 @@ def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given search options, as Translator.options takes them."""
-    names = ("length_penalty", "coverage_penalty", "no_repeat_ngram")
+    names = ("length_penalty", "coverage_penalty", "no_repeat_ngram", "split_sentences")
     return {"beam_size": arguments.beam} | {name: getattr(arguments, name) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Translate lines of text: one line in, one line out, in order.
+"""Translate lines of text, sentence by sentence: one line in, one line out, in order.
 
 examples:
   echo '¿Dónde está el perro?' | seq2seq translate runs/quickstart
@@ -57,8 +57,8 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--long", choices=("split", "refuse"), default="split",
-        help="lines longer than inference.max_source_length: split them at sentence ends, clause "
-        "marks or spaces and join the translations (default), or exit with an error",
+        help="sentences longer than inference.max_source_length: split them at clause marks or "
+        "spaces and join the translations (default), or exit with an error",
     )  # fmt: skip
     parser.add_argument(
         "--invalid", choices=("replace", "refuse"), default="replace",

@@ -147,7 +147,12 @@ class InferenceConfig(Section):
     )
     batch_tokens: Count = Field(4096, description="maximum batch size: source tokens x beam size")
     max_source_length: Annotated[int, Field(ge=8, le=100_000)] = Field(
-        256, description="split longer source lines, in pieces, at punctuation"
+        256, description="split longer source sentences, in pieces, at punctuation"
+    )
+    split_sentences: bool = Field(
+        True,
+        description="translate a line sentence by sentence, as sentencex splits its source "
+        "language; false: keep lines whole",
     )
 
 

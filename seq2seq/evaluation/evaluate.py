@@ -35,8 +35,13 @@ class Evaluation:
 
     @property
     def hypotheses(self) -> list[str]:
-        """The texts of the translations."""
-        return [translation.text for translation in self.translations]
+        """The texts of the translations, one line each."""
+        return [translation.line for translation in self.translations]
+
+    @property
+    def split(self) -> int:
+        """The number of sources that were translated in several parts."""
+        return sum(len(translation.parts) > 1 for translation in self.translations)
 
     def as_text(self, path: Path) -> str:
         """Return a line for each metric with its signature, and one about the test set."""
@@ -44,13 +49,15 @@ class Evaluation:
             f"{LABELS[name]} = {metric.shown}   {metric.signature}"
             for name, metric in self.metrics.items()
         ]
-        summary = f"{len(self.translations)} sentences, beam {self.beam}; hypotheses: {path}"
+        split = f"{len(self.translations)} lines ({self.split} in several sentences)"
+        summary = f"{split}, beam {self.beam}; hypotheses: {path}"
         return "\n".join([*lines, summary])
 
     def as_json(self, path: Path) -> str:
         """Return the same as a JSON object."""
         metrics = {name: metric.as_dict() for name, metric in self.metrics.items()}
-        counts = {"sentences": len(self.translations), "beam": self.beam}
+        size = len(self.translations)
+        counts = {"sentences": size, "split": self.split, "beam": self.beam}
         return json.dumps({**counts, **metrics, "hypotheses": str(path)}, indent=1)
 
 
@@ -69,7 +76,7 @@ def evaluate(
     """
     options = options or translator.options()
     translations = translate_all(translator, pairs, options, parallelism=parallelism)
-    hypotheses = [translation.text for translation in translations]
+    hypotheses = [translation.line for translation in translations]
     metrics = score(hypotheses, references_of(pairs), resamples=resamples)
     return Evaluation(translations, metrics, options.beam_size)
 

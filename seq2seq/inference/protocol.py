@@ -161,7 +161,8 @@ class SearchOptions:
 
     The longest output has max_length_factor * (source pieces) + max_length_offset pieces before
     EOS. Padding and BOS are never produced, the unknown piece only with `allow_unk`; log
-    probabilities are not renormalized for forbidden pieces. `keep_weights` and `keep_tree` keep
+    probabilities are not renormalized for forbidden pieces. With `split_sentences` texts are
+    translated sentence by sentence, else line by line. `keep_weights` and `keep_tree` keep
     the attention weights, and the tree of a beam search, for each hypothesis.
 
     Raises ConfigError for values that a recipe's `inference` section could not have; only a
@@ -175,6 +176,7 @@ class SearchOptions:
     max_length_factor: float = _DEFAULTS.max_length_factor
     max_length_offset: int = _DEFAULTS.max_length_offset
     no_repeat_ngram: int = _DEFAULTS.no_repeat_ngram
+    split_sentences: bool = _DEFAULTS.split_sentences
     keep_weights: bool = False
     keep_tree: bool = False
     allow_unk: bool = False

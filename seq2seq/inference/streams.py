@@ -324,7 +324,7 @@ def _translate(
 def _written(line: InputLine, translations: list[Translation], request: Request) -> str:
     """Return what is written for a line: `shown` lines of text, or one of JSON or TSV."""
     shown = translations[: request.shown]
-    texts = [translation.text for translation in shown]
+    texts = [translation.line for translation in shown]
     if request.format == "tsv":
         chosen = texts[request.choose(texts, line.reference) if request.choose else 0]
         return f"{chosen}\t{line.text}\n" if request.reverse else f"{line.text}\t{chosen}\n"
@@ -384,14 +384,13 @@ def _lines(file: BinaryIO, refuse_invalid: bool, name: str = "") -> Iterator[str
         where = f"{name}line {number}"
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
-                f"{where}: more than {MAX_LINE_BYTES} bytes without a line feed; give one "
-                "sentence per line"
+                f"{where}: more than {MAX_LINE_BYTES} bytes without a line feed; give shorter lines"
             )
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if b"\t" in line and not has_tabs:
             has_tabs = True
             log.warning(
-                "%s: it has tabs and is translated as one sentence; if this is a table, give "
+                "%s: it has tabs, which do not separate columns here; if this is a table, give "
                 "only the source column (cut -f1 FILE)", where,
             )  # fmt: skip
         try:
@@ -405,7 +404,7 @@ def _lines(file: BinaryIO, refuse_invalid: bool, name: str = "") -> Iterator[str
 
 
 def _prompted(file: BinaryIO) -> Iterator[str]:
-    print("Enter one sentence per line; Ctrl-D quits.", file=sys.stderr)
+    print("Enter text, one line at a time; Ctrl-D quits.", file=sys.stderr)
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         raw = file.readline()

@@ -1,4 +1,4 @@
-"""Lines of text on both sides of search: sentences to translate, and their translations."""
+"""Text on both sides of search: sentences to translate, and their translations."""
 
 from __future__ import annotations
 
@@ -11,46 +11,67 @@ from typing import Any
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import BeamNode, Floats
+from seq2seq.inference.sentences import split_sentences
 
 # Where a long line may be split, best first: sentence ends, clause marks, spaces, anywhere.
 _CUTS = (r"(?<=[.!?…。！？])\s+", r"(?<=[,;:–—])\s+", r"\s+")
 _PIECE_CHARS = 64  # no piece has more: a text that is far too long need not be encoded
 
 
+# Line ends between sentences; those other than \n and \r\n become spaces.
+_LINE_ENDS = re.compile(r"\s*\n\s*")
+_OTHER_ENDS = re.compile(r"\r(?!\n)|[\v\f\x1c-\x1f\x85\u2028\u2029]")
+
+
 @dataclass(frozen=True)
 class Sentence:
-    """The unit of translation: a normalized line, or a part of a long one."""
+    """The unit of translation: a normalized sentence, or a part of a long one."""
 
     text: str
     ids: list[int]
-    first_word: int = 0  # the word of the line, from 0, in which the sentence begins
+    first_word: int = 0  # the word of the whole text, from 0, in which the sentence begins
+    space: str = " "  # the white space before it, if it is not the first
 
 
-def split_line(
-    line: str, tokenizer: Tokenizer, max_pieces: int, *, number: int, refuse: bool = False
-) -> list[Sentence]:
-    """Return the sentences that a line is translated as; an empty line has none.
+def split_text(
+    text: str,
+    tokenizer: Tokenizer,
+    max_pieces: int,
+    *,
+    language: str | None,
+    number: int,
+    refuse: bool = False,
+) -> list[list[Sentence]]:
+    """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
-    A line of at most max_pieces is one sentence. A longer one is split at sentence ends, then at
+    A sentence of at most max_pieces is one part. A longer one is cut at sentence ends, then at
     clause marks, then at spaces, then anywhere, as little as needed; only white space is lost. With
-    `refuse` it raises DataError instead, which names the line by its number.
+    `refuse` it raises DataError instead, which names the text by its number.
     """
-    text = normalize_line(line)
-    if not text:
-        return []
-    ids = _encode(text, tokenizer, max_pieces)
-    if ids is not None:
-        return [Sentence(text, ids)]
-    if refuse:
-        raise DataError(
-            f"line {number}: longer than {max_pieces} pieces (inference.max_source_length of the "
-            "run); shorten it, or allow splitting with --long split"
-        )
-    parts = _cut(text, tokenizer, max_pieces, _CUTS)
-    encoded = map(tokenizer.encode_normalized, parts)
-    return [
-        Sentence(*found) for found in zip(parts, encoded, _first_words(text, parts), strict=True)
-    ]
+    found: list[list[Sentence]] = []
+    space, words = "", 0  # before the next sentence
+    for raw in split_sentences(text, language):
+        space += raw[: len(raw) - len(raw.lstrip())]
+        sentence = normalize_line(raw)
+        if not sentence:
+            continue
+        ids = _encode(sentence, tokenizer, max_pieces)
+        if ids is None and refuse:
+            raise DataError(
+                f"line {number}: longer than {max_pieces} pieces (inference.max_source_length of "
+                "the run); shorten it, or allow splitting with --long split"
+            )
+        parts, encoded = [sentence], [ids or []]
+        if ids is None:
+            parts = _cut(sentence, tokenizer, max_pieces, _CUTS)
+            encoded = list(map(tokenizer.encode_normalized, parts))
+        words -= bool(found and not space)  # it begins within a word
+        firsts = [words + word for word in _first_words(sentence, parts)]
+        spaces = [(_OTHER_ENDS.sub(" ", space) or " ") if found else "", *[" "] * (len(parts) - 1)]
+        found.append(list(map(Sentence, parts, encoded, firsts, spaces)))
+        words += len(sentence.split())
+        space = raw[len(raw.rstrip()) :]
+    return found
 
 
 def _encode(text: str, tokenizer: Tokenizer, most: int) -> list[int] | None:
@@ -119,13 +140,15 @@ class Part:
     log_prob: float
     finished: bool  # false: ended by the length limit
     weights: Floats | None = None  # [target pieces, source pieces]
-    first_word: int = 0  # see Sentence
+    first_word: int = 0  # see Sentence, also for `space`
     log_probs: list[float] = field(default_factory=list)  # of each target piece; sum to log_prob
     tree: list[BeamNode] | None = None  # the beam search that found it
+    space: str = " "
 
     def as_json(self, *, attention: bool, tree: bool = False) -> dict[str, Any]:
         """Return the part for JSON, on request with the rows of its weights and with its tree."""
         found: dict[str, Any] = {
+            "space": self.space,
             "source": self.source,
             "source_tokens": self.source_pieces,
             "tokens": self.target_pieces,
@@ -147,14 +170,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Translation:
-    """One of the translations of a line; an empty line has no parts."""
+    """One of the translations of a text; an empty text has no parts."""
 
     parts: list[Part] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """The whole line; a line break that a model produces becomes a space."""
-        return " ".join(" ".join(part.text for part in self.parts).split())
+        """The whole text, with the white space of the source between sentences.
+
+        White space within a sentence becomes one space, also if a model produces a line break.
+        """
+        words = "".join(part.space + " ".join(part.text.split()) for part in self.parts)
+        return words.strip()
+
+    @property
+    def line(self) -> str:
+        """The text on one line."""
+        return _LINE_ENDS.sub(" ", self.text)
 
     @property
     def score(self) -> float:
@@ -172,7 +204,7 @@ class Translation:
 
 
 def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
-    """Return the translations of a line: the n-th best has the n-th best of each part.
+    """Return the translations of a text: the n-th best has the n-th best of each part.
 
     The last hypothesis of a part takes the place of missing ones.
     """

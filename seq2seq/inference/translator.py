@@ -1,4 +1,4 @@
-"""Load a run as a translator of text: one line in, one line out, in order."""
+"""Load a run as a translator of text, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from seq2seq.inference.protocol import (
 )
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
 from seq2seq.inference.search import force, search
-from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_line
+from seq2seq.inference.sentences import language_rules, split_sentences
+from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_text
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import check_files, run_of
 
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
+_Begun = tuple[Sentence, Prefix]  # a part and what its translation begins with
 
 
 class Translator:
     """The model of a run, or the models of several (an ensemble), with their tokenizers.
 
-    The translation of a line does not depend on the lines around it.
+    The translation of a sentence does not depend on the sentences around it.
     """
 
     def __init__(
@@ -138,6 +140,8 @@ class Translator:
         values |= {name: value for name, value in changes.items() if value is not None}
         if values["beam_size"] >= 1:
             values["beam_size"] = max(values["beam_size"], values.get("nbest", 1))
+        if values["split_sentences"]:
+            language_rules(self.config.data.source_language)  # says once that it has none
         return SearchOptions(**values)
 
     def translate(
@@ -153,69 +157,99 @@ class Translator:
     ) -> list[list[Translation]]:
         """Return for each line its translations, best first (`options.nbest` at most).
 
-        With `sampling` they are samples, in the order of drawing. With `mbr` the one with the
-        highest expected utility comes first (seq2seq.inference.sampling). A line longer than
-        `inference.max_source_length` pieces is split (seq2seq.inference.text), or raises DataError
-        with `refuse_long`. `first_number` is the number of the first line, which error messages
-        and samples depend on.
+        A line is translated sentence by sentence (seq2seq.inference.sentences) unless
+        `options.split_sentences` is false; the white space between its sentences stays. It may also
+        be a text of several lines, whose line breaks stay. With `sampling` translations are
+        samples, in the order of drawing. With `mbr` the one with the highest expected utility comes
+        first (seq2seq.inference.sampling). A sentence longer than `inference.max_source_length`
+        pieces is cut (seq2seq.inference.text), or raises DataError with `refuse_long`.
+        `first_number` is the number of the first line, which error messages and samples depend on.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
-        characters of its normalized prefix (seq2seq.inference.prefix). A prefix may end within a
-        word; white space at its end completes the last word. The first part of a line that is split
-        begins with the prefix. Raises DataError if there is not one prefix for each line, and for a
-        prefix of 10,000 pieces or more.
+        characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
+        the source between sentences. A prefix may end within a word; white space at its end
+        completes the last word. Where both have several sentences, each but the last one of the
+        prefix is the whole translation of the sentence in its place. A sentence that is cut ends
+        this: its first part begins with the rest. Raises DataError if there is not one prefix for
+        each line, and for a sentence of 10,000 pieces or more in one.
         """
         for given in (lines, prefixes):
             if isinstance(given, str):
                 raise DataError("expected a list of lines, found one text; pass [text]")
         texts = [""] * len(lines) if prefixes is None else prefixes
-        begins = self._prefixes(texts, len(lines), first_number)
-        limit = self.config.inference.max_source_length
-        sentences: list[Sentence] = []
-        forced: list[Prefix] = []
-        keys: list[int] = []
-        sizes: list[int] = []  # the number of sentences of each line
-        for number, (line, prefix) in enumerate(zip(lines, begins, strict=True), first_number):
-            split = split_line(line, self.source, limit, number=number, refuse=refuse_long)
-            if prefix.text and not split:
-                split = [Sentence("", [])]
-            sentences += split
-            sizes.append(len(split))
-            # The first sentence of a line has its prefix.
-            forced += [prefix, *repeat(NO_PREFIX, len(split) - 1)] if split else []
-            # What is drawn for a sentence depends only on its place in the input.
-            keys += range(number << 32, (number << 32) + len(split))
+        if len(texts) != len(lines):
+            raise DataError(f"{len(texts)} prefixes for {len(lines)} lines; give one for each line")
         chosen = options or self.options()
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
-        rows = sampling.num_samples if sampling else chosen.beam_size
+        rows: list[list[_Begun]] = []
+        keys: list[int] = []
+        for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
+            split = self.split(line, chosen, number=number, refuse=refuse_long)
+            rows.append(self._begin(split, text, number))
+            # What is drawn for a sentence depends only on its place in the input.
+            keys += range(number << 32, (number << 32) + len(rows[-1]))
+        return self._translate(rows, chosen, sampling, mbr, keys)
+
+    def split(
+        self, text: str, options: SearchOptions, *, number: int = 1, refuse: bool = False
+    ) -> list[list[Sentence]]:
+        """Return the sentences of a text, each as the parts that are translated (split_text)."""
+        language = self.config.data.source_language if options.split_sentences else None
+        most = self.config.inference.max_source_length
+        return split_text(text, self.source, most, language=language, number=number, refuse=refuse)
+
+    def _begin(self, split: list[list[Sentence]], text: str, number: int) -> list[_Begun]:
+        """Return the parts of a text, each with what its translation must begin with."""
+        if not normalize_line(text):
+            return [(part, NO_PREFIX) for sentence in split for part in sentence]
+        split = split or [[Sentence("", [], space="")]]
+        begins = [text]
+        if len(split) > 1:
+            # White space after a sentence completes it, so that a letter begins the next one.
+            letter = "x" if text.islower() else "X"
+            begins = split_sentences(text + letter, self.config.data.target_language)
+            begins[-1] = begins[-1].removesuffix(letter)
+        found: list[_Begun] = []
+        for place, sentence in enumerate(split):
+            is_all = len(begins) > 1 and len(sentence) == 1 and place < len(split) - 1
+            begin = begins.pop(0) if is_all else "".join(begins)
+            begins = begins if is_all else []
+            prefix = self.spelling.prefix(begin, is_all=is_all)
+            if len(prefix.tokens) > _MAX_FORCED:
+                raise DataError(
+                    f"prefix {number}: {len(prefix.tokens)} pieces are too many to force; give at "
+                    f"most {_MAX_FORCED}"
+                )
+            found += zip(sentence, [prefix, *repeat(NO_PREFIX, len(sentence) - 1)], strict=True)
+        return found
+
+    def _translate(
+        self,
+        rows: Sequence[Sequence[_Begun]],
+        options: SearchOptions,
+        sampling: Sampling | None = None,
+        mbr: Metric | None = None,
+        keys: Sequence[int] = (),
+    ) -> list[list[Translation]]:
+        """Return the translations of texts in parts; samples depend on the key of each part."""
+        begun = [each for row in rows for each in row]
+        sentences = [sentence for sentence, _ in begun]
+        found: list[list[Hypothesis]] = [[] for _ in begun]
+        size = sampling.num_samples if sampling else options.beam_size
         with _checkpoint_errors():
-            for decoding, indices in self._batches(sentences, rows):
-                following = [forced[i] for i in indices]
+            for decoding, indices in self._batches(sentences, size):
+                following = [begun[i][1] for i in indices]
                 if sampling:
                     drawn = [keys[i] for i in indices]
-                    results = sample(decoding, chosen, sampling, keys=drawn, prefixes=following)
+                    results = sample(decoding, options, sampling, keys=drawn, prefixes=following)
                 else:
-                    results = search(decoding, chosen, following)
+                    results = search(decoding, options, following)
                 for index, hypotheses in zip(indices, results, strict=True):
                     found[index] = hypotheses
-        parts = map(self.parts, sentences, found, forced)
+        parts = map(self.parts, sentences, found, (prefix for _, prefix in begun))
         if mbr:
             sampled = sampling is not None
             parts = map(partial(_lowest_risk_first, metric=mbr, sampled=sampled), parts)
-        return [join_parts(list(islice(parts, size))) for size in sizes]
-
-    def _prefixes(self, texts: Sequence[str], number: int, first_number: int) -> list[Prefix]:
-        """Return the prefixes of this many lines."""
-        if len(texts) != number:
-            raise DataError(f"{len(texts)} prefixes for {number} lines; give one for each line")
-        found = [self.spelling.prefix(text) if text else NO_PREFIX for text in texts]
-        for place, prefix in enumerate(found, first_number):
-            if len(prefix.tokens) > _MAX_FORCED:
-                raise DataError(
-                    f"prefix {place}: {len(prefix.tokens)} pieces are too many to force; give at "
-                    f"most {_MAX_FORCED}"
-                )
-        return found
+        return [join_parts(list(islice(parts, len(row)))) for row in rows]
 
     @cached_property
     def spelling(self) -> Spelling:
@@ -263,30 +297,42 @@ class Translator:
 
         The prefix is taken as complete words. Each word comes with its probability
         (seq2seq.inference.prefix) and with the best translation that begins with the prefix
-        and the word; the word "" is the end of the translation. Raises DataError for an empty
-        source, and for one longer than inference.max_source_length (which would be split),
-        ConfigError for a number below 1.
+        and the word; the word "" is the end of the translation. In a source of several sentences,
+        the words are those of the sentence that the prefix ends in (see `translate`), and after
+        complete sentences those of the next one. Raises DataError for an empty source, and if that
+        sentence is longer than inference.max_source_length (which would be cut), ConfigError for a
+        number below 1.
         """
         if number < 1:
             raise ConfigError(f"number: expected 1 or more, found {number}")
-        limit = self.config.inference.max_source_length
-        sentences = split_line(source, self.source, limit, number=1)
-        if len(sentences) != 1:
-            found = f"is longer than {limit} pieces" if sentences else "is empty"
-            raise DataError(f"the source {found}; give one sentence to find alternatives in")
         chosen = options or self.options()
-        text = normalize_line(prefix)
-        [given] = self._prefixes([f"{text} "], 1, 1)
-        decoding = self.decoding(np.array([[*sentences[0].ids, EOS]]))
+        split = self.split(source, chosen)
+        begun = self._begin(split, f"{prefix} ", 1)
+        if not split:
+            raise DataError("the source is empty; give a text to find alternatives in")
+        place = next(n for n, (_, begin) in enumerate(begun) if not begin.is_all)
+        limit = self.config.inference.max_source_length
+        if [len(parts) for parts in split for _ in parts][place] > 1:
+            raise DataError(
+                f"the source has a sentence of more than {limit} pieces; give shorter sentences "
+                "to find alternatives in"
+            )
+        sentence, given = begun[place]
+        decoding = self.decoding(np.array([[*sentence.ids, EOS]]))
         with _checkpoint_errors():
-            words = next_words(decoding, given, self.spelling, chosen, number)
-        longer = [f"{text} {word} " for word, _ in words if word]
-        continued = iter(self.translate([source] * len(longer), chosen, prefixes=longer))
-        [ended] = self.force([source], [text], chosen)
-        end = Translation([replace(ended, text=text)])
+            words = next_words(decoding, given.tokens, self.spelling, chosen, number)
+        before, after = begun[:place], begun[place + 1 :]
+        longer = [self.spelling.prefix(f"{given.text} {word} ") for word, _ in words if word]
+        *continued, [rest] = self._translate(
+            [*([*before, (sentence, begin), *after] for begin in longer), [*before, *after]],
+            replace(chosen, nbest=1),
+        )
+        [ended] = self.force([sentence.text], [given.text], chosen)
+        end = replace(ended, text=given.text, first_word=sentence.first_word, space=sentence.space)
+        rest.parts.insert(place, end)
+        best = (found[0] for found in continued)
         return [
-            Alternative(word, log_prob, next(continued)[0] if word else end)
-            for word, log_prob in words
+            Alternative(word, log_prob, next(best) if word else rest) for word, log_prob in words
         ]
 
     def decoding(self, source_BS: Ints) -> Decoding:
@@ -325,6 +371,7 @@ class Translator:
                 finished=hypothesis.finished,
                 weights=hypothesis.weights,
                 first_word=sentence.first_word,
+                space=sentence.space,
                 log_probs=hypothesis.log_probs,
                 tree=tree or None,
             )

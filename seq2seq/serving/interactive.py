@@ -15,7 +15,7 @@ from seq2seq.analysis import to_json
 from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
-from seq2seq.inference.text import Translation, split_line
+from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words, target_words, word_attention
 from seq2seq.serving.models import ServedModel
@@ -42,13 +42,12 @@ def translate(
     `show` is called after each step of the search with the text of the likeliest unfinished
     hypothesis. What it raises ends the search.
     """
-    most = translator.config.inference.max_source_length
-    parts = [tuple(s.ids) for s in split_line(line, translator.source, most, number=1)]
-    texts = dict.fromkeys(parts, "")
+    parts = [part for sentence in translator.split(line, options) for part in sentence]
+    texts = dict.fromkeys((tuple(part.ids) for part in parts), "")
 
     def watch(source: list[int], pieces: list[int]) -> None:
         texts[tuple(source)] = translator.target.decode(pieces)
-        show(" ".join(filter(None, (texts[part] for part in parts))))
+        show("".join(part.space + texts[tuple(part.ids)] for part in parts).strip())
 
     first, *others = translator.backends
     backends = [_WatchedBackend(first, watch), *others]
