@@ -18,6 +18,7 @@ EXAMPLES = """examples:
   prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip
   prepare_data.py tatoeba spa-eng.tar.gz
   prepare_data.py tatoeba spa.txt --out data/tatoeba --valid 1000 --test 1000
+  prepare_data.py general clones --out data/general
   prepare_data.py sample --out data/sample --seed 2
   prepare_data.py sample --show 50 --seed 3
 """
@@ -44,6 +45,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     tatoeba.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
     _add_output_options(tatoeba, "data/tatoeba", rows=2000)
     tatoeba.set_defaults(run=_tatoeba)
+    general = commands.add_parser(
+        "general",
+        help="textbooks, manuals and documentation in Spanish and English",
+        description="Read, clean and split the text of the repositories that docs/models.md lists, "
+        "from clones of them. For those that are missing, the commands that make them are printed.",
+    )
+    general.add_argument(
+        "clones", type=Path, metavar="CLONES", help="folder with a folder OWNER-NAME for each clone"
+    )
+    general.add_argument(
+        "--held-out",
+        type=Path,
+        metavar="FILE",
+        nargs="+",
+        default=[Path(f"data/tatoeba/{split}.tsv") for split in ("valid", "test")],
+        help="Spanish, English, further references: no sentence of them is in train "
+        "(default: data/tatoeba/valid.tsv and test.tsv)",
+    )
+    general.add_argument(
+        "--skip-missing", action="store_true", help="do without the clones that are missing"
+    )
+    general.add_argument(
+        "--out", type=Path, metavar="DIR", default=Path("data/general"), help="default: %(default)s"
+    )
+    general.add_argument("--force", action="store_true", help="overwrite existing files")
+    general.set_defaults(run=_general)
     sample = commands.add_parser(
         "sample",
         help="sentences of a small grammar, with alignments",
@@ -102,9 +129,9 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _check_output(directory: Path, *, force: bool) -> None:
+def _check_output(directory: Path, files: Sequence[str] = FILES, *, force: bool) -> None:
     """Make a folder for a corpus. Raises DataError if it has one and `force` is not given."""
-    existing = [name for name in (*FILES, METADATA) if (directory / name).exists()]
+    existing = [name for name in (*files, METADATA) if (directory / name).exists()]
     if existing and not force:
         raise DataError(
             f"{directory} has {', '.join(existing)} already; choose another --out, or pass --force "
@@ -122,6 +149,22 @@ def _tatoeba(options: argparse.Namespace) -> None:
         test=options.test,
         seed=options.seed,
         sha256=options.sha256,
+    )
+
+
+def _general(options: argparse.Namespace) -> None:
+    try:
+        from general_corpus import prepare  # its libraries are not needed otherwise
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"general: the library {error.name} is missing; pip install -e '.[dev]'"
+        ) from None
+    _check_output(options.out, prepare.FILES, force=options.force)
+    prepare.prepare_general(
+        options.clones,
+        options.out,
+        held_out=options.held_out,
+        skip_missing=options.skip_missing,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from seq2seq.packaged import (
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
 ROOT = Path(__file__).parents[1]
+TESTS = [("Tatoeba", "test"), ("Valid", "valid")]
 HEAD = """---
 source_language: Toy
 target_language: English
@@ -147,11 +149,20 @@ def test_model_is_made_of_a_run(
 ) -> None:
     monkeypatch.setattr(ship_model, "MODELS", models)
     for _ in range(2):  # the second replaces the first
-        ship_model.ship(str(trained), "es-en", str(toy.folder / "test.tsv"), "a machine", None)
+        tests = [f"{test}={toy.folder / file}.tsv" for test, file in TESTS]
+        ship_model.ship(str(trained), "es-en", tests, "a machine", None, ["general", "tatoeba"])
     card, text = read_card(models / "es-en"), (models / "es-en" / CARD).read_text(encoding="utf-8")
     assert (card.source_language, card.target_language) == ("Spanish", "English")
     assert card.bleu > 50
     assert card.test_set == "20 pairs of Tatoeba, one reference, beam 3"
+    assert card.data.startswith("sentence pairs of Tatoeba; text of textbooks")
+    assert card.data_license.startswith("CC BY 2.0 FR; CC BY 4.0, translations CC0")
+    tested, chosen_on = (line for line in text.splitlines() if line.startswith(("| Tat", "| Val")))
+    assert re.fullmatch(r"\| Tatoeba \| 20 \| \d+ \| [\d.]+ \| [\d.]+ \|", tested)
+    assert re.search(r"\| Valid \| (\d+) \| \1 \|", chosen_on)
+    for words in ("manythings.org", "php/doc-es cf903492, php/doc-en", "python/python-docs-es"):
+        assert words in text
+    assert "xquad" not in text
     assert "minutes on a machine. `config.yaml` is the complete recipe." in text
     assert "{" not in text
     assert Translator.load("es-en").translate(["gato"])[0][0].text == "cat"
@@ -163,11 +174,32 @@ def test_card_of_a_model_that_started_from_another(
     monkeypatch.setattr(ship_model, "MODELS", models)
     write_recipe_to_start_from_a_run(toy, "{max_steps: 2, device: cpu, initial: {run: runs/x}}")
     assert run("train", "recipe.yaml", "--from", "toy-en", "training.seed=7") == 0
-    ship_model.ship("tuned", "es-en", str(toy.folder / "test.tsv"), "a machine", "recipe.yaml")
+    tests = [f"Tatoeba={toy.folder / 'test.tsv'}"]
+    ship_model.ship("tuned", "es-en", tests, "a machine", "recipe.yaml", ["tatoeba"])
     text = (models / "es-en" / CARD).read_text(encoding="utf-8")
     weights = find_checkpoint(models / "toy-en").weights_sum[:12]
     assert "with the recipe `recipe.yaml` with `training.seed=7`. It started from" in text
     assert f"the weights of `toy-en` at that time (SHA-256 `{weights}`). `config.yaml`" in text
+
+
+def test_card_needs_names_of_test_sets_and_corpora(
+    models: Path, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ship_model, "MODELS", models)
+    for more, words in (
+        (["--evaluate", "test.tsv", "--data", "tatoeba"], "expected NAME=FILE, such as Tatoeba="),
+        (["--evaluate", "Toys=test.tsv"], "whose licence is unknown; pass --data"),
+    ):
+        monkeypatch.setattr("sys.argv", ["ship_model.py", str(trained), "es-en", *more])
+        assert ship_model.main() == 2
+        assert words in capsys.readouterr().err
+
+
+def test_corpora_are_those_of_the_folders_of_a_recipe() -> None:
+    for recipe, data in (("tatoeba", ["tatoeba"]), ("general", ["tatoeba", "general"])):
+        config = load_config(ROOT / f"configs/{recipe}.yaml").data
+        expected = [ship_model.CORPORA[name] for name in data]
+        assert ship_model.find_corpora(config, []) == expected
 
 
 @pytest.mark.parametrize(
@@ -198,18 +230,21 @@ def test_packaged_recipe_and_corpus_are_found_anywhere(models: Path) -> None:
     assert [pair.source for pair in read_corpus(config.data.valid)] == ["gato"]
 
 
-def test_recipes_of_both_directions_are_equal() -> None:
-    one, other = (load_config(ROOT / f"configs/{n}.yaml") for n in ("tatoeba", "tatoeba-en-es"))
+@pytest.mark.parametrize("name", ["tatoeba", "general"])
+def test_recipes_of_both_directions_are_equal(name: str) -> None:
+    one, other = (load_config(ROOT / f"configs/{n}.yaml") for n in (name, f"{name}-en-es"))
     changed = changed_keys(one, other)
-    sides = {f"data.{corpus}.{side}" for corpus in ("train.0", "valid", "test")
-             for side in ("source", "target")}  # fmt: skip
+    corpora = ["valid", "test", *(f"train.{n}" for n in range(len(one.data.train)))]
+    references = {
+        f"data.{n}.references" for n in ("valid", "test") if getattr(one.data, n).references
+    }
+    sides = {f"data.{corpus}.{side}" for corpus in corpora for side in ("source", "target")}
     assert changed.keys() == {
-        "run_dir", "data.source_language", "data.target_language",
-        "data.valid.references", "data.test.references", *sides,
+        "run_dir", "data.source_language", "data.target_language", *references, *sides,
     }  # fmt: skip
-    assert {changed[f"data.train.0.{side}"] for side in ("source", "target")} == {
-        (None, 1), (None, 0)
-    }  # fmt: skip
+    for corpus in corpora:
+        assert changed[f"data.{corpus}.source"] == (None, 1)
+        assert changed[f"data.{corpus}.target"] == (None, 0)
 
 
 # --- the models of the package
@@ -234,7 +269,7 @@ def test_committed_models_are_small() -> None:
     assert model_names() == ["en-es", "es-en"]
     for name in model_names():
         files = [path for path in (MODELS / name).rglob("*") if path.is_file()]
-        assert sum(path.stat().st_size for path in files) <= 12_000_000
+        assert sum(path.stat().st_size for path in files) <= 14_000_000
         assert {path.suffix for path in files} <= {".yaml", ".model", ".safetensors", ".json",
                                                   ".md", ""}  # fmt: skip
 

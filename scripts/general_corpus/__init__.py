@@ -1,0 +1,1 @@
+"""Spanish-English pairs of textbooks, manuals, documentation and interfaces, from git clones."""
