@@ -88,12 +88,13 @@ def both_directions(translator: Translator, run: str = "") -> ServedModels:
 
 @contextlib.contextmanager
 def served(
-    models: ServedModels, limits: Limits | None = None, keys: Sequence[str] = ()
-) -> Iterator[Client]:
+    models: ServedModels, limits: Limits | None = None, keys: Sequence[str] = (),
+    search: Mapping[str, Any] | None = None,
+) -> Iterator[Client]:  # fmt: skip
     """Serve models from a thread."""
     limits = limits or Limits()
     batcher = Batcher(models, queue_size=limits.queue)
-    service = Service(batcher, limits, keys=keys)
+    service = Service(batcher, limits, search or {}, keys)
     server = make_server(service)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listening],))

@@ -32,6 +32,7 @@ from properties import examples
 from serving import Client, Gate, both_directions, served, until
 
 from seq2seq.errors import UserError, WorkerError
+from seq2seq.inference import text as inference_text
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import model_names
 from seq2seq.serving import Limits, interactive, server
@@ -229,6 +230,54 @@ def test_html_keeps_tags(client: Client) -> None:
     both = client.translate(["<br>", "<p>gato</p>"], format="html", alternatives=1)
     assert both["translatedText"][0] == "<br>"
     assert re.fullmatch("<p>.*</p>", both["alternatives"][1][0])
+
+
+def test_white_space_around_lines_stays(client: Client) -> None:
+    first, second = (client.translate(line)["translatedText"] for line in LINES[:2])
+    answer = client.translate(f"\n  {LINES[0]} \n\t\n\n{LINES[1]}\r\n ")
+    assert answer["translatedText"] == f"\n  {first} \n\t\n\n{second}\r\n "
+
+
+def test_sentences_of_a_block_keep_its_tags() -> None:
+    with served(load_models(["es-en"], Translator.load)) as client:
+        first, second = (
+            client.translate(text)["translatedText"] for text in ("El perro duerme.", "Ella come.")
+        )
+        both = client.translate("<p><i>El perro duerme.</i>  Ella <b>come</b>.</p>", format="html")
+        assert both["translatedText"] == (
+            f"<p><i>{first}</i> {second.replace('eats', '<b>eats</b>')}</p>"
+        )
+
+
+def test_translations_that_may_be_wrong_are_marked(
+    client: Client, translator: Translator, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    assert "warnings" not in client.translate(LINES[:2])
+    assert caplog.messages == []
+    [[found]] = translator.translate([LINES[0]])
+    least = found.parts[0].log_prob / len(found.parts[0].target_pieces)
+    monkeypatch.setattr(inference_text, "UNLIKELY", least + 1e-6)
+    assert client.translate(LINES[0])["warnings"] == ["unlikely"]
+    assert caplog.messages == [
+        "there: of 1 sentences, the translations of 1 are unlikely and of 0 ended by the length "
+        "limit"
+    ]
+    several = client.translate([LINES[0], " "], alternatives=2)
+    assert several["warnings"] == [["unlikely"], []]
+    [best] = client.post("/api/translate", model="there", q=LINES[0]).json["translations"]
+    assert best["parts"][0]["unlikely"]
+    monkeypatch.setattr(inference_text, "UNLIKELY", least - 1e-6)
+    assert "warnings" not in client.translate(LINES[0])
+
+
+def test_translation_that_ended_by_the_length_limit_is_marked(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = {"max_length_factor": 0.0, "max_length_offset": 1}
+    with served(both_directions(translator), search=limits) as client:
+        assert "unfinished" in client.translate(LINES[0])["warnings"]
+    assert caplog.messages[0].endswith("of 1 ended by the length limit")
 
 
 def test_languages_settings_and_states(client: Client) -> None:

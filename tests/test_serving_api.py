@@ -75,15 +75,35 @@ def test_stream_ends_with_the_translation(
 def test_empty_line_has_an_empty_translation(client: Client) -> None:
     [(name, found)] = events(client, q=" ")
     assert name == "translation"
-    assert found["translations"] == [{"text": "", "score": 0.0, "parts": [], "words": None}]
+    assert found["translations"] == [{"text": "", "score": 0.0, "parts": []}]
 
 
-def test_line_that_is_split_has_weights_by_part_and_of_the_best_only(client: Client) -> None:
-    first, second = ask(client, "/api/translate", q=LONG, nbest=2)["translations"]
-    assert len(first["parts"]) > 1
-    assert (first["words"], second["words"]) == (None, None)
+def test_parts_have_their_words_and_weights_for_the_best_translation_only(client: Client) -> None:
+    text = f"{LINES[0]}\n\n {LINES[1]}"
+    first, second = ask(client, "/api/translate", q=text, nbest=2)["translations"]
+    assert [part["source"] for part in first["parts"]] == LINES[:2]
+    assert first["text"] == "\n\n ".join(part["text"] for part in first["parts"])
+    for line, part in zip(LINES, first["parts"], strict=False):
+        [alone] = ask(client, "/api/translate", q=line)["translations"]
+        assert part["words"] == alone["parts"][0]["words"]
+        assert len(part["words"]["weights"]) == len(part["text"].split())
     assert all("attention" in part for part in first["parts"])
-    assert not any("attention" in part for part in second["parts"])
+    assert not any("attention" in part or part["words"] for part in second["parts"])
+
+
+def test_each_part_has_the_tree_of_its_search(client: Client) -> None:
+    [best] = ask(client, "/api/translate", q="\n".join(LINES[:2]), tree=True)["translations"]
+    for part in best["parts"]:
+        finished = [node for node in part["tree"] if node["status"] == "finished"]
+        assert max(node["score"] for node in finished) == pytest.approx(part["score"])
+
+
+def test_alternatives_in_a_later_sentence_keep_those_before(client: Client) -> None:
+    text = "\n".join(LINES[:2])
+    [best] = ask(client, "/api/translate", q=text)["translations"]
+    first, second = best["text"].split("\n")
+    for each in ask(client, "/api/alternatives", q=text, prefix=f"{first}\n{second.split()[0]}"):
+        assert each["text"].startswith(f"{first}\n{second.split()[0]}")
 
 
 def test_alternatives_and_what_follows_them(client: Client) -> None:

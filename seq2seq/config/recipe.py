@@ -37,12 +37,7 @@ class InitialConfig(Section):
 
     run: str = Field(
         description="run directory (its best checkpoint) or checkpoint, as given with --from; its "
-        "tokenizers, unless new_tokenizers is true, and the shape of its model are used"
-    )
-    new_tokenizers: bool = Field(
-        False,
-        description="train tokenizers of the recipe's own; embeddings of new pieces begin as the "
-        "means of the old pieces that spell them",
+        "tokenizers and the shape of its model are used"
     )
     weights: str | None = Field(
         None, description="SHA-256 of the weights, recorded by the run; no others are accepted"

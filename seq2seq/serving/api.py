@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from seq2seq.errors import UserError, missing_package, one_line
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import RequestError, interactive
+from seq2seq.serving.batching import log_warnings
 from seq2seq.serving.models import ServedModel
 from seq2seq.serving.service import (
     TRANSLATING,
@@ -45,10 +46,10 @@ _MOST_HYPOTHESES = 20  # that a request can ask for
 
 
 class SentenceRequest(Keyed):
-    """A line of text for one of the server's models."""
+    """A text for one of the server's models."""
 
     model: str = Field(description="its name, as GET /api/models lists it")
-    q: str = Field(description="a line")
+    q: str = Field(description="a text; line breaks are kept")
 
 
 class LineRequest(SentenceRequest):
@@ -103,25 +104,6 @@ class TreeNode(BaseModel):
     status: Literal["extended", "finished", "unfinished", "pruned"]
 
 
-class PartResponse(BaseModel):
-    """A sentence that was translated at once, as `seq2seq translate --format jsonl` writes it."""
-
-    source: str
-    source_tokens: list[str]
-    tokens: list[str]
-    log_probs: list[float] = Field(description="of each target piece; they sum to log_prob")
-    score: float
-    log_prob: float
-    finished: bool
-    attention: list[list[float]] | None = Field(
-        None,
-        description="a row for each target piece; of a line that was split, the best translation's",
-    )
-    source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
-    target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
-    tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
-
-
 class WordWeights(BaseModel):
     """Attention between words, as `seq2seq explain --words` gives it."""
 
@@ -130,13 +112,35 @@ class WordWeights(BaseModel):
     weights: list[list[float]] = Field(description="a row for each target word; it sums to 1")
 
 
+class PartResponse(BaseModel):
+    """A sentence that was translated at once, as `seq2seq translate --format jsonl` writes it."""
+
+    space: str = Field(description="the white space before it, in the source and in the text")
+    source: str
+    text: str
+    source_tokens: list[str]
+    tokens: list[str]
+    log_probs: list[float] = Field(description="of each target piece; they sum to log_prob")
+    score: float
+    log_prob: float
+    finished: bool = Field(description="false: ended by the length limit")
+    unlikely: bool = Field(description="the model finds it so unlikely that it may be wrong")
+    attention: list[list[float]] | None = Field(
+        None,
+        description="a row for each target piece; of several sentences, the best translation's",
+    )
+    words: WordWeights | None
+    source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
+    target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
+    tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
+
+
 class LineTranslation(BaseModel):
     """A translation of a line, as `seq2seq translate --format jsonl --attention` writes it."""
 
     text: str
     score: float
     parts: list[PartResponse]
-    words: WordWeights | None
 
 
 class LineResponse(BaseModel):
@@ -299,7 +303,13 @@ def _translation(
         interactive.translate, model.translator, wanted.q, options,
         prefix=wanted.prefix, show=watch,
     )  # fmt: skip
-    return lambda: interactive.translations_json(search(), tree=wanted.tree)
+
+    def work() -> dict[str, Any]:
+        found = search()
+        log_warnings(model.name, found[:1])
+        return interactive.translations_json(found, tree=wanted.tree)
+
+    return work
 
 
 def _model(service: Service, wanted: SentenceRequest) -> ServedModel:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import multiprocessing
 import time
 import traceback
@@ -40,6 +41,7 @@ from seq2seq.serving import RequestError
 from seq2seq.serving.models import ServedModels
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
@@ -133,6 +135,20 @@ class _Waiting:
         self.found.update(enumerate(translations, first))
         if len(self.found) == len(self.lines) and not self.done.done():
             self.done.set_result([self.found[n] for n in range(len(self.lines))])
+
+
+def log_warnings(model: str, translations: Sequence[Translation]) -> None:
+    """Log how many sentences have an unlikely or an unfinished translation, if any has."""
+    parts = [part for translation in translations for part in translation.parts]
+    unlikely, unfinished = (
+        sum(part.unlikely for part in parts),
+        sum(not p.finished for p in parts),
+    )
+    if unlikely or unfinished:
+        log.warning(
+            "%s: of %d sentences, the translations of %d are unlikely and of %d ended by the "
+            "length limit", model, len(parts), unlikely, unfinished,
+        )  # fmt: skip
 
 
 def _translate(models: ServedModels, job: _Job) -> list[list[Translation]]:
@@ -233,20 +249,22 @@ class Batcher:
             raise QueueFullError
         encode = self.models.by_name[model].translator.source.encode
         sizes = [len(encode(line)) + 1 for line in lines]
-        done = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[list[list[Translation]]] = asyncio.get_running_loop().create_future()
         request = _Waiting(model, options, lines, sizes, done)
         self._waiting.append(request)
         self._unfinished.add(done)
         for changed in self._changed:
             changed.set()
         try:
-            return await asyncio.wait_for(done, seconds)
+            found = await asyncio.wait_for(done, seconds)
         except asyncio.TimeoutError:
             raise DeadlineError from None
         finally:
             self._unfinished.discard(done)
             with contextlib.suppress(ValueError):
                 self._waiting.remove(request)
+        log_warnings(model, [translations[0] for translations in found])
+        return found
 
     async def call(self, work: Callable[[], T], *, seconds: float) -> T:
         """Return the result of work that is in no batch, from one thread for all such work.

@@ -116,19 +116,17 @@ class _WatchedDecoding:
 
 
 def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:
-    """Return the translations of a line for JSON, with the words that the weights are between."""
+    """Return the translations of a text for JSON, with the words that the weights are between."""
     records = []
     for translation in found:
-        # Of a line that was split, the weights of further translations would be too many.
+        # Of several sentences, the weights of further translations would be too many.
         is_first = translation is found[0]
         attention = is_first or len(translation.parts) == 1
         record = translation.as_json(attention=attention, tree=tree and is_first)
         records.append(record)
-        # The parts of a line that was split know nothing of each other.
-        whole = [part for part in translation.parts if part.weights is not None]
-        alone = len(translation.parts) == 1
-        record["words"] = to_json(word_attention(*whole)) if whole and alone else None
         for part, of_part in zip(record["parts"], translation.parts, strict=True):
+            has_words = attention and of_part.weights is not None
+            part["words"] = to_json(word_attention(of_part)) if has_words else None
             part["source_words"] = source_words(of_part).of_pieces
             part["target_words"] = target_words(of_part).of_pieces
     return {"translations": records}

@@ -57,6 +57,11 @@ class TranslateResponse(BaseModel):
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(
         None, description="with source auto only"
     )
+    warnings: list[str] | list[list[str]] | None = Field(
+        None,
+        description="if a translation may be wrong. unlikely: the model itself finds that of a "
+        "sentence unlikely; unfinished: the length limit ended one",
+    )
     alternatives: list[str] | list[list[str]] | None = Field(
         None, description="with alternatives of 1 or more only; best first, each a different text"
     )
@@ -120,7 +125,7 @@ class _Item:
         if self.model is None:
             return "".join(lines)
         return "\n".join(
-            (next(remaining).text if line.strip() else "") + "\r" * line.endswith("\r")
+            line.replace(line.strip(), next(remaining).text) if line.strip() else line
             for line in lines
         )
 
@@ -144,6 +149,9 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
         lambda: [item.texts(of, most) for item, of in zip(items, found, strict=True)]
     )
     answer: dict[str, list[Any]] = {"translatedText": [each[0] for each in every]}
+    warnings = [_warnings(of) for of in found]
+    if any(warnings):
+        answer["warnings"] = warnings
     if wanted.alternatives:
         answer["alternatives"] = [each[1:] for each in every]
     if is_auto:
@@ -151,6 +159,16 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
     if isinstance(wanted.q, str):
         return JSONResponse({name: value for name, [value] in answer.items()})
     return JSONResponse(answer)
+
+
+def _warnings(found: Sequence[Sequence[Translation]]) -> list[str]:
+    """Return why the translation of a text, given that of each line, may be wrong."""
+    parts = [part for translations in found for part in translations[0].parts]
+    wrong = {
+        "unlikely": any(part.unlikely for part in parts),
+        "unfinished": not all(part.finished for part in parts),
+    }
+    return [name for name, is_so in wrong.items() if is_so]
 
 
 def _item(service: Service, text: str, source: str | None, target: str, is_html: bool) -> _Item:

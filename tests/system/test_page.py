@@ -409,23 +409,6 @@ def test_the_best_leaf_of_the_tree_is_the_translation(page: Page) -> None:
     assert (best.locator("title").text_content() or "").startswith(f"{translation}: ")
 
 
-def test_the_tree_shows_capitals_in_place_of_their_marks(page: Page) -> None:
-    pieces = ["▁ↃↃ", "▁no", "▁va", "s", "▁ya,", "▁ↄↄ", "▁ↄ", "ana", "▁Ↄ", "▁eé", ".", "</s>"]
-    root = {"parent": None, "piece": "", "log_prob": 0, "score": 0, "status": "kept"}
-    tree = [root, *({**root, "parent": n, "piece": piece} for n, piece in enumerate(pieces))]
-    tree[-1]["status"] = "finished"
-    drawn = page.evaluate(
-        """async tree => {
-            const {drawTree} = await import("./page/tree.js");
-            return drawTree(tree, "es").map(element => element.textContent).join(" ");
-        }""",
-        tree,
-    )
-    assert "NO VAS YA, Ana EÉ." in drawn
-    assert "▁⇪⇪" in drawn
-    assert not set("ↄↃ") & set(drawn)
-
-
 def test_the_tree_has_one_row_for_each_hypothesis_of_a_step(page: Page) -> None:
     typed(page)
     page.locator(".tree summary").click()
@@ -516,14 +499,46 @@ def test_a_target_word_is_dragged_onto_a_source_word(page: Page, by_touch: bool)
     expect(word).to_have_attribute("aria-pressed", "false")
 
 
-def test_several_lines_become_one(page: Page) -> None:
-    expected = typed(page)
-    page.locator("#text").fill(f"{SENTENCE}\n")
-    expect(page.locator("#text")).to_have_value(SENTENCE)
-    page.locator("#text").fill("\n".join(SENTENCE.split()))
-    expect(page.locator("#text")).to_have_value(SENTENCE)
-    page.locator("#text").press("Enter")
-    assert shown(page) == expected
+def test_line_breaks_stay_and_each_sentence_can_be_looked_into(page: Page) -> None:
+    first, second = typed(page), ""
+    page.locator("#text").fill("la casa")
+    second = shown(page)
+    page.locator("#text").fill(f"{SENTENCE}\n\nla casa")
+    expect(page.locator(".sentence option")).to_have_count(2)
+    assert shown(page).split() == [*first.split(), *second.split()]
+    assert page.locator(".translation").evaluate("box => box.textContent") == f"{first}\n\n{second}"
+    assert page.locator(".sources button").count() == len(SENTENCE.split()) + 1
+    page.locator(".tree summary").click()
+    expect(page.locator(".tree tbody td").first).to_have_text(first)
+    page.locator(".sentence").select_option("1")
+    expect(page.locator(".sources button")).to_have_count(3)
+    expect(page.locator(".tree tbody td").first).to_have_text(second)
+    page.locator(".steps summary").click()
+    expect(page.locator(".steps details").first).to_be_visible()
+    # A choice in the second sentence keeps the first one.
+    words = page.locator(".word")
+    words.nth(len(first.split())).click()
+    page.locator(".others li button:enabled").last.click()
+    expect(page.locator(".others")).to_be_hidden()
+    shown(page)
+    found = page.locator(".translation").evaluate("box => box.textContent")
+    assert found.startswith(f"{first}\n\n")
+    assert page.locator(".word.given").count() == len(first.split()) + 1
+
+
+def test_unlikely_translation_is_marked(page_of_both: Page) -> None:
+    page = page_of_both
+    page.fill("#text", f"{SPANISH}\nXQ ZZKWJ HQPV WRGT BKX")
+    expect(page.locator(".sentence option")).to_have_count(2)
+    shown(page)
+    expect(page.locator(".doubt")).to_have_text(
+        "Sentence 2: the model itself finds this translation unlikely; it may be wrong."
+    )
+    words = len(ENGLISH.split())
+    assert page.locator(".word.doubtful").count() == page.locator(".word").count() - words
+    page.fill("#text", SPANISH)
+    shown(page)
+    expect(page.locator(".doubt")).to_have_text("")
 
 
 def test_a_changed_text_is_marked_at_once(page: Page) -> None:

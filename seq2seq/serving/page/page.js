@@ -48,9 +48,11 @@ class Pane {
     this.at = selector => this.root.querySelector(selector);
     this.model = null;
     this.found = null;  // the translation as the server gave it
+    this.place = 0;  // of the sentence that is looked into
     this.work = new AbortController();
     this.at(".prefix").addEventListener("input", translateLater);
     this.at(".free").addEventListener("click", () => this.beginWith(""));
+    this.at(".sentence").addEventListener("change", event => this.look(Number(event.target.value)));
     for (const [name, fill] of [["steps", this.explain], ["tree", this.drawTree],
       ["force", this.whatIf]]) {
       const details = this.at(`details.${name}`);
@@ -60,6 +62,7 @@ class Pane {
 
   get prefix() { return this.at(".prefix").value; }
   get asked() { return {q: text(), model: this.model.name, prefix: this.prefix}; }
+  get part() { return this.found.parts[this.place]; }
 
   use(model) {
     this.model = model;
@@ -112,7 +115,7 @@ class Pane {
   clear() {
     this.at(".translation").replaceChildren();
     this.at(".translation").classList.remove("waiting");
-    this.at(".attention").hidden = true;
+    this.at(".attention").hidden = this.at(".which").hidden = true;
     this.say("");
     for (const details of this.root.querySelectorAll(":scope > details")) {
       details.open = details.hidden = false;
@@ -134,32 +137,40 @@ class Pane {
     this.found = found;
     const line = this.at(".translation");
     line.classList.remove("waiting");
-    const words = found.text.split(/\s+/).filter(Boolean);
-    const given = this.prefix.trim() ? this.prefix.trim().split(/\s+/).length : 0;
-    line.replaceChildren(...words.flatMap((word, n) => {
+    const words = found.parts.flatMap(({space, text, unlikely, finished}, place) =>
+      text.split(/\s+/).filter(Boolean).map((word, n) =>
+        ({word, place, space: n ? " " : place ? space : "", doubtful: unlikely || !finished})));
+    const given = this.prefix.split(/\s+/).filter(Boolean).length;
+    line.replaceChildren(...words.flatMap(({word, space, doubtful}, n) => {
       const button = make("button", word, {type: "button", "aria-expanded": "false",
-        class: n < given ? "word given" : "word"});
+        class: `word${n < given ? " given" : ""}${doubtful ? " doubtful" : ""}`});
       button.title = "Show the likeliest words here";
       button.addEventListener("click", () => this.offer(words, n, button));
-      return [button, " "];
+      return [space, button];
     }));
     const logProb = found.parts.reduce((sum, part) => sum + part.log_prob, 0);
-    const cut = found.parts.every(part => part.finished) ? "" : "; ended by the length limit";
-    const split = found.parts.length > 1
-      ? `; translated in ${found.parts.length} parts, for it is long` : "";
-    this.say(`Translated: log p = ${logProb.toFixed(3)}${cut}${split}`);
-    this.drawWords();
+    this.say(`Translated: log p = ${logProb.toFixed(3)}`);
+    this.at(".doubt").textContent = doubt(found.parts);
+    this.at(".which").hidden = found.parts.length < 2;
+    this.at(".sentence").replaceChildren(...found.parts.map(({source}, n) =>
+      make("option", `${n + 1}: ${source}`, {value: n})));
+    this.look(0);
+  }
+
+  // Look into one sentence of the text: its attention, and the parts of the page that are open.
+  look(place) {
+    this.place = place;
+    this.at(".sentence").value = place;
+    this.at(".attention").hidden = !this.part?.words?.target.length;
+    if (!this.at(".attention").hidden) this.drawWords();
     for (const details of this.root.querySelectorAll(":scope > details")) {
-      details.hidden = found.parts.length !== 1 ||
-        details.classList.contains("force") && !found.words;
+      details.hidden = !this.part || details.classList.contains("force") && !this.part.words;
       if (details.open) details.dispatchEvent(new Event("toggle"));
     }
   }
 
   drawWords() {
-    const {words} = this.found;
-    this.at(".attention").hidden = !words || !words.target.length;
-    if (!words) return;
+    const {words} = this.part;
     const places = {sources: this.at(".sources"), targets: this.at(".targets"),
       map: this.at(".map"), description: this.at(".description")};
     this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), words));
@@ -184,11 +195,12 @@ class Pane {
       other.setAttribute("aria-expanded", String(other === button));
     const closing = make("button", "Close", {type: "button"});
     closing.addEventListener("click", () => { close(); button.focus(); });
-    const heading = make("h3", `Instead of “${words[place]}”`);
+    const heading = make("h3", `Instead of “${words[place].word}”`);
     box.replaceChildren(append(make("div", null, {class: "grid"}), heading, closing));
     box.onkeydown = event => { if (event.key === "Escape") closing.click(); };
     box.hidden = false;
-    const prefix = words.slice(0, place).join(" ");
+    const before = words.slice(0, place).map(({space, word}) => space + word).join("");
+    const prefix = before + (before && words[place].space);
     const list = make("ol");
     try {
       const response = await ask("/api/alternatives", {...this.asked, prefix}, this.work.signal);
@@ -200,7 +212,7 @@ class Pane {
           make("span", percent(other.log_prob), {class: "number"}),
           make("span", other.text, {lang: this.model.target, class: "soft"}));
         choice.disabled = !other.word;
-        choice.addEventListener("click", () => this.beginWith(`${prefix} ${other.word} `.trimStart()));
+        choice.addEventListener("click", () => this.beginWith(`${prefix}${other.word} `));
         append(list, append(make("li"), choice));
       }
       append(box, list);
@@ -214,8 +226,9 @@ class Pane {
   // Fill a part of the page when it is opened, or when the translation changes while it is.
   async fill(details, fill) {
     const inside = details.querySelector(":scope > div");
-    if (!this.found || inside.dataset.of === JSON.stringify(this.asked)) return;
-    inside.dataset.of = JSON.stringify(this.asked);
+    const of = JSON.stringify([this.asked, this.place]);
+    if (!this.found || inside.dataset.of === of) return;
+    inside.dataset.of = of;
     inside.replaceChildren(make("p", "Computing…", {class: "soft"}));
     try {
       inside.replaceChildren(...await fill.call(this));
@@ -227,7 +240,8 @@ class Pane {
   }
 
   async explanation(look = {}) {
-    const asked = {q: text(), model: this.model.name, target: this.found.text, ...look};
+    const {source: q, text: target} = this.part;
+    const asked = {q, target, model: this.model.name, ...look};
     return (await ask("/api/explain", asked, this.work.signal)).json();
   }
 
@@ -253,12 +267,12 @@ class Pane {
     });
     const asked = {...this.asked, beam: this.beam ?? undefined, tree: true};
     const found = await (await ask("/api/translate", asked, this.work.signal)).json();
-    return [label, ...drawTree(found.translations[0].parts[0].tree, this.model.target)];
+    return [label, ...drawTree(found.translations[0].parts[this.place].tree, this.model.target)];
   }
 
   // Choose a step and a source piece that it shall attend to.
   async whatIf() {
-    const [part] = this.found.parts;
+    const {part} = this;
     const choose = (label, pieces) => {
       const select = append(make("select"), ...pieces.map((piece, n) =>
         make("option", `${n + 1} ${named(piece)}`, {value: n + 1})));
@@ -293,9 +307,8 @@ class Pane {
 
   // Let target words be dragged onto source words, with a mouse, a pen or a finger.
   makeDraggable() {
-    const {source_words: ofSource, target_words: ofTarget} = this.found.parts[0];
+    const {source_words: ofSource, target_words: ofTarget} = this.part;
     const first = (pieces, word) => pieces.findIndex(words => words.includes(word)) + 1;
-    if (this.found.parts.length !== 1) return;
     const chips = [...this.at(".sources").children];
     const under = event => chips.indexOf(document.elementFromPoint(event.clientX, event.clientY));
     [...this.at(".targets").children].forEach((chip, t) => {
@@ -358,13 +371,23 @@ function drawLines(svg, {source, target, weights}) {
     });
 }
 
+// Say in plain words which sentences may have a wrong translation, and why.
+function doubt(parts) {
+  const which = is => parts.flatMap((part, n) => is(part) ? [n + 1] : []).join(", ");
+  const whole = parts.length > 1 ? numbers => `Sentence ${numbers}: the` : () => "The";
+  const [unlikely, cut] = [which(part => part.unlikely), which(part => !part.finished)];
+  return [
+    unlikely && `${whole(unlikely)} model itself finds this translation unlikely; it may be wrong.`,
+    cut && `${whole(cut)} translation ended at the length limit; it may be incomplete.`,
+  ].filter(Boolean).join(" ");
+}
+
 function percent(logProb) {
   const share = 100 * Math.exp(logProb);
   return `${share < 0.1 ? "<0.1" : share.toFixed(1)} %`;
 }
 
 const text = () => byId("text").value;
-const joined = lines => lines.trim().replace(/\s*\n\s*/g, " ");
 
 // --- The state of the page, which is in the fragment of its address
 
@@ -392,7 +415,7 @@ function readAddress(inBox = "") {
     other && other !== shown[1] && `“${other}” cannot be compared with ${shown[0]}.`,
   ].filter(Boolean).join(" ");
   const example = location.hash ? "" : examples[panes[0].model.source]?.[0][1] ?? "";
-  const given = joined(state.get("text") ?? example);
+  const given = state.get("text") ?? example;
   const typed = inBox !== given && inBox;  // a browser may restore the box after Back
   byId("text").value = typed || given;
   panes.forEach((pane, n) => {
@@ -497,11 +520,6 @@ async function start() {
   byId("model").replaceChildren(...models.map(model => make("option",
     `${model.name} (${model.source_name} to ${model.target_name})`, {value: model.name})));
   byId("ask").addEventListener("submit", event => event.preventDefault());
-  byId("text").addEventListener("keydown", event => {
-    if (event.key !== "Enter" || event.isComposing) return;
-    event.preventDefault();
-    translateTyped();
-  });
   // What is typed first takes the place of the example.
   const selectExample = () => {
     if (Object.values(examples).some(([[, sentence]]) => sentence === text())) byId("text").select();
@@ -509,8 +527,6 @@ async function start() {
   for (const name of ["focus", "click"])
     byId("text").addEventListener(name, selectExample, {once: true});
   byId("text").addEventListener("input", () => {
-    // A model translates one line.
-    if (text().includes("\n")) byId("text").value = joined(text());
     // What was chosen for another text does not fit this one.
     panes.forEach(pane => { pane.at(".prefix").value = ""; });
     byId("fault").textContent = "";
@@ -543,7 +559,7 @@ async function start() {
     if (event.key === "Escape") panes.forEach(pane => pane.attention?.release());
   });
   window.addEventListener("hashchange", () => readAddress());
-  readAddress(text().replaceAll("\n", " "));  // what was typed while the page loaded
+  readAddress(text());  // what was typed while the page loaded
   if (document.activeElement === byId("text")) selectExample();
 }
 

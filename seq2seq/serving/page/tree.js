@@ -35,11 +35,7 @@ function arranged(tree) {
   return {nodes, rows, best, steps};
 }
 
-// Puts capitals in place of their marks, as seq2seq/data/casing.py does.
-const words = node => node.text.replaceAll("▁", " ").trim().replace(/ ?[ↄↃ]+$/, "")
-  .replace(/ↃↃ (.*?)( ↄↄ|$)/g, (_, row) => row.toUpperCase())
-  .replace(/Ↄ (\S*)/g, (_, word) => word.toUpperCase())
-  .replace(/ↄ(.?)/gu, (_, letter) => letter.toUpperCase());
+const words = node => node.text.replaceAll("▁", " ").trim();
 
 // Returns the elements that show a tree as JSON: a drawing, a slider over its steps, and a table.
 export function drawTree(tree, language) {
