@@ -39,10 +39,11 @@ SIZE = 6
 LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=14)
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "case_marks"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     texts = [source for source, _ in toy_pairs(200, 0)]
-    return train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, name="source")
+    config = TokenizerConfig(case_marks=request.param)
+    return train_tokenizer(texts, config=config, vocab_size=330, name="source")
 
 
 def part(source: list[str], target: list[str], weights: list[list[float]] | None) -> Part:
@@ -105,6 +106,9 @@ def test_model_without_attention_has_no_links() -> None:
         (["▁a", "<0x0A>", "<0x0A>", "b"], [0, 1, 1, 1]),
         (["<unk>", "▁a"], [0, 1]),
         (["▁", "<unk>", "b", "▁a"], [0, 0, 0, 1]),
+        (["▁Ↄ", "▁ee", ".", "▁ↄ", "ana", "ↄ", "b"], [0, 0, 0, 1, 1, 1, 1]),
+        (["▁ↃↃ", "▁no", "▁va", "▁ↄↄ", "▁dice", "▁Ↄ", "</s>"], [0, 0, 1, 2, 2, -1, -1]),
+        (["▁", "<0xE2>", "<0x86>", "<0x83>", "▁no"], [0, 0, 0, 0, 0]),
         (["</s>"], [-1]),
         ([], []),
     ],

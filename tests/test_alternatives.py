@@ -19,16 +19,19 @@ from random_model import RandomBackend, random_translator
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import BOS, EOS, Tokenizer, train_tokenizer
 from seq2seq.errors import ConfigError, DataError
-from seq2seq.inference.prefix import Spelling, next_words
+from seq2seq.inference.prefix import Prefix, Spelling, next_words
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.translator import Translator
 
 
 @cache
-def small_tokenizer(kind: str) -> Tokenizer:
-    config = TokenizerConfig.model_validate({"type": kind, "byte_fallback": False})
-    texts = ["ab ba aab", "cab abc bca", "a b c"] * 3
-    return train_tokenizer(texts, config=config, vocab_size=18, name="target")
+def small_tokenizer(kind: str, case_marks: bool = False) -> Tokenizer:
+    config = TokenizerConfig.model_validate(
+        {"type": kind, "byte_fallback": False, "case_marks": case_marks}
+    )
+    texts = ["ab ba aab", "cab abc bca", "a b c", *["Ab Cab"] * case_marks] * 3
+    size = 18 + 6 * case_marks
+    return train_tokenizer(texts, config=config, vocab_size=size, name="target")
 
 
 def probabilities(model: RandomBackend, read: tuple[int, ...]) -> list[float]:
@@ -39,49 +42,64 @@ def probabilities(model: RandomBackend, read: tuple[int, ...]) -> list[float]:
 
 
 def all_words(
-    model: RandomBackend, tokenizer: Tokenizer, read: tuple[int, ...], longest: int
-) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Yield the pieces of all words with their probabilities, and none for the end."""
-    begins = {i for i, p in enumerate(tokenizer.pieces(range(model.vocab_size))) if p[0] == "▁"}
+    model: RandomBackend, tokenizer: Tokenizer, prefix: Prefix, longest: int
+) -> Iterator[tuple[str, float]]:
+    """Yield all words with the probabilities of all their pieces, and "" for the end."""
+    pieces = tokenizer.pieces(range(model.vocab_size))
+    begins = {i for i, p in enumerate(pieces) if p[0] == "▁"}
+    marks = {i for i, p in enumerate(pieces) if p in ("▁Ↄ", "▁ↃↃ", "▁ↄↄ")}
+    most = len(prefix.tokens) + longest
 
-    def going_on(word: tuple[int, ...], before: float) -> Iterator[tuple[tuple[int, ...], float]]:
-        found = probabilities(model, read + word)
+    def spelled(tokens: tuple[int, ...], word: tuple[int, ...]) -> str:
+        return tokenizer.decode(tokens + word).removeprefix(tokenizer.decode(tokens)).lstrip()
+
+    def going_on(
+        tokens: tuple[int, ...], word: tuple[int, ...], before: float
+    ) -> Iterator[tuple[str, float]]:
+        found = probabilities(model, (BOS, *tokens, *word))
         ends = sum(p for i, p in enumerate(found) if i in begins or i == EOS)
-        if tokenizer.decode(word):
-            yield word, before * ends
-        if len(word) < longest:
+        if spelled(tokens, word):
+            yield spelled(tokens, word), before * ends
+        if len(tokens + word) < most:
             for piece, p in enumerate(found):
-                if p and piece not in begins and piece != EOS:
-                    yield from going_on((*word, piece), before * p)
+                if p and (piece in begins) == (word[-1] in marks) and piece != EOS:
+                    yield from going_on(tokens, (*word, piece), before * p)
 
-    first = probabilities(model, read)
-    total = sum(p for i, p in enumerate(first) if i in begins or i == EOS)
-    yield (), first[EOS] / total
-    for piece in sorted(begins):
-        yield from going_on((piece,), first[piece] / total)
+    every: list[tuple[tuple[int, ...], float, list[float]]] = []
+    for _, tokens in prefix.forms:
+        read = (BOS, *tokens)
+        steps = [probabilities(model, read[: n + 1])[token] for n, token in enumerate(tokens)]
+        every.append((tuple(tokens), math.prod(steps), probabilities(model, read)))
+    total = sum(p * after[i] for _, p, after in every for i in (*begins, EOS))
+    for tokens, p, after in every:
+        yield "", p * after[EOS] / total
+        for piece in sorted(begins):
+            yield from going_on(tokens, (piece,), p * after[piece] / total)
 
 
 @examples(40)
 @given(
     st.integers(0, 1000),
     st.sampled_from(["unigram", "bpe"]),
-    st.sampled_from(["", "a", "ab ca"]),
+    st.sampled_from([(False, ""), (False, "a"), (False, "ab ca")])
+    | st.sampled_from([(True, ""), (True, "Ab"), (True, "AB"), (True, "CAB BA"), (True, "A B C")]),
     st.integers(1, 2),
     st.integers(1, 40),
 )
 def test_next_words_match_enumeration(
-    seed: int, kind: str, text: str, longest: int, number: int
+    seed: int, kind: str, given_text: tuple[bool, str], longest: int, number: int
 ) -> None:
-    tokenizer = small_tokenizer(kind)
+    case_marks, text = given_text
+    tokenizer = small_tokenizer(kind, case_marks)
     model = RandomBackend(seed, tokenizer.vocab_size, np.array([1]))
     options = SearchOptions(max_length_factor=0, max_length_offset=longest)
-    tokens = tokenizer.encode(text)
+    spelling = Spelling(tokenizer)
+    prefix = spelling.prefix(text + " ")
     best: dict[str, float] = {}
-    for word, p in all_words(model, tokenizer, (BOS, *tokens), longest):
-        spelled = tokenizer.decode(word)
-        best[spelled] = max(best.get(spelled, 0.0), p)
+    for word, p in all_words(model, tokenizer, prefix, longest):
+        best[word] = max(best.get(word, 0.0), p)
     expected = sorted(best.items(), key=lambda item: -item[1])[:number]
-    found = next_words(model, tokens, Spelling(tokenizer), options, number)
+    found = next_words(model, prefix, spelling, options, number)
     assert [word for word, _ in found] == [word for word, _ in expected]
     assert [math.exp(lp) for _, lp in found] == pytest.approx([p for _, p in expected], rel=1e-4)
 
@@ -136,6 +154,17 @@ def test_unknown_characters_in_the_prefix() -> None:
     tokenizer = small_tokenizer("unigram")
     for alternative in random_translator(1, tokenizer).alternatives("ab", "ж a", 30):
         assert alternative.translation.text.startswith("ж a")
+
+
+def test_words_in_capitals_are_found() -> None:
+    tokenizer = small_tokenizer("unigram", case_marks=True)
+    for text in ("", "AB BA", "AB BA CAB", "ab"):
+        found = random_translator(1, tokenizer).alternatives("ab", text, 40)
+        words = [alternative.word for alternative in found]
+        assert len(set(words)) == len(words)
+        assert any(word == word.upper() != "" and len(word) > 1 for word in words)
+        for alternative in found:
+            assert alternative.translation.text.startswith(f"{text} {alternative.word}".strip())
 
 
 def test_faults(trained: Path) -> None:

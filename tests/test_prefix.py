@@ -83,17 +83,24 @@ TEXTS = ["the house is old", "houses, housing and other things", "a horse's hat"
 
 
 @cache
-def tokenizer(kind: str, byte_fallback: bool) -> Tokenizer:
-    config = TokenizerConfig.model_validate({"type": kind, "byte_fallback": byte_fallback})
+def tokenizer(kind: str, byte_fallback: bool, case_marks: bool = False) -> Tokenizer:
+    config = TokenizerConfig.model_validate(
+        {"type": kind, "byte_fallback": byte_fallback, "case_marks": case_marks}
+    )
     size = 60 + 256 * byte_fallback
-    return train_tokenizer(TEXTS * 3, config=config, vocab_size=size, name="target")
+    texts = [*TEXTS, *map(str.title, TEXTS)] if case_marks else TEXTS
+    return train_tokenizer(texts * 3, config=config, vocab_size=size, name="target")
 
 
-any_tokenizer = st.builds(tokenizer, st.sampled_from(["unigram", "bpe"]), st.booleans())
+any_tokenizer = st.builds(
+    tokenizer, st.sampled_from(["unigram", "bpe"]), st.booleans(), st.booleans()
+)
+BEGINNINGS = [*TEXTS, *map(str.title, TEXTS), *map(str.upper, TEXTS), "a HORSE is OLD AND"]
 any_text = (
     st.text(max_size=8)
     | st.text("aehinostu ,'!", max_size=12)
-    | st.builds(lambda text, end: text[:end], st.sampled_from(TEXTS), st.integers(0, 30))
+    | st.text("aehoAEHO3 !", max_size=12)
+    | st.builds(lambda text, end: text[:end], st.sampled_from(BEGINNINGS), st.integers(0, 30))
     | st.sampled_from(["hoжus", "ж", "a ж the", "ho\u0301", "a\u200b ", "▁", "the hou\x00"])
 )
 
@@ -121,16 +128,26 @@ def test_paths_spell_the_text_in_all_legal_ways(tokenizer: Tokenizer, text: str)
     assert max(map(len, found)) <= prefix.longest
     usual = tokenizer.encode(text)
     assert tuple(usual) in found
+    marks = tokenizer.marks_case  # what may follow can spell nothing
     for tokens in found:
         assert prefix.decode(tokens, tokenizer).startswith(normal)
-        assert tokens == tuple(usual) or prefix.decode(tokens, tokenizer) != normal
-    spelled = tokenizer.pieces(usual)
-    if any(piece not in tokenizer.spelled for piece in spelled):
-        return
+        assert marks or tokens == tuple(usual) or prefix.decode(tokens, tokenizer) != normal
     complete = normalize_line(text + "x") != normal + "x"
-    before = tokenizer.encode(" ".join(normal.split(" ")[:-1]))
-    others = set() if complete else set(overlapping("▁" + normal.split(" ")[-1], tokenizer))
-    assert set(found) == {tuple(usual)} | {(*before, *tokens) for tokens in others}
+    expected = {tuple(usual)}
+    for form, pieces in prefix.forms:
+        if any(piece not in tokenizer.spelled for piece in tokenizer.pieces(pieces)):
+            return
+        if not complete:
+            head, _, last = form.rpartition(" ")
+            before = tokenizer.encode_spelled(head)
+            expected |= {(*before, *rest) for rest in overlapping("▁" + last, tokenizer)}
+        if pieces is not prefix.tokens:
+            follows = tokenizer.pieces(range(tokenizer.vocab_size))
+            legal = {
+                n for n in range(EOS + 1, len(follows)) if not complete or follows[n][0] == "▁"
+            }
+            expected |= {(*pieces, piece) for piece in legal}
+    assert set(found) == expected
 
 
 def overlapping(word: str, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]:
@@ -140,6 +157,60 @@ def overlapping(word: str, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]:
             yield (number,)
         if word.startswith(piece) and piece != word:
             yield from ((number, *rest) for rest in overlapping(word[len(piece) :], tokenizer))
+
+
+@examples(200)
+@given(any_tokenizer, st.text("ahoAHO3 !", max_size=15), st.text("ahoAHO3 !", max_size=15))
+def test_usual_pieces_of_longer_texts_are_legal(tokenizer: Tokenizer, text: str, more: str) -> None:
+    tokens = tokenizer.encode(text + more)
+    if any(piece not in tokenizer.spelled for piece in tokenizer.pieces(tokens)):
+        return
+    prefix = Spelling(tokenizer).prefix(text)
+    state = prefix.start
+    for piece in tokens:
+        if state != FREE:
+            legal = prefix.steps[state] if state != END else set(tokens) - set(prefix.barred)
+            assert piece in legal
+        state = prefix.after(state, piece)
+    assert state in (END, FREE)
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("hola", ["hola"]),
+        ("Ho", ["ↄho"]),
+        ("H", ["ↄh", "Ↄ h", "ↃↃ h"]),
+        ("HO", ["Ↄ ho", "ↄhↄo", "ↃↃ ho"]),
+        ("Él: NO PUEDO I", ["ↄél: Ↄ no Ↄ puedo ↄi", "ↄél: ↃↃ no puedo i"]),
+        ("NO PUEDO IR", ["ↃↃ no puedo ir", "Ↄ no Ↄ puedo ↄiↄr"]),
+        ("NO PUEDO IR A", ["ↃↃ no puedo ir a", "ↃↃ no puedo ir ↄↄ ↄa"]),
+        ("NO PUEDO IR a", ["ↃↃ no puedo ir ↄↄ a"]),
+        ("NO PUEDO ", ["Ↄ no Ↄ puedo", "ↃↃ no puedo"]),
+        ("NO PUEDO IR ", ["ↃↃ no puedo ir"]),
+        ("son 3 ", ["son 3", "son ↃↃ 3"]),
+        ("¿", ["¿", "Ↄ ¿", "ↃↃ ¿"]),
+    ],
+)
+def test_forms_of_texts_with_capitals(text: str, forms: list[str]) -> None:
+    prefix = Spelling(tokenizer("unigram", True, True)).prefix(text)
+    assert [form for form, _ in prefix.forms] == forms
+
+
+def test_unknown_characters_and_accents_in_capitals() -> None:
+    marked = tokenizer("unigram", byte_fallback=False, case_marks=True)
+    spelling = Spelling(marked)
+    [usual, (row, pieces)] = spelling.prefix("ЖЖ THE ").forms
+    assert (usual[0], row) == ("Ↄ жж Ↄ the", "ↃↃ жж the")
+    longer = [*pieces, *marked.encode_spelled("house ↄↄ is")]
+    assert spelling.prefix("ЖЖ THE ").decode(longer, marked) == "ЖЖ THE HOUSE is"
+    assert spelling.prefix("ЖЖ THE HO").decode(longer, marked) == "ЖЖ THE HOUSE is"
+    spelled = tokenizer("unigram", byte_fallback=True, case_marks=True)
+    prefix = Spelling(spelled).prefix("THE HO")
+    accent = [i for i in spelled.encode("\u0301") if spelled.pieces([i])[0].startswith("<0x")]
+    for _, pieces in prefix.forms:
+        found = prefix.decode([*pieces, *accent, *spelled.encode("us")[1:]], spelled)
+        assert found.startswith("THE HO\u0301")
 
 
 @examples(60)

@@ -47,6 +47,21 @@ def mark_case(text: str) -> str:
     return " ".join(found)
 
 
+def mark_prefix(text: str, *, complete: bool) -> list[str]:
+    """Return how the marked forms of longer texts can begin with this one, its own form first.
+
+    Further letters can put its last word in capitals, and further words in a row of them. If it is
+    `complete`, a space follows.
+    """
+    found = {mark_case(text): None}
+    for more in (" AA AA AA",) if complete else ("a", "AA", "AA AA AA"):
+        longer = mark_case(text + more)
+        form = longer[: -len(more)]
+        if longer.endswith(more.lower()) and not form.endswith(ALL_CAPS):  # a row that begins later
+            found[form] = None
+    return list(found)
+
+
 def restore_case(text: str) -> str:
     """Return a marked text with its capitals; marks that a model has misplaced are left out."""
     if SHIFT not in text and CAPS not in text:

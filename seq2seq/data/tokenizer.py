@@ -20,7 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
-from seq2seq.data.casing import ALL_CAPS, ALL_CAPS_END, CAPS, mark_case, restore_case
+from seq2seq.data.casing import (
+    ALL_CAPS,
+    ALL_CAPS_END,
+    CAPS,
+    mark_case,
+    mark_prefix,
+    restore_case,
+)
 from seq2seq.data.cleaning import normalize
 from seq2seq.errors import DataError
 from seq2seq.files import write_atomic
@@ -33,9 +40,10 @@ SPACE_PIECE = "\u2581"  # SentencePiece's symbol for a space
 # What SentencePiece calls the special pieces, in lists of pieces.
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE = "<pad>", "<unk>", "<s>", "</s>"
 
+CASE_PIECES = [SPACE_PIECE + mark for mark in (CAPS, ALL_CAPS, ALL_CAPS_END)]
+
 log = logging.getLogger(__name__)
 
-_CASE_PIECES = [SPACE_PIECE + mark for mark in (CAPS, ALL_CAPS, ALL_CAPS_END)]
 _MAX_TEXT = 4000  # characters; SentencePiece would silently drop longer texts
 _MAX_TEXTS = 40_000_000  # characters in all; a unigram model takes some 25 bytes for each
 _NUM_BEST = 64  # segmentations of a word that are sampled from
@@ -78,7 +86,7 @@ class Tokenizer:
                 f"tokenizer: pad, unk, bos and eos have the ids {found} instead of "
                 f"{(PAD, UNK, BOS, EOS)}; train it with seq2seq, or with these ids"
             )
-        self.marks_case: bool = processor.PieceToId(_CASE_PIECES[0]) != UNK
+        self.marks_case: bool = processor.PieceToId(CASE_PIECES[0]) != UNK
         self._best = functools.lru_cache(_KEPT_WORDS)(self._find_best)
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
@@ -114,12 +122,20 @@ class Tokenizer:
 
     def encode_normalized(self, text: str) -> list[int]:
         """Return what `encode` does for a text that `normalize_line` would not change."""
-        ids: list[int] = self._processor.Encode(self.spell(text), out_type=int)
+        return self.encode_spelled(self.spell(text))
+
+    def encode_spelled(self, text: str) -> list[int]:
+        """Return the best segmentation of what `spell` returns."""
+        ids: list[int] = self._processor.Encode(text, out_type=int)
         return ids
 
     def spell(self, text: str) -> str:
         """Return a normalized text as pieces spell it, with marks for capitals if they do."""
         return mark_case(text) if self.marks_case else text
+
+    def spell_prefix(self, text: str, *, complete: bool) -> list[str]:
+        """Return how pieces can spell the beginning of longer texts; see `mark_prefix`."""
+        return mark_prefix(text, complete=complete) if self.marks_case else [text]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the best segmentation of each text as ids, without BOS and EOS."""
@@ -151,7 +167,8 @@ class Tokenizer:
 
         The shares are cumulative; the last one, 1, is left out.
         """
-        number = _NUM_BEST if len(word) <= _LONGEST_SAMPLED else 1
+        whole = len(word) > _LONGEST_SAMPLED or SPACE_PIECE + word in CASE_PIECES
+        number = 1 if whole else _NUM_BEST
         try:
             found = self._processor.NBestEncode(word, out_type=int, nbest_size=number)
         except RuntimeError:
@@ -167,8 +184,16 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the pieces on one line, without PAD, UNK, BOS and EOS."""
+        # Bytes can spell line ends, pieces can double spaces.
+        return normalize(self.restore(self.spelling(ids)))
+
+    def spelling(self, ids: Sequence[int]) -> str:
+        """Return what pieces spell, not normalized and with marks, without PAD, UNK, BOS, EOS."""
         text: str = self._processor.Decode([int(i) for i in ids if i > EOS])
-        text = normalize(text)  # bytes can spell line ends, pieces can double spaces
+        return text
+
+    def restore(self, text: str) -> str:
+        """Return a text that pieces spell with its capitals, the inverse of `spell`."""
         return restore_case(text) if self.marks_case else text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -180,9 +205,10 @@ class Tokenizer:
 
         The first is a log probability in nats. Pieces have frequencies after Zipf's law by their
         rank in the vocabulary, which SentencePiece sorts; pieces for single bytes and <unk> are the
-        rarest. The second is the share of the text's bytes in other pieces, 0 for an empty text.
+        rarest. Where pieces mark capitals, the text is read in lower case. The second is the share
+        of the text's bytes in other pieces, 0 for an empty text.
         """
-        ids = self.encode(text)
+        ids = self.encode(text.lower() if self.marks_case else text)
         size, first = self.vocab_size, self._first_rank
         total, spelled, every = 0.0, 0, 0
         for number, piece in zip(ids, self.pieces(ids), strict=True):
@@ -196,9 +222,9 @@ class Tokenizer:
 
     @cached_property
     def _first_rank(self) -> int:
-        """The number of special pieces and bytes, which come before all others."""
-        ranks = range(self.vocab_size)
-        return next((n for n in ranks if n > EOS and not self._processor.IsByte(n)), len(ranks))
+        """The number of special pieces, marks and bytes, which come before all others."""
+        ranks = range(EOS + len(CASE_PIECES) * self.marks_case + 1, self.vocab_size)
+        return next((n for n in ranks if not self._processor.IsByte(n)), self.vocab_size)
 
     @cached_property
     def spelled(self) -> dict[str, int]:
@@ -274,7 +300,7 @@ def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int)
         byte_fallback=config.byte_fallback,
         character_coverage=config.character_coverage,
         split_digits=config.split_digits,
-        user_defined_symbols=_CASE_PIECES if config.case_marks else [],
+        user_defined_symbols=CASE_PIECES if config.case_marks else [],
         pad_id=PAD,
         unk_id=UNK,
         bos_id=BOS,

@@ -6,9 +6,12 @@ spelled by its own pieces, or by others of which the last one extends beyond the
 `▁house`. A hypothesis that ends exactly where the text ends always has the usual pieces, and so the
 probability that forced decoding gives it.
 
+Where pieces spell marks for capitals (seq2seq.data.casing), a text has several forms: HO can begin
+HOLY, HOPE AND LOVE, or HOly, whose marks differ.
+
 The legal pieces are a graph. In state n, from 0, a hypothesis has the first n usual pieces of the
 text; in END it has all of them and nothing else; in FREE it is beyond the text. The other states
-are positions in the last word that other pieces have reached.
+are positions in the last word that other pieces have reached, or in other forms.
 
 Legend: V vocabulary
 """
@@ -20,16 +23,19 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq.data.tokenizer import BOS, EOS, SPACE_PIECE, Tokenizer, normalize_line
+from seq2seq.data.cleaning import normalize
+from seq2seq.data.tokenizer import BOS, CASE_PIECES, EOS, SPACE_PIECE, Tokenizer, normalize_line
 from seq2seq.inference.protocol import Decoding, Floats, Ints, SearchOptions
 from seq2seq.inference.text import Translation
 
 END, FREE = -2, -1
+
+Steps = dict[int, dict[int, int]]
 
 
 @dataclass(frozen=True)
@@ -38,14 +44,16 @@ class Prefix:
 
     `text` is normalized, and `tokens` are its usual pieces. `steps` has for each state the legal
     pieces, with the state that each leads to; pieces in `barred` may not follow END. A hypothesis
-    of `longest` pieces has spelled the text.
+    of `longest` pieces has spelled the text. `forms` has the forms of the text with their usual
+    pieces, its own first.
     """
 
     text: str = ""
     tokens: Sequence[int] = ()
-    steps: dict[int, dict[int, int]] = field(default_factory=dict)
+    steps: Steps = field(default_factory=dict)
     barred: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     longest: int = 0
+    forms: Sequence[tuple[str, Sequence[int]]] = (("", ()),)
     is_all: bool = False  # nothing follows the text
 
     @property
@@ -66,10 +74,11 @@ class Prefix:
         text = tokenizer.decode(tokens)
         if text.startswith(self.text):
             return text
-        pairs = enumerate(zip(tokens, self.tokens, strict=False))
-        same = next((n for n, (one, other) in pairs if one != other), len(self.tokens))
-        head = self.text.removesuffix(_spell(self.tokens[same:], tokenizer))
-        return (head + _spell(tokens[same:], tokenizer)).rstrip()
+        form, usual = max(self.forms, key=lambda form: _common(form[1], tokens))
+        same = _common(usual, tokens)
+        head = f" {form}".removesuffix(_spell(usual[same:], tokenizer))
+        whole = tokenizer.restore(head + _spell(tokens[same:], tokenizer))
+        return self.text + normalize(f".{whole[len(self.text) + 1 :]}")[1:]
 
 
 NO_PREFIX = Prefix()
@@ -91,9 +100,11 @@ class Spelling:
         self._sorted = sorted(self._ids)
         self._longest = max(map(len, self._ids), default=1)
         begin = {i for piece, i in self._ids.items() if piece.startswith(SPACE_PIECE)}
+        self.begin: Ints = np.array(sorted(begin))
         # What may follow a complete word: a piece that begins the next one, or the end.
-        self.boundaries: Ints = np.array(sorted({EOS, *begin}))
+        self.boundaries: Ints = np.array([EOS, *sorted(begin)])
         self.within: Ints = np.setdiff1d(np.arange(tokenizer.vocab_size), self.boundaries)
+        self.marks = {self._ids[piece] for piece in CASE_PIECES if tokenizer.marks_case}
 
     def prefix(self, text: str, *, is_all: bool = False) -> Prefix:
         """Return the prefix for a text; white space at its end completes its last word.
@@ -103,33 +114,49 @@ class Spelling:
         normal = normalize_line(text)
         if not normal:
             return NO_PREFIX
-        tokens = self.tokenizer.encode_normalized(normal)
-        steps = {n: {piece: n + 1} for n, piece in enumerate(tokens)}
-        steps[len(tokens) - 1] = {tokens[-1]: END}
+        complete = is_all or normalize_line(text + "x") == normal + " x"
+        spelled = self.tokenizer.spell_prefix(normal, complete=complete)[: 1 if is_all else None]
+        forms = [(form, self.tokenizer.encode_spelled(form)) for form in spelled]
+        steps: Steps = {}
+        longest = max([self._add_form(steps, *form, complete=complete) for form in forms])
+        barred = self.within if complete else NO_PREFIX.barred
         if is_all:
-            others = np.delete(np.arange(self.tokenizer.vocab_size), EOS)
-            return Prefix(normal, tokens, steps, others, len(tokens), is_all=True)
-        if normalize_line(text + "x") == normal + " x":
-            return Prefix(normal, tokens, steps, self.within, len(tokens))
-        before, _, last = normal.rpartition(" ")
-        usual, spelled = self.tokenizer.encode_normalized(before), SPACE_PIECE + last
-        if tokens[: len(usual)] == usual:  # not if pieces cross white space
-            self._add_other_cuts(steps, tokens, len(usual), spelled)
-        longest = max(len(tokens), len(usual) + len(spelled))
-        return Prefix(normal, tokens, steps, longest=longest)
+            barred = np.delete(np.arange(self.tokenizer.vocab_size), EOS)
+        return Prefix(normal, forms[0][1], steps, barred, longest, forms, is_all)
+
+    def _add_form(self, steps: Steps, form: str, tokens: list[int], *, complete: bool) -> int:
+        """Add to the steps all paths that spell a form; return the length of the longest.
+
+        After forms other than the first, a longer text must follow.
+        """
+        is_first = not steps
+        states, new = [0], count(max(steps, default=0) + 1)
+        for piece in tokens[:-1] if is_first else tokens:
+            states.append(steps.setdefault(states[-1], {}).setdefault(piece, next(new)))
+        following = self.begin.tolist() if complete else range(EOS + 1, self.tokenizer.vocab_size)
+        steps[states[-1]] = {tokens[-1]: END} if is_first else dict.fromkeys(following, FREE)
+        if complete:
+            return len(states)
+        before, _, last = form.rpartition(" ")
+        usual, word = self.tokenizer.encode_spelled(before), SPACE_PIECE + last
+        first = len(usual)
+        if tokens[:first] == usual:  # not if pieces cross white space
+            self._add_other_cuts(steps, tokens[first:], states[first:], word)
+        return max(len(states), first + len(word))
 
     def _add_other_cuts(
-        self, steps: dict[int, dict[int, int]], tokens: list[int], first: int, word: str
+        self, steps: Steps, tokens: list[int], states: list[int], word: str
     ) -> None:
-        """Add to the steps all paths whose last piece extends beyond the word.
+        """Add to the steps all paths whose last piece extends beyond a word of these pieces.
 
-        The pieces of the word are those from `first` on.
+        The states are those before each piece.
         """
+        size = max(steps) + 1
         from_place: dict[int, dict[int, int]] = {}  # positions from which the end can be passed
         for place in reversed(range(len(word))):
             ends = range(place + 1, min(place + self._longest, len(word) - 1) + 1)
             legal = {
-                self._ids[word[place:end]]: len(tokens) + end
+                self._ids[word[place:end]]: size + end
                 for end in ends
                 if end in from_place and word[place:end] in self._ids
             }
@@ -137,14 +164,14 @@ class Spelling:
             if legal:
                 from_place[place] = legal
         # Within or before a character that is spelled in bytes, there is no other continuation.
-        pieces, place = self.tokenizer.pieces(tokens), len(word)
-        for state in reversed(range(first, len(tokens))):
-            piece, place = pieces[state], place - len(pieces[state])
-            known = self._ids.get(piece) == tokens[state]
-            if not known or place < 0 or not word.startswith(piece, place):
+        place = len(word)
+        pieces = self.tokenizer.pieces(tokens)
+        for state, piece, token in reversed([*zip(states, pieces, tokens, strict=False)]):
+            place -= len(piece)
+            if self._ids.get(piece) != token or place < 0 or not word.startswith(piece, place):
                 break
             steps[state] = {**from_place.get(place, {}), **steps[state]}
-        steps |= {len(tokens) + place: legal for place, legal in from_place.items() if place}
+        steps |= {size + place: legal for place, legal in from_place.items() if place}
 
     def _longer(self, text: str) -> list[int]:
         """Return the pieces that begin with a text and are longer."""
@@ -159,9 +186,14 @@ class Spelling:
 
 
 def _spell(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
-    """Return the text of pieces, with a space before it if the first one begins a word."""
+    """Return what pieces spell, with a space before it if the first one begins a word."""
     begins = any(piece.startswith(SPACE_PIECE) for piece in tokenizer.pieces(tokens[:1]))
-    return " " * begins + tokenizer.decode(tokens)
+    return " " * begins + tokenizer.spelling(tokens)
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many pieces both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 @dataclass(frozen=True)
@@ -193,30 +225,26 @@ class Alternative:
 
 def next_words(
     decoding: Decoding,
-    tokens: Sequence[int],
+    prefix: Prefix,
     spelling: Spelling,
     options: SearchOptions,
     number: int,
 ) -> list[tuple[str, float]]:
-    """Return the likeliest words after these pieces with their log probabilities, best first.
+    """Return the likeliest words after a prefix with their log probabilities, best first.
 
-    The decoding has one sentence. The probability of a word is that of its likeliest pieces,
-    followed by the beginning of another word or the end of the sentence. It is given that a word
-    begins after `tokens`, or that the sentence ends there, which is the word "". Raises
-    FloatingPointError for logits that are not finite.
+    The decoding has one sentence. The probability of a word is that of its likeliest pieces after
+    the usual ones of a form of the prefix, followed by the beginning of another word or the end of
+    the sentence. It is given that a word begins after those forms, or that the sentence ends there,
+    which is the word "". Raises FloatingPointError for logits that are not finite.
     """
-    search = _WordSearch(decoding, spelling, options)
-    state = decoding.start()
-    for piece in (BOS, *tokens):
-        log_probs_V, state = search.step(state, piece)
-    found = search.run(log_probs_V, state, number)
+    found = _WordSearch(decoding, prefix, spelling, options).run(number)
     if not found:
         raise FloatingPointError("the model's logits are not finite; no word has a probability")
     return found
 
 
 class _Next(NamedTuple):
-    """What may follow some pieces of a word, likeliest first."""
+    """What may follow some pieces, those of the prefix included, likeliest first."""
 
     before: tuple[int, ...]
     pieces: Ints
@@ -227,41 +255,64 @@ class _Next(NamedTuple):
 class _WordSearch:
     """Best-first search: what is taken first is the likeliest, since probabilities only fall."""
 
-    def __init__(self, decoding: Decoding, spelling: Spelling, options: SearchOptions) -> None:
-        self.decoding, self.spelling, self.forbidden = decoding, spelling, options.forbidden
-        self.longest = options.max_length(int(decoding.source_lengths_B[0]))  # pieces of a word
+    def __init__(
+        self, decoding: Decoding, prefix: Prefix, spelling: Spelling, options: SearchOptions
+    ) -> None:
+        self.decoding, self.prefix, self.spelling = decoding, prefix, spelling
+        self.within = np.setdiff1d(spelling.within, options.forbidden)
+        longest = options.max_length(int(decoding.source_lengths_B[0]))  # pieces of a word
+        self.longest = len(prefix.tokens) + longest
+        self.read = len(spelling.tokenizer.decode(prefix.tokens))  # characters
         self.order = count()  # of equally likely ones the first is taken
         self.heap: list[tuple[float, int, int, _Next]] = []
 
     def step(self, state: Any, piece: int) -> tuple[Floats, Any]:
-        """Return log_probs_V after a piece, -inf for illegal ones, and the state."""
+        """Return log_probs_V after a piece, and the state."""
         found = self.decoding.step(np.array([piece]), state)
-        log_probs_V = found.log_probs_RC[0].astype(np.float64)
-        log_probs_V[self.forbidden] = -np.inf
-        return log_probs_V, found.state
+        return found.log_probs_RC[0].astype(np.float64), found.state
 
-    def run(self, log_probs_V: Floats, state: Any, number: int) -> list[tuple[str, float]]:
-        """Return the words that may follow where these are the probabilities of the next piece."""
+    def run(self, number: int) -> list[tuple[str, float]]:
+        """Return the words that may follow the prefix."""
+        self._begin()
         starts = self.spelling.boundaries
-        self._add((), starts, np.logaddexp.reduce(log_probs_V[starts]) - log_probs_V[starts], state)
         found: dict[str, float] = {}
         while self.heap and len(found) < number:
             cost, _, place, following = heapq.heappop(self.heap)
             self._push(following, place + 1)
             piece = int(following.pieces[place])
             if piece == EOS:
-                found.setdefault(self.spelling.tokenizer.decode(following.before), -cost)
+                found.setdefault(self._word(following.before), -cost)
                 continue
             word = (*following.before, piece)
             log_probs_V, after = self.step(following.state, piece)
-            if self.spelling.tokenizer.decode(word):
+            if self._word(word):
                 # The end of the word, whatever follows it; EOS stands for that.
                 end_cost = cost - np.logaddexp.reduce(log_probs_V[starts])
                 self._add(word, np.array([EOS]), np.array([end_cost]), after)
             if len(word) < self.longest:
-                within = self.spelling.within
-                self._add(word, within, cost - log_probs_V[within], after)
+                pieces = self.spelling.begin if piece in self.spelling.marks else self.within
+                self._add(word, pieces, cost - log_probs_V[pieces], after)
         return list(found.items())
+
+    def _begin(self) -> None:
+        """Read the forms of the prefix, and add what may follow each of them."""
+        starts, costs, states, usual = self.spelling.boundaries, [], [], None
+        for _, tokens in self.prefix.forms:
+            log_prob = 0.0
+            log_probs_V, state = self.step(self.decoding.start(), BOS)
+            for piece in tokens:
+                log_prob += float(log_probs_V[piece])
+                log_probs_V, state = self.step(state, piece)
+            usual = log_prob if usual is None else usual
+            costs.append(usual - log_prob - log_probs_V[starts])
+            states.append(state)
+        every = np.logaddexp.reduce(-np.concatenate(costs))
+        for (_, tokens), costs_V, state in zip(self.prefix.forms, costs, states, strict=True):
+            self._add(tuple(tokens), starts, every + costs_V, state)
+
+    def _word(self, pieces: Sequence[int]) -> str:
+        """Return the word that these pieces spell after the prefix."""
+        return self.spelling.tokenizer.decode(pieces)[self.read :].lstrip()
 
     def _add(self, before: tuple[int, ...], pieces: Ints, costs: Floats, state: Any) -> None:
         order = costs.argsort(kind="stable")

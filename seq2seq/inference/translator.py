@@ -320,7 +320,7 @@ class Translator:
         sentence, given = begun[place]
         decoding = self.decoding(np.array([[*sentence.ids, EOS]]))
         with _checkpoint_errors():
-            words = next_words(decoding, given.tokens, self.spelling, chosen, number)
+            words = next_words(decoding, given, self.spelling, chosen, number)
         before, after = begun[:place], begun[place + 1 :]
         longer = [self.spelling.prefix(f"{given.text} {word} ") for word, _ in words if word]
         *continued, [rest] = self._translate(

@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE, SPACE_PIECE, UNK_PIECE
 from seq2seq.errors import DataError
@@ -139,9 +140,14 @@ def _words_of_bytes(raw: bytes, split: Split) -> list[int]:
 
 @lru_cache(4096)
 def _shown(char: str) -> str:
-    """Return what normalization makes of a character: itself, a space or nothing."""
+    """Return what normalization makes of a character: itself, a space or nothing.
+
+    Marks for capitals spell nothing, either.
+    """
     if "\udc80" <= char <= "\udcff":
         return char
+    if char in (SHIFT, CAPS):
+        return ""
     return {"aa": "", "a a": " "}.get(normalize(f"a{char}a"), char)
 
 
