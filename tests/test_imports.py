@@ -36,6 +36,7 @@ INFERENCE_ONLY = (
     "seq2seq.analysis.compare",
     "seq2seq.evaluation.evaluate",
     "seq2seq.evaluation.metrics",
+    "seq2seq.evaluation.robustness",
     "seq2seq.files",
     "seq2seq.analysis.heatmaps",
     "seq2seq.onnx.backend",

@@ -5,12 +5,15 @@ examples:
   seq2seq evaluate runs/tatoeba data/tatoeba/test.tsv --beam 1 --json
   seq2seq evaluate runs/tatoeba test.es --target test.en
   seq2seq evaluate runs/quickstart data/sample/test.tsv --report report   (report.html)
+  seq2seq evaluate es-en data/tatoeba/test.tsv --precision int8 --robustness
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -35,6 +38,11 @@ def add(commands: options.Commands) -> None:
         "errors, best and worst sentences",
     )  # fmt: skip
     parser.add_argument(
+        "--robustness", action="store_true",
+        help="also score the sentences as people type them: with typos, in capitals, with names to "
+        "copy, ...; writes RUN/<test name>.hypotheses.robustness.json, too",
+    )  # fmt: skip
+    parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="write translations; default: RUN/<test name>.hypotheses.txt, replaced each time",
     )  # fmt: skip
@@ -43,8 +51,9 @@ def add(commands: options.Commands) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
+    from seq2seq.evaluation.evaluate import evaluate, read_test, translate_all, write_lines
     from seq2seq.evaluation.metrics import RESAMPLES
+    from seq2seq.evaluation.robustness import measure_robustness
     from seq2seq.files import check_writable, make_folder
     from seq2seq.packaged import find_run, is_packaged
     from seq2seq.runs.directory import run_of
@@ -61,8 +70,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             single_reference=arguments.single_reference,
         )
         run = run_of(find_run(arguments.run)).path
-        beside = Path() if is_packaged(run) else run
-        default = beside / f"{Path(arguments.test).stem}.hypotheses.txt"
+        folder = Path() if is_packaged(run) else run
+        default = folder / f"{Path(arguments.test).stem}.hypotheses.txt"
         path = Path(arguments.output) if arguments.output else default
         check_writable(path)
         if reports:
@@ -70,9 +79,16 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         search = translator.options(**options.search_options(arguments), keep_weights=reports)
         resamples = RESAMPLES if arguments.confidence or reports else 0
         result = evaluate(translator, pairs, search, resamples=resamples, parallelism=shared)
+        if arguments.robustness:
+            search = replace(search, keep_weights=False)
+            again = partial(translate_all, translator, options=search, parallelism=shared)
+            result = replace(result, robustness=measure_robustness(pairs, result, again))
         if not shared.ranks.is_first:
             return 0
         write_lines(path, result.hypotheses)
+        if result.robustness:
+            beside = path if path.is_file() else default  # such as /dev/null
+            write_lines(beside.with_suffix(".robustness.json"), [result.robustness.as_json()])
         print(result.as_json(path) if arguments.json else result.as_text(path))
         if reports:
             report = reporting.make_report(translator, pairs, result)

@@ -17,10 +17,10 @@ import numpy as np
 if TYPE_CHECKING:
     from seq2seq.config import AugmentationConfig
 
-_MARKS = ".!?…。！？"
-_END = re.compile(rf"^(.*?)(\s*[{_MARKS}]+[\"'»”)]*)?$", re.DOTALL)
-_NAME = re.compile(r"(?<![\w'-])[^\W\d_]{3,}(?![\w-])")
-_NUMBER = re.compile(r"(?<![\w.,-])\d+(?![\w.,-]*\d)")
+FINAL_MARKS = ".!?…。！？؟।"
+_END = re.compile(rf"^(.*?)(\s*[{FINAL_MARKS}]+[\"'»”)]*)?$", re.DOTALL)
+NAME = re.compile(r"(?<![\w'-])[^\W\d_]{3,}(?![\w-])")
+NUMBER = re.compile(r"(?<![\w.,-])\d+(?![\w.,-]*\d)")
 _WORD = re.compile(r"[^\W\d_]{2,12}")
 _KEYS = ("qwertyuiop", "asdfghjklñ", "zxcvbnm")
 _BESIDE = {
@@ -78,7 +78,7 @@ def _joined(pair: Texts, others: Sequence[Texts]) -> Texts:
     """Return pairs as one, as far as the ends of their sentences show on both sides."""
     source, target = pair
     for other_source, other_target in others:
-        if source[-1] not in _MARKS or target[-1] not in _MARKS:
+        if source[-1] not in FINAL_MARKS or target[-1] not in FINAL_MARKS:
             break
         source, target = f"{source} {other_source}", f"{target} {other_target}"
     return source, target
@@ -86,7 +86,7 @@ def _joined(pair: Texts, others: Sequence[Texts]) -> Texts:
 
 def _name(source: str, target: str, rng: random.Random) -> Texts:
     """Put made-up names, or tokens, in place of words with a capital that both sides share."""
-    shared = set(_NAME.findall(source)).intersection(_NAME.findall(target))
+    shared = set(NAME.findall(source)).intersection(NAME.findall(target))
     for word in sorted(word for word in shared if word.istitle()):
         if rng.random() < 0.8:
             other = made_up_name(rng)
@@ -99,7 +99,7 @@ def _name(source: str, target: str, rng: random.Random) -> Texts:
 
 def _digits(source: str, target: str, rng: random.Random) -> Texts:
     """Put other digits in place of the numbers that occur once on both sides."""
-    ours, theirs = _NUMBER.findall(source), _NUMBER.findall(target)
+    ours, theirs = NUMBER.findall(source), NUMBER.findall(target)
     for number in ours:
         if ours.count(number) == theirs.count(number) == 1:
             size = len(number) if rng.random() < 0.7 else rng.randint(1, 7)
@@ -120,14 +120,14 @@ def _copied(source: str, target: str, rng: random.Random) -> Texts:
         "emoji": ("{1}{2} {0}", "{1}{2} {0}", "{1} {0}", "{1}{2}{0}", "{0} {1}{2}", "{1} {0}{2}"),
     }.get(kind, ("{1}: {0}{2}", "{1}{2} {0}", "{0} {1}{2}", "{1} ({0}){2}", "{0}: {1}{2}"))
     form = rng.choice(forms)
-    return _formed(form, token, source), _formed(form, token, target)
+    return with_token(form, token, source), with_token(form, token, target)
 
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _formed(form: str, token: str, text: str) -> str:
+def with_token(form: str, token: str, text: str) -> str:
     match = _END.match(text)
     body, marks = (match[1], match[2] or "") if match else (text, "")
     return form.format(token, body, marks)
@@ -135,10 +135,10 @@ def _formed(form: str, token: str, text: str) -> str:
 
 def _final_punctuation(source: str, target: str, rng: random.Random) -> Texts:
     """Leave final marks out on both sides, or repeat them."""
-    if source[-1] not in _MARKS or target[-1] not in _MARKS:
+    if source[-1] not in FINAL_MARKS or target[-1] not in FINAL_MARKS:
         return source, target
     if rng.random() < 0.75:
-        return source.rstrip(_MARKS).rstrip(), target.rstrip(_MARKS).rstrip()
+        return source.rstrip(FINAL_MARKS).rstrip(), target.rstrip(FINAL_MARKS).rstrip()
     more = source[-1] * rng.randint(1, 3)
     return source + more, target + more
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -22,6 +23,9 @@ from seq2seq.packaged import find_run
 from seq2seq.processes import SERIAL, Parallelism
 from seq2seq.runs.directory import RunDirectory, run_of
 
+if TYPE_CHECKING:
+    from seq2seq.evaluation.robustness import Robustness
+
 WINDOW = 500  # sentences that are sorted by length and translated together
 
 
@@ -32,6 +36,7 @@ class Evaluation:
     translations: list[Translation]
     metrics: dict[str, Metric]
     beam: int
+    robustness: Robustness | None = None
 
     @property
     def hypotheses(self) -> list[str]:
@@ -44,21 +49,23 @@ class Evaluation:
         return sum(len(translation.parts) > 1 for translation in self.translations)
 
     def as_text(self, path: Path) -> str:
-        """Return a line for each metric with its signature, and one about the test set."""
+        """Return a line for each metric with its signature, one about the test set, and tables."""
         lines = [
             f"{LABELS[name]} = {metric.shown}   {metric.signature}"
             for name, metric in self.metrics.items()
         ]
         split = f"{len(self.translations)} lines ({self.split} in several sentences)"
         summary = f"{split}, beam {self.beam}; hypotheses: {path}"
-        return "\n".join([*lines, summary])
+        table = ["", self.robustness.as_text()] if self.robustness else []
+        return "\n".join([*lines, summary, *table])
 
     def as_json(self, path: Path) -> str:
         """Return the same as a JSON object."""
         metrics = {name: metric.as_dict() for name, metric in self.metrics.items()}
         size = len(self.translations)
         counts = {"sentences": size, "split": self.split, "beam": self.beam}
-        return json.dumps({**counts, **metrics, "hypotheses": str(path)}, indent=1)
+        more = {"robustness": self.robustness.as_dict()} if self.robustness else {}
+        return json.dumps({**counts, **metrics, "hypotheses": str(path), **more}, indent=1)
 
 
 def evaluate(
