@@ -170,6 +170,13 @@ def test_scores_of_a_system_that_copies() -> None:
     assert not {pair.source for pair in ECHOED} & set(asked)
 
 
+def test_joined_sentences_lose_nothing_if_translated_one_by_one() -> None:
+    found, _ = measured(ECHOED, lambda text: text.replace("Marta", "Martha"))
+    joined = [kind for kind in found.kinds if kind.kind.endswith("sentences a line")]
+    assert [kind.lost for kind in joined] == [0, 0]
+    assert all(50 < kind.bleu < 99 for kind in joined)
+
+
 def test_scores_of_a_system_that_knows_only_the_test_set() -> None:
     known = {pair.source for pair in ECHOED}
     found, _ = measured(ECHOED, lambda text: text if text in known else "?")

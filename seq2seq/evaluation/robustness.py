@@ -16,7 +16,7 @@ from typing import Any
 
 from seq2seq.data import augmentation
 from seq2seq.data.corpus import Pair
-from seq2seq.evaluation.evaluate import Evaluation, references_of
+from seq2seq.evaluation.evaluate import Evaluation
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.text import Translation
 
@@ -67,7 +67,7 @@ class KindScores:
 
     kind: str
     lines: int
-    unchanged: float  # BLEU of the same sentences unchanged
+    unchanged: float  # BLEU of the same sentences unchanged, translated one by one
     bleu: float
     lost: float  # the difference
     copied: float | None  # lines whose translation has the name, number or token exactly
@@ -129,12 +129,16 @@ def lines_of(kind: str, pairs: Sequence[Pair]) -> list[Line]:
         pairs = [pair for pair in pairs if pair.source.endswith(tuple(augmentation.FINAL_MARKS))]
     for start in range(0, len(pairs) - size + 1, size):
         some = pairs[start : start + size]
-        every = [[pair.source, pair.target, *pair.references] for pair in some]
-        plain = [" ".join(texts) for texts in zip(*every, strict=False)]  # that all pairs have
+        plain = _joined_sides(some)
         sides, token = _changed(kind, plain, rng)
         if sides[0] and (size > 1 or sides != plain):
             lines.append((sides, token, some))
     return lines[:MOST]
+
+
+def _joined_sides(pairs: Sequence[Pair]) -> list[str]:
+    every = [[pair.source, pair.target, *pair.references] for pair in pairs]
+    return [" ".join(texts) for texts in zip(*every, strict=False)]  # references that all have
 
 
 def _changed(kind: str, sides: list[str], rng: random.Random) -> tuple[list[str], str]:
@@ -164,9 +168,9 @@ def _score(kind: str, lines: Sequence[Line], translations: dict[str, str]) -> Ki
         shown = [[compared(text) for text in refs] for refs in references]
         return score([compared(text) for text in texts], shown, metrics=("bleu",))["bleu"].score
 
-    pairs = [pair for *_, some in lines for pair in some]
     found = [translations[sides[0]] for sides, *_ in lines]
-    unchanged = bleu([translations[pair.source] for pair in pairs], references_of(pairs))
+    alone = [" ".join(translations[pair.source] for pair in pairs) for *_, pairs in lines]
+    unchanged = bleu(alone, [_joined_sides(pairs)[1:] for *_, pairs in lines])
     changed = bleu(found, [sides[1:] for sides, *_ in lines])
     kept = [has(text, token) for text, (_, token, _) in zip(found, lines, strict=True) if token]
     copied = 100 * sum(kept) / len(kept) if kept else None
