@@ -19,7 +19,9 @@ from seq2seq.analysis.alignment import (
     alignment_error,
     gold_of,
 )
-from seq2seq.data.corpus import Pair
+from seq2seq.analysis.phrases import phrase_pairs
+from seq2seq.config import CorpusConfig
+from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
@@ -170,6 +172,29 @@ def test_command_prints_links(
     assert np.mean([len(line.split()) for line in lines]) > 1
 
 
+def test_phrases_are_those_of_the_alignments(
+    trained: Path, reverse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = toy_pairs(200, 8)
+    corpus, out = tmp_path / "train.tsv", tmp_path / "phrases.tsv"
+    corpus.write_text("".join(f"{source}\t{target}\n" for source, target in texts))
+    pairs = [Pair(*text) for text in texts]
+    translator = Translator.load(trained)
+    both = align_both(translator, Translator.load(reverse), pairs)
+    sides = [[words(text[side]) for text in texts] for side in (0, 1)]
+    lexicon = {pair for s, t in texts for pair in zip(s.split(), t.split(), strict=True)}
+    for options, links in (
+        ((), align(translator, pairs)),
+        (("--reverse", reverse), both["grow-diag-final-and"]),
+    ):
+        assert run(trained, corpus, "--phrases", out, *options) == 0
+        assert not capsys.readouterr().out
+        found = [(pair.source, pair.target) for pair in read_corpus(CorpusConfig(path=str(out)))]
+        assert found == phrase_pairs(sides[0], sides[1], links)
+        single = {pair for pair in found if " " not in "".join(pair)}
+        assert len(single & lexicon) > 0.8 * len(single) > 3
+
+
 def test_gold_column_equals_gold_file(
     toy: ToyCorpus, trained: Path, pairs: list[Pair], tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -203,6 +228,8 @@ def test_gold_column_equals_gold_file(
         (["none", "{test}"], "none: not a run directory"),
         (["{run}", "{test}", "--reverse", "none"], "none: not a run directory"),
         (["{run}", "{test}", "-o", "/none/links"], "/none/links: cannot be written"),
+        (["{run}", "{test}", "--phrases", "/none/pairs"], "/none/pairs: cannot be written"),
+        (["{run}", "{test}", "--phrases", "x", "--words", "spaces"], "requires --words marks"),
     ],
 )
 def test_user_errors_print_one_line_and_exit_2(

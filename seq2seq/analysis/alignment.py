@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 
+from tqdm import tqdm
+
 from seq2seq.data.corpus import Pair, read_lines
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
@@ -24,6 +26,7 @@ from seq2seq.inference.words import WORDS, Link, Links, Split, links_of
 log = logging.getLogger(__name__)
 
 
+WINDOW = 5000  # sentences whose attention is in memory at a time
 THRESHOLD = 0.3  # seq2seq align --method threshold
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
 
@@ -51,7 +54,9 @@ def align(
         same = apart and len(sides[0]) == len(sides[1])
         units.append(list(zip(*sides, strict=True)) if same else [(pair.source, pair.target)])
     sources, targets = zip(*chain(*units), strict=True) if pairs else ((), ())
-    parts = iter(translator.force(sources, targets))
+    starts = tqdm(range(0, len(sources), WINDOW), unit=f" x {WINDOW} sentences", leave=False)
+    windows = (slice(start, start + WINDOW) for start in starts)
+    parts = chain.from_iterable(translator.force(sources[w], targets[w]) for w in windows)
     found: list[Links] = []
     for unit in units:
         links: set[Link] = set()
