@@ -29,6 +29,13 @@ LINES += ["", "perro " * 60, "niño 😀 pan", "  gato   come  ", "¿Dónde?"]
 QUERY = "/translate?q=gato&source=es&target=en"
 
 
+def translations(exported: Path) -> list[str]:
+    """Return the translations of LINES, with the white space around each."""
+    found = Translator.load(exported).translate(LINES)
+    every = zip(LINES, found, strict=True)
+    return [line.replace(line.strip(), best.text) if line else line for line, [best] in every]
+
+
 @contextlib.contextmanager
 def serving(
     server: Server, run: Path, folder: Path, *options: object
@@ -59,7 +66,7 @@ def is_open(client: Client) -> bool:
 def test_64_clients_get_what_translate_writes(
     server: Server, exported: Path, tmp_path: Path, workers: int
 ) -> None:
-    expected = [best.text for [best] in Translator.load(exported).translate(LINES)]
+    expected = translations(exported)
     with serving(server, exported, tmp_path, "--workers", workers) as (client, _):
         with ThreadPoolExecutor(64) as pool:
             answers = list(pool.map(client.translate, LINES))
@@ -92,7 +99,7 @@ def test_64_clients_get_3_times_the_throughput_of_one(
 
     The model is tiny: with a larger one, the arithmetic that batches cannot save counts for more.
     """
-    expected = [best.text for [best] in Translator.load(exported).translate(LINES)]
+    expected = translations(exported)
     with serving(server, exported, tmp_path, "--no-access-log") as (client, _):
 
         def seconds(clients: int) -> float:
