@@ -15,7 +15,7 @@ from explaining import CONFIGS, every_model, with_model
 from seq2seq import cli
 from seq2seq.analysis.explain import explain
 from seq2seq.analysis.explanation import Explanation
-from seq2seq.analysis.show import print_explanation, render_page
+from seq2seq.analysis.show import notebook_html, print_explanation, render_page
 from seq2seq.config import ModelConfig, TokenizerConfig
 from seq2seq.data.tokenizer import train_tokenizer
 from seq2seq.errors import DataError
@@ -43,6 +43,24 @@ def printed(explanation: Explanation, *, number: int | None = None, words: bool 
     file = io.StringIO()
     print_explanation(explanation, file, number=number, words=words)
     return file.getvalue()
+
+
+def test_marks_for_capitals_are_shown_as_keys(translator: Translator, found: Explanation) -> None:
+    config = TokenizerConfig(case_marks=True)
+    texts = ["Perro de Ana", "gato y pan"] * 9
+    tokenizer = train_tokenizer(texts, config=config, vocab_size=280, name="joint")
+    marked = Translator([], tokenizer, tokenizer, translator.config)
+    explanation = explain(with_model(marked, CONFIGS["additive-conditional-0"]), "EL PERRO de Ana")
+    text = printed(explanation)
+    legend = "(▁ begins a word, ⇧ a capital, ⇪ a word in capitals)"
+    assert legend in " ".join(text.split())
+    assert "▁⇪" in text
+    assert not set("ↄↃ") & set(text)
+    assert "▁Ↄ" in {piece.piece for piece in explanation.source.pieces}  # as it is, for programs
+    html = notebook_html(explanation)
+    assert "· continues a word, ⇧ a capital, ⇪ a word in capitals." in html
+    assert not set("ↄↃ") & set(html)
+    assert "⇧" not in printed(found) + notebook_html(found)
 
 
 def test_step_has_a_row_for_each_position(found: Explanation) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.analysis.plots import check_picture, new_figure, plain, save, write_figure
+from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE, SPACE_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
@@ -50,7 +51,7 @@ def piece_label(piece: str) -> str:
     names = {EOS_PIECE: "(end)", PAD_PIECE: "(pad)"}
     if piece in names:
         return names[piece]
-    continues = not piece.startswith(SPACE_PIECE)
+    continues, piece = not piece.startswith(SPACE_PIECE), show_marks(piece)
     return f"·{piece}" if continues else piece.removeprefix(SPACE_PIECE) or SPACE_PIECE
 
 
@@ -245,7 +246,7 @@ _NO_WEIGHTS = (
     "No attention weights to show: translate with translator.options(keep_weights=True). A model "
     "with attention.score none has no weights."
 )
-_RULE = "Rows are target pieces, columns source pieces; · continues a word."
+_RULE = "Rows are target pieces, columns source pieces; · continues a word"
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -305,7 +306,8 @@ def _picture(part: Part) -> str:
         f'alt="{escape_text(_alternative_text(shown))}" '
         f'src="data:image/png;base64,{b64encode(file.getvalue()).decode()}"/>'
     )
-    return image + _note(" ".join([_RULE, *notes]))
+    rule = f"{_RULE}{marks_legend(''.join(shown.source_pieces + shown.target_pieces))}."
+    return image + _note(" ".join([rule, *notes]))
 
 
 def _alternative_text(part: Part) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
 from seq2seq.analysis.heatmaps import LIGHT, MOST_PIECES, attention_html, escape_text
 from seq2seq.analysis.pages import render
+from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError
 from seq2seq.inference.words import word_attention
@@ -123,7 +124,8 @@ class _Printer:
         source, formula = self.source, self.found.formula
         self._title("Once per sentence: pieces, encoder states, keys and values")
         listed = "  ".join(f"{p.piece} {p.id}" for p in source.pieces[: source.length])
-        self._facts((f"{source.length} pieces", f"{listed}   (▁ begins a word)"))
+        legend = f"▁ begins a word{marks_legend(listed)}"
+        self._facts((f"{source.length} pieces", f"{show_marks(listed)}   ({legend})"))
         size = source.states_SH.shape[1]
         states = f"encoder states, forward and backward ({size // 2} each)"
         rows = [
@@ -341,7 +343,7 @@ class _Printer:
 def _name(piece: str) -> str:
     """Return a piece in readable form."""
     names = {EOS_PIECE: "(end)", BOS_PIECE: "(start)", PAD_PIECE: "(padding)"}
-    return names.get(piece, piece)
+    return names.get(piece, show_marks(piece))
 
 
 def _heaviest(names: Sequence[str], weights_S: Tensor) -> str:

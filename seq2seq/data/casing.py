@@ -20,6 +20,7 @@ ALL_CAPS, ALL_CAPS_END = CAPS * 2, SHIFT * 2
 _FEWEST_IN_A_ROW = 3
 
 _LITERAL = str.maketrans({SHIFT: "c", CAPS: "C"})
+_SHOWN = str.maketrans({SHIFT: "⇧", CAPS: "⇪"})
 _SHIFTED = re.compile(f"[{SHIFT}{CAPS}]+(.?)")
 
 
@@ -78,6 +79,16 @@ def restore_case(text: str) -> str:
             found.append("".join(map(_capital, word)) if one or every else word)
             one = False
     return " ".join(found)
+
+
+def show_marks(piece: str) -> str:
+    """Return a piece with the keys of a keyboard in place of marks, for readers."""
+    return piece.translate(_SHOWN)
+
+
+def marks_legend(pieces: str) -> str:
+    """Return what a legend of pieces adds about their marks, if they have any."""
+    return ", ⇧ a capital, ⇪ a word in capitals" if show_marks(pieces) != pieces else ""
 
 
 class _Word(NamedTuple):

@@ -409,6 +409,23 @@ def test_the_best_leaf_of_the_tree_is_the_translation(page: Page) -> None:
     assert (best.locator("title").text_content() or "").startswith(f"{translation}: ")
 
 
+def test_the_tree_shows_capitals_in_place_of_their_marks(page: Page) -> None:
+    pieces = ["▁ↃↃ", "▁no", "▁va", "s", "▁ya,", "▁ↄↄ", "▁ↄ", "ana", "▁Ↄ", "▁eé", ".", "</s>"]
+    root = {"parent": None, "piece": "", "log_prob": 0, "score": 0, "status": "kept"}
+    tree = [root, *({**root, "parent": n, "piece": piece} for n, piece in enumerate(pieces))]
+    tree[-1]["status"] = "finished"
+    drawn = page.evaluate(
+        """async tree => {
+            const {drawTree} = await import("./page/tree.js");
+            return drawTree(tree, "es").map(element => element.textContent).join(" ");
+        }""",
+        tree,
+    )
+    assert "NO VAS YA, Ana EÉ." in drawn
+    assert "▁⇪⇪" in drawn
+    assert not set("ↄↃ") & set(drawn)
+
+
 def test_the_tree_has_one_row_for_each_hypothesis_of_a_step(page: Page) -> None:
     typed(page)
     page.locator(".tree summary").click()

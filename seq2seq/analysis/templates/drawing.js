@@ -2,7 +2,8 @@
 // file, that of `seq2seq serve` imports it.
 const NAMES = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
 export const LIGHT = 0.005;  // rounds to zero in two digits
-export const named = piece => NAMES[piece] ?? piece;
+// Marks for capitals (seq2seq/data/casing.py) are shown as the keys of a keyboard.
+export const named = piece => NAMES[piece] ?? piece.replaceAll("ↄ", "⇧").replaceAll("Ↄ", "⇪");
 export const hasHeads = data => Boolean(data.steps[0].weights) &&
   data.steps[0].weights.shape.length > 1;
 

@@ -19,11 +19,12 @@ function choose() {
       ? step.mean_weights.data : step.weights.data[Number(head.value)];
     matrix = data.steps.map(step => of(step).slice(0, real));
   }
+  const marks = /[⇧⇪]/.test(names) ? ", ⇧ a capital, ⇪ a word in capitals" : "";
   byId("rule").textContent = view === "words"
     ? "Rows are target words, columns source words: sums over the pieces of a source word, means " +
       "over those of a target word. Each row sums to 1."
-    : "Rows are target pieces, columns source pieces; ▁ begins a word. The softmax is over a row: " +
-      "each sums to 1.";
+    : `Rows are target pieces, columns source pieces; ▁ begins a word${marks}. The softmax is over ` +
+      "a row: each sums to 1.";
   const places = {targets: byId("targets"), sources: byId("sources"), map: byId("map"),
     description: byId("description")};
   shown = drawAttention(places, {sourceNames: names[0], targetNames: names[1], matrix,

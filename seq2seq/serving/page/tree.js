@@ -35,7 +35,11 @@ function arranged(tree) {
   return {nodes, rows, best, steps};
 }
 
-const words = node => node.text.replaceAll("▁", " ").trim();
+// Puts capitals in place of their marks, as seq2seq/data/casing.py does.
+const words = node => node.text.replaceAll("▁", " ").trim().replace(/ ?[ↄↃ]+$/, "")
+  .replace(/ↃↃ (.*?)( ↄↄ|$)/g, (_, row) => row.toUpperCase())
+  .replace(/Ↄ (\S*)/g, (_, word) => word.toUpperCase())
+  .replace(/ↄ(.?)/gu, (_, letter) => letter.toUpperCase());
 
 // Returns the elements that show a tree as JSON: a drawing, a slider over its steps, and a table.
 export function drawTree(tree, language) {
