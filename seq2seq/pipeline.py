@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from seq2seq.config import Config, InitialConfig, Section, changed_keys
+from seq2seq.config import Config, InitialConfig, ModelConfig, Section, changed_keys
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
 from seq2seq.data.sources import check_directions, check_sources, checksum_sources
@@ -34,6 +34,7 @@ from seq2seq.runs.checkpoint import load_weights
 from seq2seq.runs.directory import RunDirectory, check_changes, find_checkpoint, run_of
 from seq2seq.runs.logs import RunLog
 from seq2seq.training.trainer import Trainer
+from seq2seq.training.transfer import transfer
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,9 @@ _INHERITED = re.compile(
     r"(?!model\.(dropout|variational_dropout|init)$)(?!data\.tokenizer\.sampling_alpha$)"
     r"(model|data\.tokenizer)\."
 )
+_INHERITED_SHAPE = re.compile(
+    r"(?!model\.(dropout|variational_dropout|init|joint_embeddings)$)model\."
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Initial:
     path: Path  # of the checkpoint
     weights: dict[str, Tensor]
     tokenizers: tuple[Tokenizer, Tokenizer]
+    model: ModelConfig
 
 
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
@@ -84,12 +89,10 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         ranks.on_rank0(stack.enter_context, run.lock())
         if not resume:  # again: another process may have trained a run here meanwhile
             ranks.on_rank0(_check_directory, config, resume=False, overwrite=overwrite)
-        if initial:
-            tokenizers = initial.tokenizers
-        elif resume:
+        if resume and not initial:
             tokenizers = ranks.on_rank0(run.tokenizers)
         else:
-            tokenizers = ranks.on_rank0(train_tokenizers, pairs, config)
+            tokenizers = ranks.on_rank0(_new_tokenizers, pairs, config, initial)
         if not resume:
             ranks.on_rank0(check_directions, config, tokenizers, valid)
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
@@ -119,12 +122,22 @@ def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
     if config.training.initial is not None:
         config, initial = load_initial(config)
     pairs, _ = load_pairs(config)
-    source, target = initial.tokenizers if initial else train_tokenizers(pairs, config)
+    source, target = _new_tokenizers(pairs, config, initial)
     stream = BatchStream(pairs, source, target, config.data, seed=config.training.seed)
     for batch in itertools.islice(stream, number):
         ids = batch.source_BS[0].tolist(), batch.labels_BT[0].tolist()
         [before] = zip(*pairs.read(batch.indices[:1], 1), strict=True)
         yield Pair(source.decode(ids[0]), target.decode(ids[1])), Pair(*before)
+
+
+def _new_tokenizers(
+    pairs: PreparedPairs, config: Config, initial: Initial | None
+) -> tuple[Tokenizer, Tokenizer]:
+    """Return the tokenizers of a run that begins: those of another run, or new ones."""
+    began = config.training.initial
+    if initial and not (began and began.new_tokenizers):
+        return initial.tokenizers
+    return train_tokenizers(pairs, config)
 
 
 def check_start(config: Config, *, resume: bool, overwrite: bool) -> tuple[Config, Initial | None]:
@@ -185,11 +198,17 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
-    if initial:
+    if initial and tokenizers == initial.tokenizers:
         load_weights(model, initial.weights, origin=initial.path)
         log.info("starting from %s", initial.path)
     else:
         model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
+        if initial:
+            sizes = (tokenizer.vocab_size for tokenizer in initial.tokenizers)
+            old = TranslationModel(initial.model, *sizes)
+            load_weights(old, initial.weights, origin=initial.path)
+            transfer(old, initial.tokenizers, model, tokenizers)
+            log.info("starting from %s, with new tokenizers", initial.path)
     threads = torch.get_num_threads()
     log.info(
         "model: %.1f million weights, %s, %s, %d process%s, %d thread%s each",
@@ -228,14 +247,15 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
             f"{found[:12]}... instead of {str(initial.weights)[:12]}...); name their checkpoint in "
             "training.initial.run, or remove the key to start from these"
         )
-    config = _inherit(config, parent, InitialConfig(run=initial.run, weights=found))
+    config = _inherit(config, parent, initial.model_copy(update={"weights": found}))
+    inherited = _INHERITED_SHAPE if initial.new_tokenizers else _INHERITED
     for key, (theirs, ours) in changed_keys(parent, config).items():
-        if _INHERITED.match(key):
+        if inherited.match(key):
             raise ConfigError(
                 f"{key}: the recipe has {ours!r}, but {initial.run}, whose weights and tokenizers "
                 f"training starts from, has {theirs!r}; remove the key, or train without --from"
             )
-    return config, Initial(checkpoint.path, checkpoint.weights(), run.tokenizers())
+    return config, Initial(checkpoint.path, checkpoint.weights(), run.tokenizers(), parent.model)
 
 
 def resumed(config: Config, saved: Config) -> Config:
@@ -252,7 +272,8 @@ def _inherit(config: Config, parent: Config, initial: InitialConfig) -> Config:
     named: dict[str, Any] = {
         key: getattr(parent.data, key) for key in _LANGUAGES if key not in data.model_fields_set
     }
-    named["tokenizer"] = _filled(data.tokenizer, parent.data.tokenizer)
+    if not initial.new_tokenizers:
+        named["tokenizer"] = _filled(data.tokenizer, parent.data.tokenizer)
     completed = config.model_copy(
         update={
             "data": data.model_copy(update=named),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import signal
@@ -20,6 +21,7 @@ from test_resumption import Crash, train_with_crashes
 
 from seq2seq import cli
 from seq2seq.config import Config, load_config, parse_config
+from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import CheckpointError, ConfigError, UserError
 from seq2seq.pipeline import train
@@ -92,6 +94,57 @@ def test_keys_that_no_weight_depends_on_may_differ(
     config, parent = RunDirectory(tmp_path).config(), RunDirectory(trained).config()
     assert (config.model.dropout, config.data.tokenizer.sampling_alpha) == (0.3, 0.5)
     assert config.model.encoder_size == parent.model.encoder_size
+
+
+def test_new_tokenizers_get_embeddings_made_of_the_old_ones(
+    toy: ToyCorpus, trained: Path, tmp_path: Path
+) -> None:
+    changes = (
+        "training.initial.new_tokenizers=true", "data.tokenizer={joint: true, case_marks: true, "
+        "source_vocab_size: 310}", "model.joint_embeddings=true", "training.max_steps=1",
+        "training.learning_rate=1e-9",
+    )  # fmt: skip
+    train(tuning(toy, tmp_path, trained, *changes))
+    run, parent = RunDirectory(tmp_path), RunDirectory(trained)
+    joint, target = run.tokenizers()
+    assert joint.fingerprint() == target.fingerprint()
+    assert joint.marks_case
+    before, after = (find_checkpoint(path).weights() for path in (trained, tmp_path))
+    sides = [
+        (old.pieces(range(old.vocab_size)), before[f"{name}_embedding.weight"])
+        for old, name in zip(parent.tokenizers(), ("source", "target"), strict=True)
+    ]
+    checked = 0
+    for number, piece in enumerate(joint.pieces(range(joint.vocab_size))):
+        ways = [fewest_pieces(piece, pieces) for pieces, _ in sides]
+        if piece[1:2] in (SHIFT, CAPS) or not any(ways) or max(map(len, ways)) > 1:
+            continue  # no old piece has marks; of several equally short ways any may be taken
+        fewest = min(len(way[0]) for way in ways if way)
+        means = [
+            table[way[0]].mean(0)
+            for way, (_, table) in zip(ways, sides, strict=True)
+            if way and len(way[0]) == fewest
+        ]
+        torch.testing.assert_close(after["source_embedding.weight"][number], sum(means))
+        checked += 1
+    assert checked > 0.9 * joint.vocab_size
+    for name, weights in before.items():
+        if "embedding" not in name and not name.startswith("output"):
+            torch.testing.assert_close(after[name], weights)
+    assert "target_embedding.weight" not in after
+
+
+def fewest_pieces(text: str, pieces: list[str]) -> list[list[int]]:
+    """Return all ways to spell a text with the fewest pieces."""
+    for count in range(1, len(text) + 1):
+        ways = []
+        for cuts in itertools.combinations(range(1, len(text)), count - 1):
+            parts = [text[a:b] for a, b in itertools.pairwise((0, *cuts, len(text)))]
+            if all(part in pieces for part in parts):
+                ways.append([pieces.index(part) for part in parts])
+        if ways:
+            return ways
+    return []
 
 
 def test_average_starts_at_the_parent(

@@ -153,6 +153,8 @@ def test_lines_are_whole_on_request(translator: Translator) -> None:
     [[found], [broken]] = translator.translate(["Él ve. Casa", "Él ve. Casa\n\npan"], whole)
     assert [part.source for part in found.parts] == ["Él ve. Casa"]
     assert [part.space for part in broken.parts] == ["", "\n\n"]
+    [[found]] = translator.translate(["casa\ngato"], whole, prefixes=["\nA. B.\nC"])
+    assert found.text.startswith("A. B.\nC")
 
 
 def test_samples_of_a_sentence_depend_on_its_place(translator: Translator) -> None:
@@ -167,7 +169,7 @@ def test_samples_of_a_sentence_depend_on_its_place(translator: Translator) -> No
     [
         ("A cat", [0]),
         ("A cat. ", [0, 1]),
-        ("A cat. A d", [0, 1]),
+        ("\n A cat. A d", [0, 1]),
         ("A cat.  A dog!\nHe", [0, 1, 2]),
         ("A cat. A dog! He! House. ", [0, 1, 2, 3]),
     ],
@@ -176,7 +178,7 @@ def test_a_prefix_reaches_across_sentences(
     translator: Translator, prefix: str, sources: list[int]
 ) -> None:
     [found] = translator.translate([TEXT], translator.options(nbest=2), prefixes=[prefix])
-    given = [*split_sentences(prefix, "en"), ""][: len(sources)]
+    given = [*split_sentences(prefix.lstrip(), "en"), ""][: len(sources)]
     free = translator.translate(LINES)
     for rank, translation in enumerate(found):
         texts = [part.text for part in translation.parts]

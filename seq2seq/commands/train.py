@@ -47,6 +47,10 @@ def add(commands: options.Commands) -> None:
         "checkpoint; the recipe need not repeat the model (docs/finetuning.md)",
     )  # fmt: skip
     parser.add_argument(
+        "--new-tokenizers", action="store_true",
+        help="with --from: train tokenizers of the recipe's own (training.initial.new_tokenizers)",
+    )  # fmt: skip
+    parser.add_argument(
         "--show-pairs", type=options.positive, metavar="N",
         help="print N pairs as training will see them, and those that data.augmentation changes "
         "also as they are; train nothing",
@@ -64,11 +68,13 @@ def _train(arguments: argparse.Namespace) -> int:
 
     keep_few_kernels()
     config = load_config(find_recipe(arguments.config), arguments.overrides)
+    if arguments.new_tokenizers and arguments.initial is None:
+        raise UserError("--new-tokenizers goes with --from RUN; a new run has its own anyway")
     if arguments.initial is not None:
         if arguments.resume:
             raise UserError("--from starts a run; --resume continues one: use one of them")
-        initial = {"initial": InitialConfig(run=arguments.initial)}
-        training = config.training.model_copy(update=initial)
+        initial = InitialConfig(run=arguments.initial, new_tokenizers=arguments.new_tokenizers)
+        training = config.training.model_copy(update={"initial": initial})
         config = config.model_copy(update={"training": training})
     if arguments.show_pairs:
         return _show_pairs(config, arguments.show_pairs)
@@ -123,7 +129,9 @@ def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
 
 
 def _from(arguments: argparse.Namespace) -> list[str]:
-    return [] if arguments.initial is None else ["--from", arguments.initial]
+    if arguments.initial is None:
+        return []
+    return ["--from", arguments.initial, *["--new-tokenizers"] * arguments.new_tokenizers]
 
 
 def _report_end(

@@ -37,7 +37,12 @@ class InitialConfig(Section):
 
     run: str = Field(
         description="run directory (its best checkpoint) or checkpoint, as given with --from; its "
-        "tokenizers and the shape of its model are used"
+        "tokenizers, unless new_tokenizers is true, and the shape of its model are used"
+    )
+    new_tokenizers: bool = Field(
+        False,
+        description="train tokenizers of the recipe's own; embeddings of new pieces begin as the "
+        "means of the old pieces that spell them",
     )
     weights: str | None = Field(
         None, description="SHA-256 of the weights, recorded by the run; no others are accepted"

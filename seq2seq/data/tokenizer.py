@@ -237,6 +237,11 @@ class Tokenizer:
         }
 
     @cached_property
+    def ids(self) -> dict[str, int]:
+        """The ids of all pieces, special pieces and bytes included."""
+        return {piece: number for number, piece in enumerate(self._pieces)}
+
+    @cached_property
     def _scores(self) -> npt.NDArray[np.float64]:
         return np.array(list(map(self._processor.GetScore, range(self.vocab_size))))
 

@@ -184,7 +184,7 @@ class Translator:
         keys: list[int] = []
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
             split = self.split(line, chosen, number=number, refuse=refuse_long)
-            rows.append(self._begin(split, text, number))
+            rows.append(self._begin(split, text, chosen, number))
             # What is drawn for a sentence depends only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys)
@@ -197,7 +197,9 @@ class Translator:
         most = self.config.inference.max_source_length
         return split_text(text, self.source, most, language=language, number=number, refuse=refuse)
 
-    def _begin(self, split: list[list[Sentence]], text: str, number: int) -> list[_Begun]:
+    def _begin(
+        self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
+    ) -> list[_Begun]:
         """Return the parts of a text, each with what its translation must begin with."""
         if not normalize_line(text):
             return [(part, NO_PREFIX) for sentence in split for part in sentence]
@@ -206,7 +208,8 @@ class Translator:
         if len(split) > 1:
             # White space after a sentence completes it, so that a letter begins the next one.
             letter = "x" if text.islower() else "X"
-            begins = split_sentences(text + letter, self.config.data.target_language)
+            language = self.config.data.target_language if options.split_sentences else None
+            begins = split_sentences(text.lstrip() + letter, language)
             begins[-1] = begins[-1].removesuffix(letter)
         found: list[_Begun] = []
         for place, sentence in enumerate(split):
@@ -307,7 +310,7 @@ class Translator:
             raise ConfigError(f"number: expected 1 or more, found {number}")
         chosen = options or self.options()
         split = self.split(source, chosen)
-        begun = self._begin(split, f"{prefix} ", 1)
+        begun = self._begin(split, f"{prefix} ", chosen)
         if not split:
             raise DataError("the source is empty; give a text to find alternatives in")
         place = next(n for n, (_, begin) in enumerate(begun) if not begin.is_all)

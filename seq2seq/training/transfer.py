@@ -1,0 +1,86 @@
+"""Weights for another vocabulary: what a model has learned, with embeddings of new pieces.
+
+A new piece begins as the mean of the old pieces that spell it (Gee et al. 2022, "Fast Vocabulary
+Transfer for Language Model Compression", section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from seq2seq.data.casing import restore_case
+from seq2seq.data.tokenizer import SPACE_PIECE, Tokenizer
+from seq2seq.model.model import TranslationModel
+
+Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
+
+_OF_PIECES = ("source_embedding.weight", "target_embedding.weight", "output_weight", "output_bias")
+
+
+@torch.no_grad()
+def transfer(
+    old: TranslationModel,
+    old_tokenizers: Tokenizers,
+    new: TranslationModel,
+    tokenizers: Tokenizers,
+) -> None:
+    """Set the weights of a model to those of another one with other tokenizers.
+
+    Of the two models only what depends on the vocabulary may have other shapes. Embeddings and
+    output weights that a model shares are the sum of what the old model has for them; of a piece
+    that one side alone spells well, what this side has. Pieces that no old ones spell and the
+    output biases stay as they are.
+    """
+    theirs = dict(old.named_parameters())
+    for name, parameter in new.named_parameters():
+        if name not in _OF_PIECES:
+            parameter.copy_(theirs[name])
+    sources, targets = (
+        [_spell(piece, before.ids) for piece in _pieces(after, before)]
+        for before, after in zip(old_tokenizers, tokenizers, strict=True)
+    )
+    parts = {  # by what is shared, so that it counts once
+        (id(table), id(theirs), id(spelled)): (table, theirs, spelled)
+        for table, theirs, spelled in (
+            (new.source_embedding.weight, old.source_embedding.weight, sources),
+            (new.target_embedding.weight, old.target_embedding.weight, targets),
+            (new.output_weight, old.output_weight, targets),
+        )
+    }
+    for table in {id(table): table for table, _, _ in parts.values()}.values():
+        of_table = [
+            (theirs, spelled) for other, theirs, spelled in parts.values() if other is table
+        ]
+        for row in range(len(table)):
+            known = [(theirs, spelled[row]) for theirs, spelled in of_table if spelled[row]]
+            fewest = min((len(ids) for _, ids in known), default=0)
+            means = [theirs[ids].mean(0) for theirs, ids in known if len(ids) == fewest]
+            if means:
+                table[row] = torch.stack(means).sum(0)
+
+
+def _pieces(after: Tokenizer, before: Tokenizer) -> list[str]:
+    """Return the new pieces as the old tokenizer writes them."""
+    pieces = after.pieces(range(after.vocab_size))
+    if not after.marks_case or before.marks_case:
+        return pieces
+    return [
+        restore_case(piece.replace(SPACE_PIECE, " ")).replace(" ", SPACE_PIECE) for piece in pieces
+    ]
+
+
+def _spell(piece: str, ids: Mapping[str, int]) -> list[int]:
+    """Return the fewest old pieces that spell a new one, none if there are no such pieces."""
+    if piece in ids:
+        return [ids[piece]]
+    best: list[list[int] | None] = [[]]  # of the first characters
+    for end in range(1, len(piece) + 1):
+        found = [
+            [*before, ids[piece[start:end]]]
+            for start in range(end)
+            if (before := best[start]) is not None and piece[start:end] in ids
+        ]
+        best.append(min(found, key=len, default=None))
+    return best[-1] or []
