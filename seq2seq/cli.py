@@ -25,15 +25,14 @@ COMMANDS = (
     "seq2seq.commands.evaluate",
     "seq2seq.analysis.commands.understand",
     "seq2seq.analysis.commands.measure",
-    "seq2seq.analysis.study.command",
     "seq2seq.commands.export",
     "seq2seq.commands.distill",
     "seq2seq.commands.lists",
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
+def main(arguments: Sequence[str] | None = None, parser: Parser | None = None) -> int:
+    """Run a command, or the action of a script's own parser, and return its exit code.
 
     0: success; 1: a fault (see seq2seq.errors), or a failed check of the doctor; 2: a user error;
     130, 143: training was interrupted or terminated.
@@ -42,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # program needs a core. A short spin costs nothing on idle cores and shares busy ones. This must
     # be set before torch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    parsed = parse(arguments)
+    parser = parser or _command_parser()
+    parsed = parse(arguments, parser)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", force=True
     )
@@ -65,22 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if found is None:
             raise
         code, line = found
-        print(f"seq2seq: {line}", file=sys.stderr)
+        print(f"{parser.prog}: {line}", file=sys.stderr)
         return code
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None, parser: Parser | None = None) -> argparse.Namespace:
     """Return the arguments, `action` being the function to call; exit with 2 on a user error."""
-    parser = Parser(
-        prog="seq2seq",
-        description="Train, use and evaluate attentional sequence-to-sequence translation models.",
-        epilog="See seq2seq COMMAND --help for options and examples.",
-    )
-    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        _add(command, commands)
-    parsed, further = parser.parse_known_args(arguments)
+    parsed, further = (parser or _command_parser()).parse_known_args(arguments)
     # argparse does not expect overrides after an option, as in `train CONFIG --resume a.b=c`.
     if hasattr(parsed, "overrides"):
         parsed.overrides += [text for text in further if not text.startswith("-")]
@@ -91,6 +82,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         hint = f"; did you mean {close[0]}?" if close else ""
         parsed.parser.error(f"unrecognized arguments: {' '.join(further)}{hint}")
     return parsed
+
+
+def _command_parser() -> Parser:
+    parser = Parser(
+        prog="seq2seq",
+        description="Train, use and evaluate attentional sequence-to-sequence translation models.",
+        epilog="See seq2seq COMMAND --help for options and examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        _add(command, commands)
+    return parser
 
 
 def _add(command: str, commands: Commands) -> None:

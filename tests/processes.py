@@ -83,17 +83,19 @@ class Server:
         *,
         given: str = "",
         errors: Path | None = None,
+        module: str = "seq2seq.cli",
         **environment: str,
     ) -> Training:
         """Start `seq2seq ARGUMENTS`; what it writes goes into a file, or into two with `errors`.
 
-        `setup` is Python that the process runs first; `given` is its standard input.
+        `setup` is Python that the process runs first; `given` is its standard input. `module` is
+        the one whose `main` it calls: that of seq2seq, or a script's.
         """
         output.touch()
         words = [str(argument) for argument in arguments]
         answer = self.ask(
             arguments=words, given=given, output=str(output), errors=str(errors or output),
-            setup=setup, environment=environment,
+            setup=setup, environment=environment, module=module,
         )  # fmt: skip
         return Training(self, answer["pid"], output)
 
@@ -141,6 +143,7 @@ def serve() -> None:
     """Answer requests until standard input ends."""
     for name in LAZY:
         importlib.import_module(name)
+    sys.path.append(str(Path(__file__).parents[1] / "scripts"))
     from seq2seq import cli
     from seq2seq.config import load_config
     from seq2seq.packaged import find_recipe
@@ -157,7 +160,7 @@ def serve() -> None:
             assert len(threads()) == 1, "a fork would lose threads"
             pid = os.fork()
             if not pid:
-                os._exit(run(cli, **request))
+                os._exit(run(**request))
             answer = {"pid": pid}
         print(json.dumps(answer), flush=True)
 
@@ -172,8 +175,8 @@ def threads() -> list[str]:
 
 
 def run(
-    cli: Any, *, arguments: list[str], given: str, output: str, errors: str, setup: str,
-    environment: dict[str, str],
+    *, arguments: list[str], given: str, output: str, errors: str, setup: str,
+    environment: dict[str, str], module: str,
 ) -> int:  # fmt: skip
     """Run the requested command in this process; return its exit code."""
     os.environ |= environment
@@ -185,7 +188,7 @@ def run(
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     try:
         exec(setup, {})
-        code: int = cli.main(arguments)
+        code: int = importlib.import_module(module).main(arguments)
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException:

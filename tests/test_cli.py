@@ -73,7 +73,6 @@ def test_version_matches_package(capsys: pytest.CaptureFixture[str]) -> None:
         ["plot", "length"],
         ["export"],
         ["distill"],
-        ["study"],
         ["reference"],
     ],
 )
@@ -141,10 +140,6 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["train", "{toy}", "--from", "none"], "none: not a run directory"),
         (["train", "{toy}", "--from", "{run}", "--resume"], "use one of them"),
         (["evaluate", "{run}", "none.tsv"], "none.tsv: no such file"),
-        (["study", "none.yaml"], "none.yaml: no such file"),
-        (["study", "{toy}"], "name: missing required key"),
-        (["study", "{toy}", "--list", "--gather"], "not allowed with"),
-        (["study", "{toy}", "--jobs", "0"], "expected 1, 2, 3, ..., found"),
         (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),
         (["evaluate", "{run}", "{lines}"], "lines.txt:1: 1 column"),
         (["plot", "attention", "{run}", "gato", "-o", "a.gif"], "unknown picture format; use .png"),

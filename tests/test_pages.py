@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import study
 from seq2seq.cli import main, parse
 from seq2seq.config import load_config
 
@@ -27,11 +28,12 @@ def commands(page: Path) -> list[str]:
     """Return the commands in the blocks of a page, and in the tables of README.md."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     blocks = re.findall(
-        r"^ *(?:\$ +)?(?:(?:cut|echo) .*\| |torchrun .*-m )?(?:\.venv/bin/)?(seq2seq [a-z]+ .*)$",
+        r"^ *(?:\$ +)?(?:(?:cut|echo) .*\| |torchrun .*-m )?(?:\.venv/bin/)?"
+        r"((?:seq2seq [a-z]+|python scripts/study\.py) .*)$",
         text, re.MULTILINE,
     )  # fmt: skip
     tables = re.findall(r"^\|.*", text, re.MULTILINE) if page == PAGES[0] else []
-    return blocks + re.findall(r"`(seq2seq [^`]+)`", "\n".join(tables))
+    return blocks + re.findall(r"`((?:seq2seq|python scripts/study\.py) [^`]+)`", "\n".join(tables))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -41,6 +43,9 @@ def test_commands_parse(page: Path) -> None:
     for line in found:
         line = re.split(r" [<|>] | +#", line)[0].replace("$seed", "1").replace("$run", "1")
         words = shlex.split(line)
+        if words[0] == "python":
+            assert parse(words[2:], study.make_parser()).action
+            continue
         parsed = parse(words[1:])
         assert parsed.action
         if words[1] == "train" and (ROOT / parsed.config).is_file():
@@ -71,8 +76,9 @@ def test_readme_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["--help"])
     names = re.findall(r"^    ([a-z]+)", capsys.readouterr().out, re.MULTILINE)
-    assert len(names) >= 15
-    assert set(names) == {line.split()[1] for line in commands(PAGES[0])}
+    assert len(names) >= 14
+    named = (line.split() for line in commands(PAGES[0]))
+    assert set(names) == {words[1] for words in named if words[0] == "seq2seq"}
 
 
 def test_formats_in_readme_are_valid(tmp_path: Path) -> None:

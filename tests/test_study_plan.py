@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import pytest
 from conftest import ToyCorpus
 
-from seq2seq.analysis.study.plan import Plan, Study, make_plan
-from seq2seq.analysis.study.runs import launcher_line, unfinished
+import study
+from seq2seq import cli
 from seq2seq.errors import ConfigError, UserError
+from studies.plan import Plan, Study, make_plan
+from studies.runs import launcher_line, unfinished
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "configs/studies").glob("*.yaml"))
@@ -202,11 +205,14 @@ def test_corpora_and_gold_alignments_are_checked_before_training(
     assert not (tmp_path / "out").exists()
 
 
-def test_launcher_line_is_quoted_for_the_shell(plan: Planner) -> None:
+def test_launcher_line_is_quoted_for_the_shell(
+    plan: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
     found = plan("data.source_language=it's me")
     line = launcher_line(found, found.runs[3], overwrite=True)
     assert shlex.split(line) == [
-        "seq2seq", "study", found.path, "data.source_language=it's me", "--cell",
+        "python", "scripts/study.py", found.path, "data.source_language=it's me", "--cell",
         found.runs[3].name, "--overwrite",
     ]  # fmt: skip
 
@@ -218,6 +224,46 @@ def test_shipped_studies_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found.study.name == path.stem
     assert len(found.runs) == 3 * len(found.cells) >= 6
     assert len({run.path for run in found.runs}) == len(found.runs)
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        study.main(["--help"])
+    assert end.value.code == 0
+    examples = re.findall("^  python scripts/study.py (.+)", capsys.readouterr().out, re.MULTILINE)
+    assert len(examples) >= 6
+    for line in examples:
+        words = shlex.split(line.partition(">")[0])
+        assert cli.parse(words, study.make_parser()).study == "configs/studies/residual.yaml"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "required: STUDY"),
+        (["none.yaml"], "none.yaml: no such file"),
+        (["{toy}"], "name: missing required key"),
+        (["{toy}", "--list", "--gather"], "not allowed with"),
+        (["{toy}", "--jobs", "0"], "expected 1, 2, 3, ..., found"),
+        (["{toy}", "--lanch"], "unrecognized arguments: --lanch; did you mean --la"),
+    ],
+)
+def test_user_errors_print_one_line_and_exit_with_2(
+    toy: ToyCorpus,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    try:
+        code = study.main([argument.replace("{toy}", str(recipe)) for argument in arguments])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("study.py:")]
+    assert words in line
 
 
 def test_docs_list_every_key() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from pathlib import Path
 import pytest
 from conftest import ToyCorpus
 
-from seq2seq import cli
+import study
 from seq2seq.analysis.plots import fixed_buckets
-from seq2seq.analysis.study.plan import Plan, Run, make_plan
-from seq2seq.analysis.study.results import (
+from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.errors import CheckpointError, DataError
+from seq2seq.evaluation.metrics import score
+from studies.plan import Plan, Run, make_plan
+from studies.results import (
     Spread,
     StudyResults,
     as_markdown,
@@ -23,10 +27,7 @@ from seq2seq.analysis.study.results import (
     main_table,
     write_results,
 )
-from seq2seq.analysis.study.runs import Point, RunResult, checksum_of, load_result, status_of
-from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.errors import CheckpointError, DataError
-from seq2seq.evaluation.metrics import score
+from studies.runs import Point, RunResult, checksum_of, load_result, status_of
 
 STUDY = """
 name: made-up
@@ -247,7 +248,7 @@ def test_baseline_without_results(plan: Plan, pairs: list[Pair]) -> None:
 def test_result_files(
     results: StudyResults, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["study", plan.path, "--gather"]) == 0
+    assert study.main([plan.path, "--gather"]) == 0
     assert main_table(results) in capsys.readouterr().out
     page = (plan.study.directory / "results.md").read_text()
     for name in ("scores.png", "by-length.png", "learning-curves.png"):
@@ -276,26 +277,26 @@ def test_list_shows_the_state_of_runs(
     plan: Plan, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
 ) -> None:
     finish(plan.runs[:1], pairs)
-    assert cli.main(["study", plan.path, "training.max_steps=9", "--list"]) == 0
+    assert study.main([plan.path, "training.max_steps=9", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == (f"changed      {plan.runs[0].name}  training.max_steps was 20 and is 9")
     assert lines[1] == f"not started  {plan.runs[1].name}"
     for how in ([], ["--launcher"], ["--cell", plan.runs[0].name]):
-        assert cli.main(["study", plan.path, "training.max_steps=9", *how]) == 2
+        assert study.main([plan.path, "training.max_steps=9", *how]) == 2
         message = capsys.readouterr().err
         assert f"{plan.runs[0].name}: training.max_steps was 20 and is 9. Change it" in message
-    assert cli.main(["study", plan.path, "--launcher"]) == 0
+    assert study.main([plan.path, "--launcher"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 14
     assert plan.runs[0].name not in "".join(lines)
 
 
 def test_list_does_not_import_torch(plan: Plan) -> None:
-    script = (
-        "import sys; from seq2seq import cli; cli.main(sys.argv[1:]); print('torch' in sys.modules)"
-    )
-    command = [sys.executable, "-c", script, "study", plan.path, "--list"]
-    assert subprocess.check_output(command, text=True).splitlines()[-1] == "False"
+    script = "import sys, study; study.main(sys.argv[1:]); print('torch' in sys.modules)"
+    command = [sys.executable, "-c", script, plan.path, "--list"]
+    paths = os.pathsep.join(sys.path)
+    printed = subprocess.check_output(command, text=True, env={**os.environ, "PYTHONPATH": paths})
+    assert printed.splitlines()[-1] == "False"
 
 
 def test_results_are_included_in_a_page(results: StudyResults, tmp_path: Path) -> None:
@@ -308,7 +309,7 @@ def test_results_are_included_in_a_page(results: StudyResults, tmp_path: Path) -
         subprocess.run([sys.executable, script, results.plan.study.directory, page], check=True)
         text = page.read_text()
         assert text.startswith(
-            "# A\n" + markers.format("other") + "<!-- study made-up -->\n- `seq2"
+            "# A\n" + markers.format("other") + "<!-- study made-up -->\n- `python "
         )
         assert text.endswith("<!-- end of study -->\nend\n")
         assert text.count(main_table(results)) == text.count("#### BLEU by length") == 1

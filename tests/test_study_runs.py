@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import time
@@ -15,14 +16,14 @@ import torch
 from conftest import ToyCorpus, toy_pairs
 from processes import Server
 
-from seq2seq import cli
-from seq2seq.analysis.study.plan import Plan, Run, make_plan
-from seq2seq.analysis.study.runs import RunResult, complete, launcher_line, load_result
+import study
 from seq2seq.data.corpus import read_corpus
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.evaluate import evaluate
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.directory import RunDirectory
+from studies.plan import SCRIPT, Plan, Run, make_plan
+from studies.runs import RunResult, complete, launcher_line, load_result
 
 STUDY = """
 name: toy
@@ -125,8 +126,8 @@ def test_killed_run_resumes_to_the_same_result(
     straight, killed = plan(f"out={tmp_path}/straight", *changes), plan(*changes)
     make(straight.runs[0], straight)
     run = killed.runs[0]
-    arguments = ["study", killed.path, *changes, "--cell", run.name]
-    process = server.start(arguments, tmp_path / "output.txt")
+    arguments = [killed.path, *changes, "--cell", run.name]
+    process = server.start(arguments, tmp_path / "output.txt", module="study")
     while not any((run.path / "checkpoints").glob("step-*")):
         assert process.code() is None, process.text()
         time.sleep(0.005)
@@ -134,7 +135,7 @@ def test_killed_run_resumes_to_the_same_result(
     process.wait()
     assert load_result(run.path) is None
     assert RunDirectory(run.path).newest().step < 40
-    assert cli.main(arguments) == 0
+    assert study.main(arguments) == 0
     assert same(run, straight.runs[0])
 
 
@@ -145,10 +146,10 @@ def test_whole_study(
     first = plan()
     for run in first.runs[:3]:  # these are finished already
         make(run, first)
-    command = ["study", first.path, "--jobs", "2"]
+    command = [first.path, "--jobs", "2"]
     # One more cell, whose training diverges: the others continue.
     more = "grid.style.broken={training.learning_rate: 1e30, training.max_skipped: 2}"
-    assert cli.main([*command, more]) == 1
+    assert study.main([*command, more]) == 1
     captured = capfd.readouterr()
     assert captured.err.count("FAILED (exit status 2") == 2
     broken = first.study.directory / "cells/broken_ema=0.9/seed-2"
@@ -158,21 +159,21 @@ def test_whole_study(
     # Without it, everything is finished and nothing is trained.
     results = [run.path / "result.json" for run in first.runs]
     before = [path.stat().st_mtime_ns for path in results]
-    assert cli.main(command) == 0
+    assert study.main(command) == 0
     assert [path.stat().st_mtime_ns for path in results] == before
     table = capfd.readouterr().out
     assert [line.split(" | ")[2] for line in table.splitlines()[2:]] == ["2", "2"]
 
     # The commands of --launcher make the same runs.
     apart = plan(f"out={tmp_path}/apart")
-    assert cli.main(["study", first.path, f"out={tmp_path}/apart", "--launcher"]) == 0
+    assert study.main([first.path, f"out={tmp_path}/apart", "--launcher"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines == [launcher_line(apart, run) for run in apart.runs]
     arguments = shlex.split(lines[3])
-    assert arguments[0] == "seq2seq"
-    assert server.start(arguments[1:], tmp_path / "output.txt").wait() == 0
+    assert arguments[:2] == ["python", os.path.relpath(SCRIPT)]
+    assert server.start(arguments[2:], tmp_path / "output.txt", module="study").wait() == 0
     assert same(apart.runs[3], first.runs[3])
-    assert cli.main(["study", first.path, f"out={tmp_path}/apart", "--gather"]) == 0
+    assert study.main([first.path, f"out={tmp_path}/apart", "--gather"]) == 0
     assert "1 of 4 runs are finished" in capfd.readouterr().err
 
 
@@ -183,18 +184,18 @@ def test_interrupted_study_continues_with_the_same_command(
     changes = ["training.max_steps=50", "training.validate_every=25", "seeds=[1]"]
     changes += ["training.checkpoint_every=10", "measure=[bleu]"]
     begun = plan(*changes)
-    command = ["study", begun.path, *changes]
-    process = server.start(command, tmp_path / "first.txt")
+    command = [begun.path, *changes]
+    process = server.start(command, tmp_path / "first.txt", module="study")
     while not any((begun.runs[0].path / "checkpoints").glob("step-*")):
         assert process.code() is None, process.text()
         time.sleep(0.005)
     process.send(signal.SIGINT)
     assert process.wait() == 130, process.text()
-    again = f"Continue with: seq2seq study {begun.path} training.max_steps=50"
-    assert again in process.text()
+    again = f"{os.path.relpath(SCRIPT)} {begun.path} training.max_steps=50"
+    assert f"Continue with: python {again}" in process.text()
     assert 0 < RunDirectory(begun.runs[0].path).newest().step < 50
     assert not begun.runs[1].path.exists()
-    process = server.start(command, tmp_path / "second.txt")
+    process = server.start(command, tmp_path / "second.txt", module="study")
     assert process.wait() == 0, process.text()
     assert "resuming from" in process.text()
     straight = plan(*changes, f"out={tmp_path}/straight")

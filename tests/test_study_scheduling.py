@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import ToyCorpus
 
-from seq2seq.analysis.study.plan import Run
-from seq2seq.analysis.study.runs import OUTPUT, Scheduler
+from studies.plan import Run
+from studies.runs import OUTPUT, Scheduler
 
 Make = Callable[[int], list[Run]]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.analysis.compare import SeedScores, compare_seeds, score_seeds
-from seq2seq.analysis.study.results import Spread
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.metrics import RESAMPLES, paired_test, sentence_statistics
+from studies.differences import SeedScores, compare_seeds, score_seeds
+from studies.results import Spread
 
 TARGETS = [f"the {noun} of my {thing} {verb} it today ." for noun, thing, verb in itertools.product(
     ("dog", "cat", "sun"), ("aunt", "son", "house", "car"), ("sees", "wants", "has")

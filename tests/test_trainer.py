@@ -12,6 +12,7 @@ import torch
 from conftest import ToyCorpus
 from same_runs import assert_same, records
 
+import study
 from seq2seq.cli import main
 from seq2seq.config import Config
 from seq2seq.data.batching import make_batch
@@ -354,11 +355,11 @@ def test_study_limits_the_kernels_that_are_kept(
         seen.append(all(name in os.environ for name in KERNELS))
         return "interrupted"
 
-    monkeypatch.setattr("seq2seq.analysis.study.runs.complete", completed)
+    monkeypatch.setattr("studies.runs.complete", completed)
     base = tmp_path / "recipe.yaml"
     base.write_text(toy.recipe(tmp_path / "run"))
-    study = tmp_path / "study.yaml"
+    path = tmp_path / "study.yaml"
     grid = "grid: {model.style: [bahdanau]}\nseeds: [1]"
-    study.write_text(f"name: small\nout: {tmp_path}/study\nbase: {base}\n{grid}\n")
-    assert main(["study", str(study), "--cell", "style=bahdanau"]) == 130
+    path.write_text(f"name: small\nout: {tmp_path}/study\nbase: {base}\n{grid}\n")
+    assert study.main([str(path), "--cell", "style=bahdanau"]) == 130
     assert seen == [True]

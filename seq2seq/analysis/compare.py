@@ -1,6 +1,6 @@
-"""Whether systems differ by more than chance, on one test set or over training seeds, and where.
+"""Whether systems differ on one test set by more than chance, and where.
 
-Legend: K seeds, N test sentences, R resamples, C numbers that BLEU is computed from
+Legend: N test sentences, R resamples, C numbers that BLEU is computed from
 (metrics.sentence_statistics).
 """
 
@@ -146,30 +146,6 @@ def comparison_text(comparison: SystemComparison) -> str:
     return "\n".join(lines)
 
 
-# --- Recipes, each trained with several seeds
-
-
-@dataclass(frozen=True)
-class SeedScores:
-    """The BLEU of a recipe by seed, on the test set and on resampled test sets."""
-
-    observed_K: Floats
-    resampled_RK: Floats
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The mean BLEU of a recipe minus that of another one, its baseline.
-
-    `low` and `high` are the limits of the central 95 percent of the resampled differences.
-    """
-
-    value: float
-    low: float
-    high: float
-    p_value: float
-
-
 def resampled_bleu(statistics_NC: Ints, resamples: int = RESAMPLES) -> Floats:
     """Return the corpus BLEU of each of R test sets: N sentences, drawn with replacement.
 
@@ -179,35 +155,3 @@ def resampled_bleu(statistics_NC: Ints, resamples: int = RESAMPLES) -> Floats:
     draws = (generator.integers(size, size=size) for _ in range(resamples))
     counts_RN = np.stack([np.bincount(drawn, minlength=size) for drawn in draws])
     return np.array([corpus_bleu(sums_C) for sums_C in counts_RN @ statistics_NC])
-
-
-def score_seeds(statistics: Sequence[Ints]) -> SeedScores:
-    """Return the scores of a recipe from the statistics [N, C] of each seed."""
-    observed = [corpus_bleu(statistics_NC.sum(0)) for statistics_NC in statistics]
-    return SeedScores(np.array(observed), np.stack(list(map(resampled_bleu, statistics)), 1))
-
-
-def compare_seeds(recipe: SeedScores, baseline: SeedScores) -> Difference:
-    """Compare two recipes by a paired bootstrap over test sentences and seeds.
-
-    The score of a recipe is the mean BLEU over its seeds. Each resample has the same sentences for
-    both recipes and, for each one, as many of its seeds as it has, drawn with replacement, so that
-    it varies by both sources of chance. The two-sided p-value is the share of resamples, with one
-    added above and below (Davison & Hinkley 1997, sec. 4.2), whose difference is at least as far
-    from the observed one as that is from zero. With one seed this is the usual paired bootstrap.
-    With few seeds it underestimates their spread: the variance of a mean of K values that are
-    drawn from K is (K - 1) / K of the true one. If all resamples are equal, as with one test
-    sentence, p is 1.
-    """
-    generator = np.random.default_rng(SEED)
-    means = []
-    for scores in (recipe, baseline):
-        shape = scores.resampled_RK.shape
-        seeds_RK = generator.integers(shape[1], size=shape)
-        means.append(np.take_along_axis(scores.resampled_RK, seeds_RK, 1).mean(1))
-    differences_R = means[0] - means[1]
-    observed = float(recipe.observed_K.mean() - baseline.observed_K.mean())
-    constant = np.ptp(differences_R) == 0
-    extreme = int((constant | (np.abs(differences_R - observed) >= abs(observed))).sum())
-    low, high = np.quantile(differences_R, (0.025, 0.975))
-    return Difference(observed, float(low), float(high), (extreme + 1) / (len(differences_R) + 1))

@@ -8,14 +8,7 @@ from seq2seq.config.data import (
     DataConfig,
     TokenizerConfig,
 )
-from seq2seq.config.loading import (
-    changed_keys,
-    dump_config,
-    load_config,
-    parse_config,
-    parse_section,
-    read_yaml_file,
-)
+from seq2seq.config.loading import changed_keys, dump_config, load_config, parse_config
 from seq2seq.config.model import AttentionConfig, ModelConfig, Score, Style
 from seq2seq.config.recipe import (
     Config,
@@ -47,6 +40,4 @@ __all__ = [
     "dump_config",
     "load_config",
     "parse_config",
-    "parse_section",
-    "read_yaml_file",
 ]

@@ -12,16 +12,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
 from seq2seq.config import TrainingConfig
 from seq2seq.files import naming
+from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import MetricsLog
-
-if TYPE_CHECKING:  # it imports torch, which a study that waits for StopRequest does without
-    from seq2seq.runs.directory import RunDirectory
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -18,14 +20,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from seq2seq.config import (
-    Config,
-    CorpusConfig,
-    Section,
-    parse_config,
-    parse_section,
-    read_yaml_file,
-)
+from seq2seq.config import Config, CorpusConfig, Section, parse_config
+from seq2seq.config.loading import parse_section, read_yaml_file
 from seq2seq.config.section import Count
 from seq2seq.errors import ConfigError
 
@@ -33,6 +29,7 @@ Measure = Literal["bleu", "chrf", "alignment_error", "minutes", "parameters"]
 Settings = dict[str, Any]  # by key of the recipe
 Seed = Annotated[int, Field(ge=0)]
 
+SCRIPT = Path(__file__).parents[1] / "study.py"
 _SET_BY_STUDY = {"run_dir": "out", "training.seed": "seeds"}
 
 
@@ -263,6 +260,11 @@ class Plan:
     cells: list[Cell]
     runs: list[Run]
     test: CorpusConfig
+
+    def command(self, *options: str) -> str:
+        """Return the shell command of this study, for the current directory."""
+        words = ["python", os.path.relpath(SCRIPT), self.path, *self.changes, *options]
+        return shlex.join(words)
 
     def select(self, names: Sequence[str]) -> list[Run]:
         """Return the runs of the named cells, and single runs named CELL/seed-N.

@@ -8,7 +8,6 @@ import json
 import logging
 import math
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +21,6 @@ from typing import Literal
 from pydantic import ValidationError
 
 from seq2seq.analysis.alignment import forced_alignment_error, gold_of
-from seq2seq.analysis.study.plan import Measure, Plan, Run, join_messages
 from seq2seq.config import Config, Section, changed_keys, load_config
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import CheckpointError, ConfigError, DataError
@@ -33,6 +31,7 @@ from seq2seq.inference.words import WORDS
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
 from seq2seq.runs.logs import read_metrics
 from seq2seq.training.monitor import REASONS, StopRequest
+from studies.plan import SCRIPT, Measure, Plan, Run, join_messages
 
 # Torch, and what imports it, is imported where it is needed: --list and --launcher are fast
 # without it.
@@ -260,12 +259,11 @@ def unfinished(plan: Plan, pairs: Sequence[Pair], *, overwrite: bool) -> list[Ru
 
 def launcher_line(plan: Plan, run: Run, *, overwrite: bool = False) -> str:
     """Return the shell command that makes one run."""
-    return shlex.join(["seq2seq", *_arguments(plan, run, overwrite=overwrite)])
+    return plan.command(*_options(run, overwrite=overwrite))
 
 
-def _arguments(plan: Plan, run: Run, *changes: str, overwrite: bool) -> list[str]:
-    flags = ["--overwrite"] if overwrite else []
-    return ["study", plan.path, *plan.changes, *changes, "--cell", run.name, *flags]
+def _options(run: Run, *, overwrite: bool) -> list[str]:
+    return ["--cell", run.name, *(["--overwrite"] if overwrite else [])]
 
 
 def run_study(
@@ -280,8 +278,8 @@ def run_study(
     threads = ["training.threads=1"] if jobs > 1 else []
 
     def command(run: Run) -> list[str]:
-        arguments = _arguments(plan, run, *threads, overwrite=overwrite)
-        return [sys.executable, "-m", "seq2seq", *arguments]
+        arguments = [plan.path, *plan.changes, *threads, *_options(run, overwrite=overwrite)]
+        return [sys.executable, str(SCRIPT), *arguments]
 
     total = len(plan.runs)
     scheduler = Scheduler(command, jobs=jobs, total=total, done=total - len(left))

@@ -1,39 +1,50 @@
-"""Train a grid of recipes with several seeds, and compare them in a table and figures.
-
-examples:
-  seq2seq study configs/studies/residual.yaml
-  seq2seq study configs/studies/residual.yaml --jobs 2
-  seq2seq study configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50
-  seq2seq study configs/studies/residual.yaml --list
-  seq2seq study configs/studies/residual.yaml --launcher > commands.txt
-  seq2seq study configs/studies/residual.yaml --gather
-"""
+#!/usr/bin/env python
+"""Train a grid of recipes with several seeds, and compare them in a table and figures."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.commands import options
+from seq2seq import cli
+from seq2seq.commands.options import EXIT_CODES, Parser, positive
 from seq2seq.errors import EXIT_FAULT
 
 if TYPE_CHECKING:
-    from seq2seq.analysis.study.plan import Plan
     from seq2seq.data.corpus import Pair
+    from studies.plan import Plan
+
+EXAMPLES = """examples:
+  python scripts/study.py configs/studies/residual.yaml
+  python scripts/study.py configs/studies/residual.yaml --jobs 2
+  python scripts/study.py configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50
+  python scripts/study.py configs/studies/residual.yaml --list
+  python scripts/study.py configs/studies/residual.yaml --launcher > commands.txt
+  python scripts/study.py configs/studies/residual.yaml --gather
+"""
 
 
-def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "study", __doc__, action=_study)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a study as far as the options say; return the exit code, as seq2seq.cli.main does."""
+    return cli.main(arguments, make_parser())
+
+
+def make_parser() -> Parser:
+    """Return the parser of the options; `action` is the function to call."""
+    parser = Parser(
+        prog="study.py", description=__doc__, epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.set_defaults(action=_study, parser=parser)
     parser.add_argument("study", metavar="STUDY", help="YAML file of a study (docs/study.md)")
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value",
         help="change keys of the study, or with section.key=value the recipes of all cells",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", type=options.positive, default=1, metavar="N",
+        "--jobs", type=positive, default=1, metavar="N",
         help="runs at a time; with several, each has one CPU thread",
     )  # fmt: skip
     parser.add_argument(
@@ -52,12 +63,13 @@ def add(commands: options.Commands) -> None:
     how.add_argument(
         "--gather", action="store_true", help="only write the results of the finished runs"
     )
+    return parser
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    from seq2seq.analysis.study.plan import make_plan
-    from seq2seq.analysis.study.runs import launcher_line, run_study, unfinished
     from seq2seq.data.corpus import read_corpus
+    from studies.plan import make_plan
+    from studies.runs import launcher_line, run_study, unfinished
 
     plan = make_plan(arguments.study, arguments.overrides)
     pairs = list(read_corpus(plan.test))
@@ -74,16 +86,16 @@ def _study(arguments: argparse.Namespace) -> int:
     ended, failed = run_study(plan, pairs, jobs=arguments.jobs, overwrite=arguments.overwrite)
     if ended != "finished":
         jobs = ["--jobs", str(arguments.jobs)] if arguments.jobs > 1 else []
-        return _stopped(ended, arguments, *jobs)
+        return _stopped(ended, plan, *jobs, overwrite=arguments.overwrite)
     if len(failed) < len(plan.runs):
         _gather(plan, pairs)
     for name, why in failed.items():
-        print(f"seq2seq: {name} failed: {why}", file=sys.stderr)
+        print(f"study.py: {name} failed: {why}", file=sys.stderr)
     return EXIT_FAULT if failed else 0
 
 
 def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
-    from seq2seq.analysis.study.runs import statuses
+    from studies.runs import statuses
 
     found = statuses(plan, pairs)
     for name, status in found.items():
@@ -97,19 +109,20 @@ def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
 
 
 def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
-    from seq2seq.analysis.study.runs import complete
     from seq2seq.device import keep_few_kernels
+    from studies.runs import complete
 
     keep_few_kernels()
     for run in plan.select(arguments.cell):
         ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
         if ended in ("interrupted", "terminated"):
-            return _stopped(ended, arguments, *(f"--cell={name}" for name in arguments.cell))
+            cells = (f"--cell={name}" for name in arguments.cell)
+            return _stopped(ended, plan, *cells, overwrite=arguments.overwrite)
     return 0
 
 
 def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
-    from seq2seq.analysis.study.results import gather, main_table, write_results
+    from studies.results import gather, main_table, write_results
 
     results = gather(plan, pairs)
     path = write_results(results)
@@ -118,9 +131,11 @@ def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
     return 0
 
 
-def _stopped(ended: str, arguments: argparse.Namespace, *flags: str) -> int:
-    if arguments.overwrite:
-        flags = (*flags, "--overwrite")
-    again = shlex.join(["seq2seq", "study", arguments.study, *arguments.overrides, *flags])
+def _stopped(ended: str, plan: Plan, *options: str, overwrite: bool) -> int:
+    again = plan.command(*options, *(["--overwrite"] if overwrite else []))
     print(f"{ended}; saved. Continue with: {again}", file=sys.stderr)
-    return options.EXIT_CODES[ended]
+    return EXIT_CODES[ended]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seq2seq.analysis import to_json
-from seq2seq.analysis.compare import Difference, compare_seeds, score_seeds
-from seq2seq.analysis.pages import render
+from seq2seq.analysis.pages import ENVIRONMENT
 from seq2seq.analysis.plots import LengthBucket, bleu_by_length, fixed_buckets, new_figure
-from seq2seq.analysis.study.plan import Cell, Measure, Plan, baseline_of, changes_recipe, label
-from seq2seq.analysis.study.runs import RunResult, statuses
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import RESAMPLES, sentence_statistics
 from seq2seq.files import write_atomic
+from studies.differences import Difference, compare_seeds, score_seeds
+from studies.plan import Cell, Measure, Plan, baseline_of, changes_recipe, label
+from studies.runs import RunResult, statuses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TEMPLATE = Path(__file__).with_name("template.md")
 TITLES: dict[Measure, str] = {
     "bleu": "BLEU",
     "chrf": "chrF",
@@ -168,10 +168,9 @@ def as_markdown(results: StudyResults, figures: Sequence[str]) -> str:
     changes = [f"`{key}: {json.dumps(value)}`" for key, value in plan.study.overrides.items()]
     changes += [f"`{change}`" for change in plan.changes if changes_recipe(change)]
     keys = {key for cell in plan.cells for key in cell.settings}
-    return render(
-        "study.md",
+    return ENVIRONMENT.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         results=results,
-        command=shlex.join(["seq2seq", "study", plan.path, *plan.changes]),
+        command=plan.command(),
         changes=changes,
         result=next(iter(results.summaries[0].results.values())),
         own_search=any(key.partition(".")[0] == "inference" for key in keys),

@@ -1,0 +1,69 @@
+"""Whether recipes, each trained with several seeds, differ by more than chance.
+
+Legend: K seeds, N test sentences, R resamples, C numbers that BLEU is computed from
+(metrics.sentence_statistics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seq2seq.analysis.compare import resampled_bleu
+from seq2seq.evaluation.metrics import SEED, Ints, corpus_bleu
+from seq2seq.inference.protocol import Floats
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """The BLEU of a recipe by seed, on the test set and on resampled test sets."""
+
+    observed_K: Floats
+    resampled_RK: Floats
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean BLEU of a recipe minus that of another one, its baseline.
+
+    `low` and `high` are the limits of the central 95 percent of the resampled differences.
+    """
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+def score_seeds(statistics: Sequence[Ints]) -> SeedScores:
+    """Return the scores of a recipe from the statistics [N, C] of each seed."""
+    observed = [corpus_bleu(statistics_NC.sum(0)) for statistics_NC in statistics]
+    return SeedScores(np.array(observed), np.stack(list(map(resampled_bleu, statistics)), 1))
+
+
+def compare_seeds(recipe: SeedScores, baseline: SeedScores) -> Difference:
+    """Compare two recipes by a paired bootstrap over test sentences and seeds.
+
+    The score of a recipe is the mean BLEU over its seeds. Each resample has the same sentences for
+    both recipes and, for each one, as many of its seeds as it has, drawn with replacement, so that
+    it varies by both sources of chance. The two-sided p-value is the share of resamples, with one
+    added above and below (Davison & Hinkley 1997, sec. 4.2), whose difference is at least as far
+    from the observed one as that is from zero. With one seed this is the usual paired bootstrap.
+    With few seeds it underestimates their spread: the variance of a mean of K values that are
+    drawn from K is (K - 1) / K of the true one. If all resamples are equal, as with one test
+    sentence, p is 1.
+    """
+    generator = np.random.default_rng(SEED)
+    means = []
+    for scores in (recipe, baseline):
+        shape = scores.resampled_RK.shape
+        seeds_RK = generator.integers(shape[1], size=shape)
+        means.append(np.take_along_axis(scores.resampled_RK, seeds_RK, 1).mean(1))
+    differences_R = means[0] - means[1]
+    observed = float(recipe.observed_K.mean() - baseline.observed_K.mean())
+    constant = np.ptp(differences_R) == 0
+    extreme = int((constant | (np.abs(differences_R - observed) >= abs(observed))).sum())
+    low, high = np.quantile(differences_R, (0.025, 0.975))
+    return Difference(observed, float(low), float(high), (extreme + 1) / (len(differences_R) + 1))
