@@ -99,13 +99,14 @@ def test_rare_translations_of_frequent_words_are_dropped() -> None:
 def test_short_sentences_lose_their_marks() -> None:
     rows = (
         ("¡Hola!", "Hi.", ""),
-        ("¿Por qué?", "Why?", ""),
+        ("¿Estás aquí?", "Are you here?", ""),
+        ("Estoy aquí.", "I'm here.", ""),
         ("Hola, Tom.", "Hi, Tom.", ""),
         ("Eso no es verdad.", "Lies.", ""),
         ("...", "...", ""),
         ("¡Hola!", "Hi!", ""),
     )
-    assert extract(*rows) == [("Hola", "Hi"), ("Por qué", "Why")]
+    assert extract(*rows) == [("Hola", "Hi"), ("Estoy aquí", "I'm here")]
 
 
 def test_links_beyond_a_sentence_are_ignored() -> None:

@@ -19,6 +19,7 @@ Span = tuple[int, int]  # first word, word after the last
 DICE = 0.25  # minimum of 2 n(source, target) / (n(source) + n(target))
 CLAUSE_END = 0.02  # minimum share of a pair's occurrences at which both phrases end a clause
 SENTENCE = 3  # maximum length of a sentence that is a pair as a whole
+_QUESTION_MARKS = frozenset("?？؟")
 
 
 def phrase_pairs(
@@ -31,7 +32,7 @@ def phrase_pairs(
     of at most `longest` words a side is reliable if it occurs at least `fewest` times (a pair of
     single words: once less), its Dice coefficient is at least DICE, and it ends a clause in at
     least CLAUSE_END of its occurrences, unlike 'the house of'. It has its most frequent casing
-    within clauses. Sentences of at most SENTENCE words are added without the marks around them.
+    within clauses. Sentences of at most SENTENCE words, except questions, are added without marks.
     """
     counts: Counter[tuple[str, str]] = Counter()
     ends: Counter[tuple[str, str]] = Counter()
@@ -89,10 +90,14 @@ def truecase(sentences: Sequence[Words]) -> Iterator[list[str]]:
 
 
 def _without_marks(sentence: Words) -> str:
-    """Return a short sentence without the marks around it, '' if it is long or has others."""
+    """Return a short sentence without the marks around it, '' if it is long or has others.
+
+    A question is not one without its mark: 'Están ocupados' means 'They are busy'.
+    """
     inner = [n for n, word in enumerate(sentence) if not _is_mark(word)]
+    is_question = not _QUESTION_MARKS.isdisjoint(sentence)
     is_short = 0 < len(inner) <= SENTENCE and inner[-1] - inner[0] < len(inner)
-    return " ".join(sentence[n] for n in inner) if is_short else ""
+    return " ".join(sentence[n] for n in inner) if is_short and not is_question else ""
 
 
 def _is_mark(word: str) -> bool:
