@@ -285,6 +285,10 @@ def test_overrides_set_values_list_entries_and_sections() -> None:
         ("model.style=bahdanu", 'found "bahdanu"; did you mean bahdanau?'),
         ("model.dropout=1", "model.dropout: expected less than 1"),
         ("data.train=[]", "data.train: expected a list of sections with at least one entry"),
+        (
+            f"data.train=[{'{path: a.tsv}, ' * 257}]",
+            "data.train: expected a list of sections with 256 entries or fewer",
+        ),
         ("data.train=x", 'data.train: expected a list of sections, found "x"'),
         ("data.train.0.format=jsonl", "data.train.0: format jsonl requires the key 'source'"),
         ("data.train.0.source_path=x", "data.train.0: format tsv does not use 'source_path'"),

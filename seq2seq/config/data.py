@@ -199,7 +199,7 @@ class DataConfig(Section):
 
     source_language: str = Field("es", description="source language, used in labels")
     target_language: str = Field("en", description="target language, used in labels")
-    train: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)] = Field(
+    train: Annotated[tuple[CorpusConfig, ...], Field(min_length=1, max_length=256)] = Field(
         description="corpora of training pairs"
     )
     valid: CorpusConfig = Field(description="pairs on which checkpoints are compared")

@@ -26,7 +26,7 @@ from seq2seq.processes import cores, ordered_map
 
 SIDES = ["source", "target"]
 
-PAIRS = pa.schema([*((side, pa.large_string()) for side in SIDES), ("corpus", pa.uint16())])
+PAIRS = pa.schema([*((side, pa.large_string()) for side in SIDES), ("corpus", pa.uint8())])
 _SHUFFLE_SEED = 1
 _SHARD_ROWS = 1 << 18  # of a file, and in memory at once
 _BATCH_ROWS = 1000  # as in files of the library

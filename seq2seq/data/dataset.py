@@ -68,7 +68,7 @@ class PreparedPairs:
         for batch in self._rows.batches():
             yield batch.column(0).to_pylist(), batch.column(1).to_pylist()
 
-    def corpora(self) -> npt.NDArray[np.uint16]:
+    def corpora(self) -> npt.NDArray[np.uint8]:
         """Return the number in data.train of the corpus that each pair is from."""
         return self._rows.column("corpus")
 
