@@ -287,7 +287,7 @@ def test_overrides_set_values_list_entries_and_sections() -> None:
         ("data.train=[]", "data.train: expected a list of sections with at least one entry"),
         (
             f"data.train=[{'{path: a.tsv}, ' * 257}]",
-            "data.train: expected a list of sections with 256 entries or fewer",
+            "data.train: 257 corpora, but 256 at most can be read: join some files",
         ),
         ("data.train=x", 'data.train: expected a list of sections, found "x"'),
         ("data.train.0.format=jsonl", "data.train.0: format jsonl requires the key 'source'"),

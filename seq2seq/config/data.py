@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seq2seq.config.section import Count, Rate, Section, is_trained
 
@@ -199,7 +199,7 @@ class DataConfig(Section):
 
     source_language: str = Field("es", description="source language, used in labels")
     target_language: str = Field("en", description="target language, used in labels")
-    train: Annotated[tuple[CorpusConfig, ...], Field(min_length=1, max_length=256)] = Field(
+    train: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)] = Field(
         description="corpora of training pairs"
     )
     valid: CorpusConfig = Field(description="pairs on which checkpoints are compared")
@@ -226,6 +226,13 @@ class DataConfig(Section):
     word_dropout: Rate = Field(
         0.0, description="probability of replacing an input piece by <unk> in training, both sides"
     )
+
+    @field_validator("train")
+    @classmethod
+    def _in_a_byte(cls, train: tuple[CorpusConfig, ...]) -> tuple[CorpusConfig, ...]:
+        if len(train) > 256:
+            raise ValueError(f"{len(train)} corpora, but 256 at most can be read: join some files")
+        return train
 
     @model_validator(mode="after")
     def _weights_training_only(self) -> DataConfig:
