@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import evaluate
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.sentences import language_rules, split_sentences
+from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import pharaoh
 
@@ -77,7 +81,7 @@ def test_sentences_end_where_they_end(language: str, marked: str) -> None:
 
 
 @examples(200)
-@given(st.text() | st.text("aAB1 .,!?…\"'«»()。\n\r\t\ud800", max_size=200))
+@given(st.text() | st.text("aAB1 .,!?…\"'«»()。\n\r\t\xa0\u202f\ud800", max_size=200))
 def test_sentences_are_the_text(text: str) -> None:
     for language in ("es", "en", None):
         found = split_sentences(text, language)
@@ -90,6 +94,12 @@ def test_lines_are_sentences_in_any_case() -> None:
     assert split_sentences(text, None) == ["\n", "A. B\n \n\n", "c\n", "😀\n", "d\n"]
     assert split_sentences(text, "es") == split_sentences(text, None)
     assert split_sentences("a B.\nC we. E", "en") == ["a B.\n", "C we. ", "E"]
+
+
+def test_white_space_of_several_bytes_after_an_initial() -> None:
+    for space in "\xa0\u202f\x85\u2028\u3000":
+        text = f"El plan B{space}. Es así.{space}Sí."
+        assert split_sentences(text, "es") == ([f"El plan B{space}. Es así.{space}", "Sí."])
 
 
 def test_a_long_line_of_unclosed_quotes_is_split_in_linear_time() -> None:
@@ -148,6 +158,22 @@ def test_sentences_are_translated_by_themselves_and_keep_white_space(
         assert own <= set(range(len(part.source.split())))
 
 
+def test_lines_without_visible_characters_stay(translator: Translator) -> None:
+    for blank in ("\n\u200b\n", "\r\n\ufeff \r\n", "\n\n\xa0\n"):
+        [[found]] = translator.translate([f"Gato.{blank}Perro."])
+        assert found.parts[1].space == re.sub("[\u200b\ufeff]", "", blank)
+
+
+def test_white_space_of_any_length_is_taken_off_lines_in_linear_time(
+    translator: Translator,
+) -> None:
+    [[found]] = translator.translate(["Gato.\nPerro."])
+    long = replace(found.parts[1], space="\t" * 100_000)
+    began = time.process_time()
+    assert Translation([long] * 3).line.count("\t") == 200_000
+    assert time.process_time() - began < 1
+
+
 def test_lines_are_whole_on_request(translator: Translator) -> None:
     whole = translator.options(split_sentences=False)
     [[found], [broken]] = translator.translate(["Él ve. Casa", "Él ve. Casa\n\npan"], whole)
@@ -194,14 +220,15 @@ def test_a_prefix_reaches_across_sentences(
 def test_alternatives_are_those_of_the_sentence_that_the_prefix_ends_in(
     translator: Translator,
 ) -> None:
+    [[last]] = translator.translate(["Casa."])
     for prefix, alone in (("A cat. ", ""), ("A cat. The", "The"), ("A cat.", "")):
         found = translator.alternatives("Gato come pan. Perro ve agua! Casa.", prefix)
         expected = translator.alternatives("Perro ve agua!", alone)
         assert [each.word for each in found] == [each.word for each in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
-            first, second, _ = (part.text for part in one.translation.parts)
-            assert (first, second) == ("A cat.", other.translation.text)
+            texts = [part.text for part in one.translation.parts]
+            assert texts == ["A cat.", other.translation.text, last.text]
 
 
 def test_pairs_with_equally_many_sentences_are_aligned_by_sentence(translator: Translator) -> None:

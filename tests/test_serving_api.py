@@ -72,6 +72,16 @@ def test_stream_ends_with_the_translation(
             assert line == LONG or longer.startswith(text)
 
 
+def test_stream_shows_all_sentences_of_a_batch_at_once(
+    client: Client, translator: Translator
+) -> None:
+    *steps, (_, found) = events(client, q=" ".join(line.capitalize() + "." for line in LINES))
+    parts = found["translations"][0]["parts"]
+    assert len(parts) == len(LINES)
+    longest = translator.options().max_length(max(len(p["source_tokens"]) for p in parts))
+    assert len(steps) <= longest + 1
+
+
 def test_empty_line_has_an_empty_translation(client: Client) -> None:
     [(name, found)] = events(client, q=" ")
     assert name == "translation"

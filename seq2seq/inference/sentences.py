@@ -66,8 +66,10 @@ def split_sentences(text: str, language: str | None) -> list[str]:
 
 
 def _split_line(line: str, language: str) -> list[str]:
-    # Each change for sentencex is of one character, so that positions stay the same.
-    masked = _mask(language).sub(lambda match: match[0][:-1] + "_", line.rstrip())
+    # Each change for sentencex is of one character, so that positions stay the same. White space
+    # that is several bytes long makes it panic after an initial.
+    spaced = re.sub(r"\s", " ", line.rstrip())
+    masked = _mask(language).sub(lambda match: match[0][:-1] + "_", spaced)
     is_cased = any(map(str.isupper, line))
     found, start, is_complete = [""], 0, False
     for window in range(0, len(masked), _WINDOW):

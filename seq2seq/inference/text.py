@@ -21,8 +21,7 @@ UNLIKELY = -0.9
 _PIECE_CHARS = 64  # no piece has more: a text that is far too long need not be encoded
 
 
-# Line ends between sentences; those other than \n and \r\n become spaces.
-_LINE_ENDS = re.compile(r"\s*\n\s*")
+# Line ends between sentences, other than \n and \r\n, become spaces.
 _OTHER_ENDS = re.compile(r"\r(?!\n)|[\v\f\x1c-\x1f\x85\u2028\u2029]")
 
 
@@ -33,7 +32,7 @@ class Sentence:
     text: str
     ids: list[int]
     first_word: int = 0  # the word of the whole text, from 0, in which the sentence begins
-    space: str = " "  # the white space before it, if it is not the first
+    space: str = ""  # the white space before it, if it is not the first
 
 
 def split_text(
@@ -54,10 +53,11 @@ def split_text(
     found: list[list[Sentence]] = []
     space, words = "", 0  # before the next sentence
     for raw in split_sentences(text, language):
-        space += raw[: len(raw) - len(raw.lstrip())]
         sentence = normalize_line(raw)
         if not sentence:
+            space += "".join(filter(str.isspace, raw))
             continue
+        space += raw[: len(raw) - len(raw.lstrip())]
         ids = _encode(sentence, tokenizer, max_pieces)
         if ids is None and refuse:
             raise DataError(
@@ -196,7 +196,7 @@ class Translation:
     @property
     def line(self) -> str:
         """The text on one line."""
-        return _LINE_ENDS.sub(" ", self.text)
+        return " ".join(filter(None, map(str.strip, self.text.split("\n"))))
 
     @property
     def score(self) -> float:

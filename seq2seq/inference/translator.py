@@ -203,7 +203,7 @@ class Translator:
         """Return the parts of a text, each with what its translation must begin with."""
         if not normalize_line(text):
             return [(part, NO_PREFIX) for sentence in split for part in sentence]
-        split = split or [[Sentence("", [], space="")]]
+        split = split or [[Sentence("", [])]]
         begins = [text]
         if len(split) > 1:
             # White space after a sentence completes it, so that a letter begins the next one.
@@ -324,18 +324,24 @@ class Translator:
         decoding = self.decoding(np.array([[*sentence.ids, EOS]]))
         with _checkpoint_errors():
             words = next_words(decoding, given, self.spelling, chosen, number)
-        before, after = begun[:place], begun[place + 1 :]
         longer = [self.spelling.prefix(f"{given.text} {word} ") for word, _ in words if word]
-        *continued, [rest] = self._translate(
-            [*([*before, (sentence, begin), *after] for begin in longer), [*before, *after]],
+        # The other sentences are the same in all translations.
+        [rest], *continued = self._translate(
+            [begun[:place] + begun[place + 1 :], *([(sentence, begin)] for begin in longer)],
             replace(chosen, nbest=1),
         )
         [ended] = self.force([sentence.text], [given.text], chosen)
         end = replace(ended, text=given.text, first_word=sentence.first_word, space=sentence.space)
-        rest.parts.insert(place, end)
-        best = (found[0] for found in continued)
+        best = (found.parts[0] for [found] in continued)
         return [
-            Alternative(word, log_prob, next(best) if word else rest) for word, log_prob in words
+            Alternative(
+                word,
+                log_prob,
+                Translation(
+                    [*rest.parts[:place], next(best) if word else end, *rest.parts[place:]]
+                ),
+            )
+            for word, log_prob in words
         ]
 
     def decoding(self, source_BS: Ints) -> Decoding:

@@ -23,7 +23,8 @@ from seq2seq.serving.models import ServedModel
 if TYPE_CHECKING:
     from seq2seq.analysis.explanation import Explanation
 
-Watch = Callable[[list[int], list[int]], None]  # gets the pieces of a source and those so far
+# Gets the pieces of sources, and those of their translations so far.
+Watch = Callable[[Sequence[list[int]], Sequence[list[int]]], None]
 
 
 # --- Translating, piece by piece
@@ -39,14 +40,14 @@ def translate(
 ) -> list[Translation]:
     """Return what `Translator.translate` does for a line.
 
-    `show` is called after each step of the search with the text of the likeliest unfinished
-    hypothesis. What it raises ends the search.
+    `show` is called at each step of the search with the text of the likeliest unfinished
+    hypotheses. What it raises ends the search.
     """
     parts = [part for sentence in translator.split(line, options) for part in sentence]
     texts = dict.fromkeys((tuple(part.ids) for part in parts), "")
 
-    def watch(source: list[int], pieces: list[int]) -> None:
-        texts[tuple(source)] = translator.target.decode(pieces)
+    def watch(sources: Sequence[list[int]], pieces: Sequence[list[int]]) -> None:
+        texts.update(zip(map(tuple, sources), map(translator.target.decode, pieces), strict=True))
         show("".join(part.space + texts[tuple(part.ids)] for part in parts).strip())
 
     first, *others = translator.backends
@@ -105,8 +106,7 @@ class _WatchedDecoding:
     ) -> Step:  # fmt: skip
         pieces_RT = np.concatenate((state.pieces_RT, tokens_R[:, None]), 1)
         width = len(tokens_R) // len(self.sources)
-        for source, pieces in zip(self.sources, pieces_RT[::width].tolist(), strict=True):
-            self.watch(source, pieces[1:])
+        self.watch(self.sources, pieces_RT[::width, 1:].tolist())
         found = self.decoding.step(tokens_R, state.state, count=count, weights=weights)
         return found._replace(state=_WatchedState(found.state, pieces_RT))
 

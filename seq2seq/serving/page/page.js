@@ -116,6 +116,7 @@ class Pane {
     this.at(".translation").replaceChildren();
     this.at(".translation").classList.remove("waiting");
     this.at(".attention").hidden = this.at(".which").hidden = true;
+    this.at(".doubt").textContent = "";
     this.say("");
     for (const details of this.root.querySelectorAll(":scope > details")) {
       details.open = details.hidden = false;
@@ -441,11 +442,14 @@ async function translateTyped() {
   if (text() !== typed) return;
   if (language && !keepsModels()) {
     const model = modelOf(language);
-    const name = new Intl.DisplayNames("en", {type: "language"}).of(language);
     if (model) {
       chooseModels(model);
-      byId("direction").textContent = `This is ${name}, so ${model.name} translates it.`;
-    } else byId("fault").textContent = `This seems to be ${name}, which no model here translates.`;
+      byId("direction").textContent =
+        `This is ${model.source_name}, so ${model.name} translates it.`;
+    } else {
+      const name = new Intl.DisplayNames("en", {type: "language"}).of(language);
+      byId("fault").textContent = `This seems to be ${name}, which no model here translates.`;
+    }
   }
   translateAll();
 }
