@@ -59,6 +59,7 @@ class Initial:
     weights: dict[str, Tensor]
     tokenizers: tuple[Tokenizer, Tokenizer]
     model: ModelConfig
+    new_tokenizers: bool  # to be trained
 
 
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
@@ -89,7 +90,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         ranks.on_rank0(stack.enter_context, run.lock())
         if not resume:  # again: another process may have trained a run here meanwhile
             ranks.on_rank0(_check_directory, config, resume=False, overwrite=overwrite)
-        if resume and not initial:
+        if resume:
             tokenizers = ranks.on_rank0(run.tokenizers)
         else:
             tokenizers = ranks.on_rank0(_new_tokenizers, pairs, config, initial)
@@ -134,8 +135,7 @@ def _new_tokenizers(
     pairs: PreparedPairs, config: Config, initial: Initial | None
 ) -> tuple[Tokenizer, Tokenizer]:
     """Return the tokenizers of a run that begins: those of another run, or new ones."""
-    began = config.training.initial
-    if initial and not (began and began.new_tokenizers):
+    if initial and not initial.new_tokenizers:
         return initial.tokenizers
     return train_tokenizers(pairs, config)
 
@@ -198,7 +198,7 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
-    if initial and tokenizers == initial.tokenizers:
+    if initial and not initial.new_tokenizers:
         load_weights(model, initial.weights, origin=initial.path)
         log.info("starting from %s", initial.path)
     else:
@@ -255,7 +255,13 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
                 f"{key}: the recipe has {ours!r}, but {initial.run}, whose weights and tokenizers "
                 f"training starts from, has {theirs!r}; remove the key, or train without --from"
             )
-    return config, Initial(checkpoint.path, checkpoint.weights(), run.tokenizers(), parent.model)
+    return config, Initial(
+        checkpoint.path,
+        checkpoint.weights(),
+        run.tokenizers(),
+        parent.model,
+        initial.new_tokenizers,
+    )
 
 
 def resumed(config: Config, saved: Config) -> Config:

@@ -76,6 +76,8 @@ def test_digits_that_both_sides_share_are_replaced_alike():
         assert source == f"Tengo {one} de {other}, no 7 o 7."
         assert target == f"I have {one} of {other}, not 7 or 8."
     assert len(set(found)) > 250
+    source, target = change(("Hay 7.5 y 7.", "Seven and a half and 7."), "digits")
+    assert source.removeprefix("Hay 7.5 y ") == target.removeprefix("Seven and a half and ") != "7."
     decimals = ("Vale 3,50 y 2.000.", "It is 3.50 and 2,000.")
     assert change(decimals, "digits") == decimals  # written in another way on each side
 
@@ -134,6 +136,13 @@ def test_rates_are_shares_of_the_pairs():
     assert kinds[True, True] / 4000 == pytest.approx(0.07, abs=0.02)
     assert kinds[False, False] / 4000 == pytest.approx(0.27, abs=0.03)
     assert kinds[True, False] / 4000 == pytest.approx(0.03, abs=0.015)
+
+
+@pytest.mark.parametrize("pair", [("?!", "?!"), ("¡¿", "What"), ("¿ ¿", "What"), ("...", ".")])
+def test_pairs_without_words_keep_text_on_both_sides(pair):
+    for seed in range(50):
+        for kinds in (("final_punctuation", "careless"), ("accents", "careless"), ("accents",)):
+            assert all(map(str.strip, change(pair, *kinds, seed=seed)))
 
 
 @SETTINGS

@@ -139,6 +139,8 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["distill", "{run}", "{lines}", "-o", "/none/x"], "lines.txt:1: 1 column"),
         (["train", "{toy}", "--from", "none"], "none: not a run directory"),
         (["train", "{toy}", "--from", "{run}", "--resume"], "use one of them"),
+        (["train", "{toy}", "--new-tokenizers"], "--new-tokenizers requires --from RUN"),
+        (["train", "{toy}", "--show-pairs", "2", "--resume"], "not allowed with argument"),
         (["evaluate", "{run}", "none.tsv"], "none.tsv: no such file"),
         (["evaluate", "{run}", "/dev/null"], "/dev/null: an empty file"),
         (["evaluate", "{run}", "{lines}"], "lines.txt:1: 1 column"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +23,7 @@ from pairs import all_pairs, prepared
 from test_workers import alive, wait_for
 
 from seq2seq.config import Config, DataConfig, TokenizerConfig
-from seq2seq.data import arrow, dataset
+from seq2seq.data import arrow, dataset, tokenizer
 from seq2seq.data.arrow import MappedRows
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
@@ -105,6 +107,13 @@ def test_changed_setting_remakes_what_depends_on_it(config, tmp_path, overrides,
     assert kinds(tmp_path, before) == expected
 
 
+def test_names_of_entries_depend_on_the_code_that_makes_them():
+    imported = set(re.findall(r"from (seq2seq\.data\.\w+) import", inspect.getsource(tokenizer)))
+    needed = {tokenizer.__name__, *imported}
+    assert needed <= set(dataset._TOKENIZER_CODE)
+    assert needed <= set(dataset._IDS_CODE)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("train", ALL), ("valid", ["pairs"]), ("test", ["pairs"])]
 )
@@ -137,6 +146,10 @@ def test_order_and_columns_of_corpora_matter(config, corpus, tmp_path):
     other = prepare(config(f"data.train=[{{path: {valid}}}, {{path: {train}}}]"))[0]
     swapped = prepare(config(f"data.train=[{{path: {train}, source: 1, target: 0}}]"))[0]
     assert len({pairs.fingerprint for pairs in (one, other, swapped)}) == 3
+    for pairs, first in ((one, train), (other, valid)):
+        in_first = [tuple(line.split("\t")[:2]) for line in first.read_text().splitlines()]
+        of_corpora = zip(all_pairs(pairs), pairs.corpora(), strict=True)
+        assert all((pair in in_first) == (number == 0) for pair, number in of_corpora)
 
 
 def test_number_of_processes_changes_nothing(config, tmp_path, monkeypatch):

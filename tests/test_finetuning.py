@@ -196,6 +196,49 @@ def test_crash_before_the_first_checkpoint(
     assert_same(tuned, tmp_path)
 
 
+def test_resume_before_the_first_checkpoint_has_the_new_tokenizers(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = "training.initial.new_tokenizers=true", "data.tokenizer.source_vocab_size=300"
+    recipe = tuning(toy, tmp_path, trained, *new, "training.max_steps=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
+        with pytest.raises(Crash):
+            train(recipe)
+    trained_before = [each.fingerprint() for each in RunDirectory(tmp_path).tokenizers()]
+    monkeypatch.setattr("seq2seq.pipeline.train_tokenizers", lambda *_: pytest.fail("trained"))
+    train(recipe, resume=True)
+    tokenizers = RunDirectory(tmp_path).tokenizers()
+    assert [each.fingerprint() for each in tokenizers] == trained_before
+    embeddings = find_checkpoint(tmp_path).weights()["source_embedding.weight"]
+    assert len(embeddings) == tokenizers[0].vocab_size
+
+
+@pytest.mark.parametrize(
+    ("new", "options", "expected"),
+    [
+        (True, ["--from", "other"], ("other", True)),
+        (False, ["--from", "other", "--new-tokenizers"], ("other", True)),
+        (False, ["--new-tokenizers"], ("parent", True)),
+        (False, ["--from", "other"], ("other", False)),
+    ],
+)
+def test_options_and_recipe_together_say_what_to_start_from(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    new: bool, options: list[str], expected: tuple[str, bool],
+) -> None:  # fmt: skip
+    file = tmp_path / "tune.yaml"
+    file.write_text(recipe(toy, tmp_path / "run", Path("parent")))
+    started: list[Config] = []
+    monkeypatch.setattr("seq2seq.pipeline.train", lambda config, **_: started.append(config))
+    monkeypatch.setattr("seq2seq.commands.train._report_end", lambda *_: 0)
+    override = f"training.initial.new_tokenizers={str(new).lower()}"
+    assert cli.main(["train", str(file), override, *options]) == 0
+    [config] = started
+    assert config.training.initial is not None
+    assert (config.training.initial.run, config.training.initial.new_tokenizers) == expected
+
+
 def test_recorded_recipe_trains_the_same_run(
     toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path
 ) -> None:

@@ -168,7 +168,8 @@ def test_augmented_batches_hold_the_changed_texts(tokenizers, alpha):
     assert seen[0] != seen[1]  # anew in each epoch
 
 
-def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers):
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers, alpha):
     joined = AugmentationConfig(**dict.fromkeys(KINDS, 0.0) | {"joined": 0.99})
     pairs = [Pair(f"{source}.", f"{target}.") for source, target in PAIRS]
     pieces = [
@@ -177,7 +178,7 @@ def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers):
     ]
     longest = max(pieces)
     stream = make_stream(
-        tokenizers, prepared(pairs), augmentation=joined, max_length=longest, size=200
+        tokenizers, prepared(pairs), alpha=alpha, augmentation=joined, max_length=longest, size=200
     )
     batches = take_epoch(stream)
     assert sorted(indices_of(batches)) == list(range(len(pairs)))

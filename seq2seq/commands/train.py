@@ -50,12 +50,12 @@ def add(commands: options.Commands) -> None:
         "--new-tokenizers", action="store_true",
         help="with --from: train tokenizers of the recipe's own (training.initial.new_tokenizers)",
     )  # fmt: skip
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
         "--show-pairs", type=options.positive, metavar="N",
         help="print N pairs as training will see them, and those that data.augmentation changes "
         "also as they are; train nothing",
     )  # fmt: skip
-    how = parser.add_mutually_exclusive_group()
     how.add_argument("--resume", action="store_true", help="continue from the latest checkpoint")
     how.add_argument("--overwrite", action="store_true", help="delete an existing run first")
 
@@ -68,14 +68,18 @@ def _train(arguments: argparse.Namespace) -> int:
 
     keep_few_kernels()
     config = load_config(find_recipe(arguments.config), arguments.overrides)
-    if arguments.new_tokenizers and arguments.initial is None:
-        raise UserError("--new-tokenizers goes with --from RUN; a new run has its own anyway")
+    initial = config.training.initial
     if arguments.initial is not None:
         if arguments.resume:
             raise UserError("--from starts a run; --resume continues one: use one of them")
-        initial = InitialConfig(run=arguments.initial, new_tokenizers=arguments.new_tokenizers)
-        training = config.training.model_copy(update={"initial": initial})
-        config = config.model_copy(update={"training": training})
+        new = initial is not None and initial.new_tokenizers
+        initial = InitialConfig(run=arguments.initial, new_tokenizers=new)
+    if arguments.new_tokenizers:
+        if initial is None:
+            raise UserError("--new-tokenizers requires --from RUN; other runs train their own")
+        initial = initial.model_copy(update={"new_tokenizers": True})
+    training = config.training.model_copy(update={"initial": initial})
+    config = config.model_copy(update={"training": training})
     if arguments.show_pairs:
         return _show_pairs(config, arguments.show_pairs)
     if arguments.processes:
@@ -104,6 +108,8 @@ def _train(arguments: argparse.Namespace) -> int:
 def _show_pairs(config: Config, number: int) -> int:
     from seq2seq.pipeline import show_pairs
 
+    if int(os.environ.get("RANK", "0")):  # with torchrun, one process prints
+        return 0
     for seen, pair in show_pairs(config, number):
         print(f"{seen.source}\t{seen.target}")
         if seen != pair:
@@ -129,9 +135,8 @@ def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
 
 
 def _from(arguments: argparse.Namespace) -> list[str]:
-    if arguments.initial is None:
-        return []
-    return ["--from", arguments.initial, *["--new-tokenizers"] * arguments.new_tokenizers]
+    run = [] if arguments.initial is None else ["--from", arguments.initial]
+    return [*run, *["--new-tokenizers"] * arguments.new_tokenizers]
 
 
 def _report_end(

@@ -10,6 +10,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from seq2seq.config import AugmentationConfig
 
 FINAL_MARKS = ".!?…。！？؟।"
-_END = re.compile(rf"^(.*?)(\s*[{FINAL_MARKS}]+[\"'»”)]*)?$", re.DOTALL)
+_MARKS = tuple(FINAL_MARKS)
+_END = re.compile(rf"\s*[{FINAL_MARKS}]+[\"'»”)]*\Z")
 NAME = re.compile(r"(?<![\w'-])[^\W\d_]{3,}(?![\w-])")
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?![\w.,-]*\d)")
 _WORD = re.compile(r"[^\W\d_]{2,12}")
@@ -66,7 +68,7 @@ def augment(
             elif kind not in _SOURCE_ONLY or not copies:
                 pair = _KINDS[kind](*pair, rng)
             copies |= kind in _COPYING and pair != unchanged
-        if pair != before and all(pair):
+        if pair != before and all(map(str.strip, pair)):
             found[place] = Changed(rows[place], *pair)
     return found
 
@@ -76,43 +78,49 @@ Texts = tuple[str, str]  # source, target
 
 def _joined(pair: Texts, others: Sequence[Texts]) -> Texts:
     """Return pairs as one, as far as the ends of their sentences show on both sides."""
-    source, target = pair
-    for other_source, other_target in others:
-        if source[-1] not in FINAL_MARKS or target[-1] not in FINAL_MARKS:
+    for other in others:
+        if not _has_final_marks(*pair):
             break
-        source, target = f"{source} {other_source}", f"{target} {other_target}"
-    return source, target
+        pair = f"{pair[0]} {other[0]}", f"{pair[1]} {other[1]}"
+    return pair
+
+
+def _has_final_marks(source: str, target: str) -> bool:
+    return source.endswith(_MARKS) and target.endswith(_MARKS)
 
 
 def _name(source: str, target: str, rng: random.Random) -> Texts:
     """Put made-up names, or tokens, in place of words with a capital that both sides share."""
-    shared = set(NAME.findall(source)).intersection(NAME.findall(target))
-    for word in sorted(word for word in shared if word.istitle()):
-        if rng.random() < 0.8:
-            other = made_up_name(rng)
-        else:
-            other = token_to_copy(rng, rng.choice(("address", "identifier")), _words(source))
-        whole = re.compile(rf"(?<!\w){word}(?!\w)")
-        source, target = whole.sub(other, source), whole.sub(other, target)
-    return source, target
+    new = {}
+    for word in sorted(set(NAME.findall(source)).intersection(NAME.findall(target))):
+        if word.istitle() and rng.random() < 0.8:
+            new[word] = made_up_name(rng)
+        elif word.istitle():
+            kind = rng.choice(("address", "identifier"))
+            new[word] = token_to_copy(rng, kind, _WORD.findall(source))
+    return _replaced(NAME, new, source), _replaced(NAME, new, target)
+
+
+def _replaced(pattern: re.Pattern[str], new: dict[str, str], text: str) -> str:
+    """Return a text with new words in place of those that a pattern finds."""
+    return pattern.sub(lambda found: new.get(found[0], found[0]), text)
 
 
 def _digits(source: str, target: str, rng: random.Random) -> Texts:
     """Put other digits in place of the numbers that occur once on both sides."""
     ours, theirs = NUMBER.findall(source), NUMBER.findall(target)
+    new = {}
     for number in ours:
         if ours.count(number) == theirs.count(number) == 1:
             size = len(number) if rng.random() < 0.7 else rng.randint(1, 7)
-            other = random_digits(rng, size)
-            whole = re.compile(rf"(?<!\d){number}(?!\d)")
-            source, target = whole.sub(other, source), whole.sub(other, target)
-    return source, target
+            new[number] = random_digits(rng, size)
+    return _replaced(NUMBER, new, source), _replaced(NUMBER, new, target)
 
 
 def _copied(source: str, target: str, rng: random.Random) -> Texts:
     """Add a token, or a name, at places that correspond on both sides; rarely leave it alone."""
     kind = rng.choice(("number", "emoji", "emoji", "address", "identifier", "name", "name"))
-    token = made_up_name(rng) if kind == "name" else token_to_copy(rng, kind, _words(source))
+    token = made_up_name(rng) if kind == "name" else token_to_copy(rng, kind, _WORD.findall(source))
     if rng.random() < 0.04:
         return token, token
     forms = {
@@ -123,28 +131,21 @@ def _copied(source: str, target: str, rng: random.Random) -> Texts:
     return with_token(form, token, source), with_token(form, token, target)
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
-
-
 def with_token(form: str, token: str, text: str) -> str:
-    match = _END.match(text)
-    body, marks = (match[1], match[2] or "") if match else (text, "")
-    return form.format(token, body, marks)
+    """Return a form with a token for {0}, a text for {1} and the final marks of it for {2}."""
+    marks = _END.search(text)
+    end = marks.start() if marks else len(text)
+    return form.format(token, text[:end], text[end:])
 
 
 def _final_punctuation(source: str, target: str, rng: random.Random) -> Texts:
     """Leave final marks out on both sides, or repeat them."""
-    if source[-1] not in FINAL_MARKS or target[-1] not in FINAL_MARKS:
+    if not _has_final_marks(source, target):
         return source, target
     if rng.random() < 0.75:
         return source.rstrip(FINAL_MARKS).rstrip(), target.rstrip(FINAL_MARKS).rstrip()
     more = source[-1] * rng.randint(1, 3)
     return source + more, target + more
-
-
-def _without_accents(source: str, target: str, rng: random.Random) -> Texts:
-    return without_accents(source), target
 
 
 def _typo(source: str, target: str, rng: random.Random) -> Texts:
@@ -153,22 +154,10 @@ def _typo(source: str, target: str, rng: random.Random) -> Texts:
     return source, target
 
 
-def _lower(source: str, target: str, rng: random.Random) -> Texts:
-    return source.lower(), target
-
-
 def _careless(source: str, target: str, rng: random.Random) -> Texts:
     source, target = _final_punctuation(source, target, rng)
     source = without_accents(source).lower()
     return (with_typo(source, rng) if rng.random() < 0.5 else source), target
-
-
-def _upper(source: str, target: str, rng: random.Random) -> Texts:
-    return source.upper(), target.upper()
-
-
-def _title(source: str, target: str, rng: random.Random) -> Texts:
-    return title_case(source), title_case(target)
 
 
 # In this order, after `joined`, which needs other pairs; the names are keys of data.augmentation.
@@ -177,12 +166,12 @@ _KINDS: dict[str, Callable[[str, str, random.Random], Texts]] = {
     "digits": _digits,
     "copied_tokens": _copied,
     "final_punctuation": _final_punctuation,
-    "accents": _without_accents,
+    "accents": lambda source, target, _: (without_accents(source), target),
     "typos": _typo,
     "careless": _careless,
-    "lower_case": _lower,
-    "title_case": _title,
-    "upper_case": _upper,
+    "lower_case": lambda source, target, _: (source.lower(), target),
+    "title_case": lambda source, target, _: (title_case(source), title_case(target)),
+    "upper_case": lambda source, target, _: (source.upper(), target.upper()),
 }
 
 _COPYING = {"names", "copied_tokens"}
@@ -269,18 +258,11 @@ def _made_up_word(rng: random.Random) -> str:
     return word if len(word) > 2 else word + rng.choice(_SIMPLE) + rng.choice("aeiou")
 
 
-_EMOJI_BLOCKS = (
-    (0x1F600, 0x50),
-    (0x1F300, 0x300),
-    (0x1F680, 0x60),
-    (0x1F900, 0x100),
-    (0x2600, 0x1C0),
-)
+_BLOCKS = (range(0x1F300, 0x1F650), range(0x1F680, 0x1F6E0), range(0x1F900, 0x1FA00))
 _EMOJI = [
-    chr(code)
-    for start, size in _EMOJI_BLOCKS
-    for code in range(start, start + size)
-    if unicodedata.category(chr(code)) == "So"
+    char
+    for char in map(chr, chain(*_BLOCKS, range(0x2600, 0x27C0)))
+    if unicodedata.category(char) == "So"
 ]
 _COMMON = (
     "😀😂🤣😊😍🥰😘😎🤔😅😭😢😡👍👎👏🙏💪🔥✨🎉❤💔💯✅❌⚠⭐🌟🚀"

@@ -43,8 +43,8 @@ _ASSESSED = pa.schema(
 _MODEL = "tokenizer.model"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}
 _PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "corpus", "dataset"))
-_TOKENIZER_CODE = ("seq2seq.data.cleaning", "seq2seq.data.tokenizer")
-_IDS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "dataset", "tokenizer"))
+_TOKENIZER_CODE = tuple(f"seq2seq.data.{name}" for name in ("casing", "cleaning", "tokenizer"))
+_IDS_CODE = (*_TOKENIZER_CODE, "seq2seq.data.arrow", "seq2seq.data.dataset")
 
 
 class PreparedPairs:

@@ -1,6 +1,7 @@
-"""Batches of a corpus for training: every pair once per epoch, resumable at any batch.
+"""Batches of a corpus for training, resumable at any batch.
 
-The corpus is read in windows; a window is shuffled and cut into batches.
+In an epoch every pair is used once, or as often as the weight of its corpus says. The corpus is
+read in windows; a window is shuffled and cut into batches.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Window:
 
 
 class BatchStream:
-    """Batches of a corpus, epoch after epoch, each pair once per epoch.
+    """Batches of a corpus, epoch after epoch.
 
     Everything random is drawn from the seed, the epoch and the window, so that a stream resumes
     from a saved position with exactly the batches that it would have given, in any process.
@@ -229,46 +230,45 @@ class BatchStream:
         if self._weights is not None:
             times = self._weights[indices[used]]
             used = np.repeat(used, (times + generator.random(len(used))).astype(np.int64))
-        alpha, most = self._config.tokenizer.sampling_alpha, self._config.batching.max_length
+        alpha = self._config.tokenizer.sampling_alpha
         if not len(used) or not (alpha or self._config.augmentation):
             return indices, source, target, used
         texts = self._pairs.read(starts.tolist(), self._rows)
-        changed: dict[int, Changed] = {}
-        if self._config.augmentation is not None:
-            changed = augment(*texts, used.tolist(), self._config.augmentation, generator)
+        changed = self._changed(texts, used, generator)
         if alpha:
             sides = [[side[row] for row in used] for side in texts]
-            for place, pair in changed.items():
+            for place, pair, _ in changed:
                 sides[0][place], sides[1][place] = pair.source, pair.target
             source, target = (
                 self._sample(tokenizer, side, generator)
                 for tokenizer, side in zip(self._tokenizers, sides, strict=True)
             )
-            longer = np.maximum(source.lengths, target.lengths)  # changed pairs may be too long
-            return indices[used], source, target, np.flatnonzero(longer <= most)
-        return self._with(changed, indices, source, target, used)
-
-    def _with(
-        self, changed: dict[int, Changed], indices: Ints, source: Ragged, target: Ragged, used: Ints
-    ) -> tuple[Ints, Ragged, Ragged, Ints]:
-        """Add the changed pairs as rows, and use them in place of the others if they fit."""
-        most = self._config.batching.max_length
-        added: list[tuple[int, list[int], list[int]]] = []
-        encode_source, encode_target = (tokenizer.encode for tokenizer in self._tokenizers)
-        for place, pair in changed.items():
-            ids = encode_source(pair.source), encode_target(pair.target)
-            if 0 < max(map(len, ids)) <= most:
-                used[place] = len(indices) + len(added)
-                added.append((pair.row, *ids))
-        if not added:
-            return indices, source, target, used
-        rows, *sides = zip(*added, strict=True)
-        return (
-            np.concatenate([indices, indices[list(rows)]]),
-            source.extended(sides[0]),
-            target.extended(sides[1]),
-            used,
+            return indices[used], source, target, np.arange(len(used))
+        used[[place for place, *_ in changed]] = len(indices) + np.arange(len(changed))
+        indices = np.concatenate([indices, indices[[pair.row for _, pair, _ in changed]]])
+        source, target = (
+            rows.extended([ids[side] for *_, ids in changed])
+            for side, rows in enumerate((source, target))
         )
+        return indices, source, target, used
+
+    def _changed(
+        self, texts: tuple[list[str], list[str]], used: Ints, generator: np.random.Generator
+    ) -> list[tuple[int, Changed, list[list[int]]]]:
+        """Return the changed pairs that fit: their places in `used`, texts, and ids of both sides.
+
+        Pairs that become too long stay as they are.
+        """
+        if self._config.augmentation is None:
+            return []
+        found = []
+        augmented = augment(*texts, used.tolist(), self._config.augmentation, generator)
+        for place, pair in augmented.items():
+            sides = zip(self._tokenizers, (pair.source, pair.target), strict=True)
+            ids = [tokenizer.encode(text) for tokenizer, text in sides]
+            if max(map(len, ids)) <= self._config.batching.max_length:
+                found.append((place, pair, ids))
+        return found
 
     def _sample(
         self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator

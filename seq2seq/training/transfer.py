@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import torch
 
-from seq2seq.data.casing import restore_case
 from seq2seq.data.tokenizer import SPACE_PIECE, Tokenizer
 from seq2seq.model.model import TranslationModel
 
@@ -41,22 +40,18 @@ def transfer(
         [_spell(piece, before.ids) for piece in _pieces(after, before)]
         for before, after in zip(old_tokenizers, tokenizers, strict=True)
     )
-    parts = {  # by what is shared, so that it counts once
-        (id(table), id(theirs), id(spelled)): (table, theirs, spelled)
-        for table, theirs, spelled in (
-            (new.source_embedding.weight, old.source_embedding.weight, sources),
-            (new.target_embedding.weight, old.target_embedding.weight, targets),
-            (new.output_weight, old.output_weight, targets),
-        )
-    }
-    for table in {id(table): table for table, _, _ in parts.values()}.values():
-        of_table = [
-            (theirs, spelled) for other, theirs, spelled in parts.values() if other is table
-        ]
+    tables = (
+        (new.source_embedding.weight, old.source_embedding.weight, sources),
+        (new.target_embedding.weight, old.target_embedding.weight, targets),
+        (new.output_weight, old.output_weight, targets),
+    )
+    for table in {id(table): table for table, _, _ in tables}.values():
+        # What the old model shares, too, counts once.
+        parts = {id(part): (part, spelled) for shared, part, spelled in tables if shared is table}
         for row in range(len(table)):
-            known = [(theirs, spelled[row]) for theirs, spelled in of_table if spelled[row]]
+            known = [(part, spelled[row]) for part, spelled in parts.values() if spelled[row]]
             fewest = min((len(ids) for _, ids in known), default=0)
-            means = [theirs[ids].mean(0) for theirs, ids in known if len(ids) == fewest]
+            means = [part[ids].mean(0) for part, ids in known if len(ids) == fewest]
             if means:
                 table[row] = torch.stack(means).sum(0)
 
@@ -64,10 +59,12 @@ def transfer(
 def _pieces(after: Tokenizer, before: Tokenizer) -> list[str]:
     """Return the new pieces as the old tokenizer writes them."""
     pieces = after.pieces(range(after.vocab_size))
-    if not after.marks_case or before.marks_case:
+    if after.marks_case == before.marks_case:
         return pieces
+    texts = (before.spell(after.restore(piece.replace(SPACE_PIECE, " "))) for piece in pieces)
     return [
-        restore_case(piece.replace(SPACE_PIECE, " ")).replace(" ", SPACE_PIECE) for piece in pieces
+        piece if piece in before.ids else text.replace(" ", SPACE_PIECE)  # bytes stay as they are
+        for piece, text in zip(pieces, texts, strict=True)
     ]
 
 
