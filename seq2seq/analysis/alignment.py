@@ -54,9 +54,9 @@ def align(
         same = apart and len(sides[0]) == len(sides[1])
         units.append(list(zip(*sides, strict=True)) if same else [(pair.source, pair.target)])
     sources, targets = zip(*chain(*units), strict=True) if pairs else ((), ())
-    unit = f" x {WINDOW} sentences"
-    starts = tqdm(range(0, len(sources), WINDOW), unit=unit, disable=None, leave=False)
-    windows = (slice(start, start + WINDOW) for start in starts)
+    starts = range(0, len(sources), WINDOW)
+    shown = tqdm(starts, unit=f" x {WINDOW} sentences", disable=None, leave=False)
+    windows = (slice(start, start + WINDOW) for start in shown)
     parts = chain.from_iterable(translator.force(sources[w], targets[w]) for w in windows)
     found: list[Links] = []
     for unit in units:
