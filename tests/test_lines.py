@@ -85,7 +85,9 @@ def test_cuts_at_sentence_ends_then_clauses_then_spaces(tokenizer: Tokenizer) ->
 def test_long_line_is_refused_on_request(tokenizer: Tokenizer) -> None:
     line = "gato " * 9
     assert texts(parts_of(line, tokenizer, 9, number=4, refuse=True)) == [line.strip()]
-    with pytest.raises(DataError, match=r"^line 4: longer than 8 pieces .*--long split"):
+    with pytest.raises(
+        DataError, match=r"^line 4: a sentence of more than 8 pieces .*--long split"
+    ):
         parts_of(line, tokenizer, 8, number=4, refuse=True)
 
 

@@ -197,8 +197,8 @@ class AugmentationConfig(Section):
 class DataConfig(Section):
     """Corpora and how they are prepared."""
 
-    source_language: str = Field("es", description="source language, used in labels")
-    target_language: str = Field("en", description="target language, used in labels")
+    source_language: str = Field("es", description="source language, for labels and splitting")
+    target_language: str = Field("en", description="target language, for labels and splitting")
     train: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)] = Field(
         description="corpora of training pairs"
     )

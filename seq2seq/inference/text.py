@@ -61,8 +61,9 @@ def split_text(
         ids = _encode(sentence, tokenizer, max_pieces)
         if ids is None and refuse:
             raise DataError(
-                f"line {number}: longer than {max_pieces} pieces (inference.max_source_length of "
-                "the run); shorten it, or allow splitting with --long split"
+                f"line {number}: a sentence of more than {max_pieces} pieces "
+                "(inference.max_source_length of the run); shorten it, or allow splitting with "
+                "--long split"
             )
         parts, encoded = [sentence], [ids or []]
         if ids is None:

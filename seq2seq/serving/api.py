@@ -136,7 +136,7 @@ class PartResponse(BaseModel):
 
 
 class LineTranslation(BaseModel):
-    """A translation of a line, as `seq2seq translate --format jsonl --attention` writes it."""
+    """A translation of a text, as `seq2seq translate --format jsonl --attention` writes it."""
 
     text: str
     score: float
@@ -144,7 +144,7 @@ class LineTranslation(BaseModel):
 
 
 class LineResponse(BaseModel):
-    """The translations of a line, best first."""
+    """The translations of a text, best first."""
 
     translations: list[LineTranslation]
 
@@ -183,7 +183,7 @@ async def models(request: Request) -> Response:
 
 @router.post("/translate", name="translateLine", response_model=LineResponse, responses=TRANSLATING)
 async def translate(request: Request, wanted: LineRequest) -> Response:
-    """Translate a line, best first, as `translate --format jsonl --attention`.
+    """Translate a text, best first, as `translate --format jsonl --attention`.
 
     The options are those of the command; a smaller beam is raised to `nbest`.
     """
@@ -199,7 +199,7 @@ async def translate(request: Request, wanted: LineRequest) -> Response:
     responses=TRANSLATING | {200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}},
 )  # fmt: skip
 async def stream(request: Request, wanted: LineRequest) -> Response:
-    """Translate a line, step by step.
+    """Translate a text, step by step.
 
     Server-sent events: `partial` with the text so far for each step of the search, then
     `translation` with what /api/translate answers, or `error`.
@@ -286,7 +286,7 @@ def _translation(
     ended: threading.Event,
     show: Callable[[str], None] | None = None,
 ) -> Callable[[], dict[str, Any]]:
-    """Return the work for a line, which ends at the next step when its client has disconnected."""
+    """Return the work for a text, which ends at the next step when its client has disconnected."""
     model = _model(service, wanted)
 
     def watch(text: str) -> None:

@@ -38,7 +38,7 @@ def translate(
     prefix: str = "",
     show: Callable[[str], None],
 ) -> list[Translation]:
-    """Return what `Translator.translate` does for a line.
+    """Return what `Translator.translate` does for a text.
 
     `show` is called at each step of the search with the text of the likeliest unfinished
     hypotheses. What it raises ends the search.
