@@ -146,18 +146,21 @@ def ship(
     files. Raises DataError where either is not.
     """
     path, trained = MODELS / name, RunDirectory(Path(run))
-    (path / CARD).unlink(missing_ok=True)
     config = trained.config()
-    corpora, files = find_corpora(config.data, data), dict(map(_named, tests))
+    corpora = find_corpora(config.data, data)
     valid = read_validation(config.data)
+    sets = {
+        test: read_test(file, config.data, single_reference=True)
+        for test, file in map(_named, tests)
+    }
+    (path / CARD).unlink(missing_ok=True)
     checkpoint = export_compact(run, path, valid=valid)
     shown = config.model_copy(update={"run_dir": f"runs/{name}"})  # no path of this machine
     write_atomic(RunDirectory(path).config_path, dump_config(shown))
     translator = Translator.load(path)
     chosen_on = {pair.source for pair in valid}
     scores: list[tuple[str, int, int, Evaluation]] = []
-    for test, file in files.items():
-        pairs = read_test(file, config.data, single_reference=True)
+    for test, pairs in sets.items():
         chosen = sum(pair.source in chosen_on for pair in pairs)
         scores.append((test, len(pairs), chosen, evaluate(translator, pairs)))
     test, sentences, _, found = scores[0]

@@ -116,6 +116,15 @@ def test_reverse_model_of_same_direction_logs_warning(
     assert "--reverse: this model also translates es to en" in caplog.text
 
 
+def test_empty_sides_have_no_links(trained: Path) -> None:
+    translator = Translator.load(str(trained))
+    empty = Pair("", "")
+    assert align(translator, [empty]) == [frozenset()]
+    found = align(translator, [empty, Pair("gato come", "cat eats"), Pair("gato", ""), empty])
+    assert found[1] == {(0, 0), (1, 1)}
+    assert not any((found[0], found[2], found[3]))
+
+
 def test_punctuation_marks_can_be_words(trained: Path) -> None:
     pair = Pair("gato, come pan.", "cat, eats bread.", alignment="0-0 1-1 2-2 3-3 4-4")
     assert gold_of([pair], split=words) is not None

@@ -186,13 +186,17 @@ def test_card_needs_names_of_test_sets_and_corpora(
     models: Path, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ship_model, "MODELS", models)
+    (models / "es-en").mkdir()
+    (models / "es-en" / CARD).write_text("the card", encoding="utf-8")
     for more, words in (
         (["--evaluate", "test.tsv", "--data", "tatoeba"], "expected NAME=FILE, such as Tatoeba="),
         (["--evaluate", "Toys=test.tsv"], "whose licence is unknown; pass --data"),
+        (["--evaluate", "Toys=none.tsv", "--data", "tatoeba"], "none.tsv: no such file"),
     ):
         monkeypatch.setattr("sys.argv", ["ship_model.py", str(trained), "es-en", *more])
         assert ship_model.main() == 2
         assert words in capsys.readouterr().err
+        assert (models / "es-en" / CARD).read_text(encoding="utf-8") == "the card"
 
 
 def test_corpora_are_those_of_the_folders_of_a_recipe() -> None:

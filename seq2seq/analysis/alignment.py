@@ -51,7 +51,7 @@ def align(
         sides = list(map(split_sentences, (pair.source, pair.target), languages))
         # Without white space between sentences, a word could be in two.
         apart = all(each[-1].isspace() for side in sides for each in side[:-1])
-        same = apart and len(sides[0]) == len(sides[1])
+        same = apart and len(sides[0]) == len(sides[1]) > 0
         units.append(list(zip(*sides, strict=True)) if same else [(pair.source, pair.target)])
     sources, targets = zip(*chain(*units), strict=True) if pairs else ((), ())
     starts = range(0, len(sources), WINDOW)

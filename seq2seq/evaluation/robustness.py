@@ -131,7 +131,7 @@ def lines_of(kind: str, pairs: Sequence[Pair]) -> list[Line]:
         some = pairs[start : start + size]
         plain = _joined_sides(some)
         sides, token = _changed(kind, plain, rng)
-        if sides[0] and (size > 1 or sides != plain):
+        if sides[0].strip() and (size > 1 or sides != plain):
             lines.append((sides, token, some))
     return lines[:MOST]
 
