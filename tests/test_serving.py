@@ -29,6 +29,7 @@ from jsonschema import Draft202012Validator
 from libretranslatepy import LibreTranslateAPI
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from properties import examples
+from py3langid.langid import LanguageIdentifier
 from serving import Client, Gate, both_directions, served, until
 
 from seq2seq.errors import UserError, WorkerError
@@ -36,6 +37,7 @@ from seq2seq.inference import text as inference_text
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import model_names
 from seq2seq.serving import Limits, interactive, server
+from seq2seq.serving import models as served_models
 from seq2seq.serving.batching import Batcher, Metrics
 from seq2seq.serving.models import LANGUAGE_NAMES, ServedModel, ServedModels, load_models
 from seq2seq.serving.server import listen, run
@@ -201,6 +203,23 @@ def test_text_without_words_is_kept(client: Client, text: str) -> None:
     answer = client.translate(text, source="auto")
     assert answer["translatedText"] == text
     assert answer["detectedLanguage"] == {"language": "en", "confidence": 0}
+
+
+def test_first_detections_load_the_model_once(
+    models: ServedModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loaded = LanguageIdentifier.from_model_file, []
+
+    def count(*arguments: Any, **options: Any) -> LanguageIdentifier:
+        loaded.append(arguments)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(LanguageIdentifier, "from_model_file", count)
+    served_models._identifier.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(models.detect, ["gato come pan"] * 4))
+    assert found == found[:1] * 4
+    assert len(loaded) == 1
 
 
 def test_tokenizers_decide_for_a_language_that_py3langid_does_not_know(

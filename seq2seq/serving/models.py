@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from threading import Lock
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from pydantic import BaseModel, Field
@@ -32,6 +33,7 @@ _FIRST = "es-en"  # of the models that come with the program, the one that READM
 _MOST_DETECTED = 500  # characters that are enough to detect a language
 _PRIOR = 10  # how many times as likely as others are expected languages, and those with a name
 _LEAST_CONFIDENCE = 25  # percent, with which a language that no model has is detected
+_LOADING = Lock()  # several first requests load py3langid's model once
 _NO_LANGUAGE = "zxx"  # py3langid's class of identifiers, markup and the like
 
 
@@ -136,8 +138,10 @@ class ServedModels:
         text in fewer and more frequent pieces.
         """
         lower = text.lower()
+        with _LOADING:
+            identifier = _identifier()
         # Spaces around it, since the beginnings and ends of words say most of a short text.
-        found = dict(_identifier().rank(f" {lower} "))
+        found = dict(identifier.rank(f" {lower} "))
         likeliest = max(found.values())  # for languages that it does not know
         odds = {
             code: odds if code in LANGUAGE_NAMES else odds / _PRIOR for code, odds in found.items()
