@@ -217,6 +217,12 @@ def test_a_prefix_reaches_across_sentences(
             assert texts[rest] == [best.text for [best] in free[rest]]
 
 
+def test_invisible_lines_of_a_prefix_are_no_sentences(translator: Translator) -> None:
+    prefixes = ["A cat. A d", "\u200b\n\ufeff \nA cat. \n\x01\nA d"]
+    one, other = translator.translate([TEXT] * 2, prefixes=prefixes)
+    assert one == other
+
+
 def test_alternatives_are_those_of_the_sentence_that_the_prefix_ends_in(
     translator: Translator,
 ) -> None:

@@ -209,8 +209,8 @@ class Translator:
             # White space after a sentence completes it, so that a letter begins the next one.
             letter = "x" if text.islower() else "X"
             language = self.config.data.target_language if options.split_sentences else None
-            begins = split_sentences(text.lstrip() + letter, language)
-            begins[-1] = begins[-1].removesuffix(letter)
+            *begins, last = split_sentences(text + letter, language)
+            begins = [*filter(normalize_line, begins), last.removesuffix(letter)]
         found: list[_Begun] = []
         for place, sentence in enumerate(split):
             is_all = len(begins) > 1 and len(sentence) == 1 and place < len(split) - 1

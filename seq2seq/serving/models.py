@@ -115,7 +115,7 @@ class ServedModels:
         are 0 for a text without letters, or in no language. `expected` are the languages that it
         is likelier to be in; default: those of the models.
         """
-        codes, text = sorted(self.tokenizers), text[:_MOST_DETECTED]
+        codes, text = sorted(self.tokenizers), text.strip()[:_MOST_DETECTED]
         odds = {}
         if any(map(str.isalpha, text)):
             odds = self._odds(text, codes if expected is None else expected)
