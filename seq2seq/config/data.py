@@ -190,7 +190,7 @@ class AugmentationConfig(Section):
         "at once, as in chats",
     )
     lower_case: Rate = Field(0.06, description="lower case, source only")
-    title_case: Rate = Field(0.02, description="A Capital On Each Word, both sides")
+    title_case: Rate = Field(0.05, description="A Capital On Each Word, both sides")
     upper_case: Rate = Field(0.05, description="CAPITALS, both sides")
 
 

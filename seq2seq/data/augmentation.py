@@ -235,7 +235,7 @@ _VOWELS = (
 _ENDS = (
     *[""] * 28, *"lnrsnrsltdmkzx", "ck", "ll", "nn", "rd", "rt", "rs", "ng", "nd", "sk", "tz",
 )  # fmt: skip
-_FOREIGN = "áéíóúüñàèìòùâêîôûäëïöåøæœãõçćčşšžźżłńňřťďěůýğıāēīōūąęșțđð"
+_FOREIGN = "áéíóúüñàèìòùâêîôûäëïöåøæœãõçćčşšžźżłńňřťďěůýğıāēīōūąęșțđðþýơưạảấầếễịọốộụữỹ"
 
 
 def made_up_name(rng: random.Random) -> str:
@@ -302,6 +302,9 @@ def _number(rng: random.Random) -> str:
 
 def _emoji(rng: random.Random) -> str:
     one = rng.choice(_COMMON if rng.random() < 0.4 else _EMOJI)
+    if rng.random() < 0.2:  # with what changes how it looks, or a flag
+        flag = chr(rng.randint(0x1F1E6, 0x1F1FF)) + chr(rng.randint(0x1F1E6, 0x1F1FF))
+        one = rng.choice((one + "\ufe0f", one + chr(rng.randint(0x1F3FB, 0x1F3FF)), flag))
     return rng.choice((one, one, one, one, one * 2, one * 3, one + rng.choice(_EMOJI)))
 
 
