@@ -53,7 +53,6 @@ def add(commands: options.Commands) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, translate_all, write_lines
     from seq2seq.evaluation.metrics import RESAMPLES
-    from seq2seq.evaluation.robustness import measure_robustness
     from seq2seq.files import check_writable, make_folder
     from seq2seq.packaged import find_run, is_packaged
     from seq2seq.runs.directory import run_of
@@ -80,6 +79,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         resamples = RESAMPLES if arguments.confidence or reports else 0
         result = evaluate(translator, pairs, search, resamples=resamples, parallelism=shared)
         if arguments.robustness:
+            from seq2seq.evaluation.robustness import measure_robustness
+
             search = replace(search, keep_weights=False)
             again = partial(translate_all, translator, options=search, parallelism=shared)
             result = replace(result, robustness=measure_robustness(pairs, result, again))

@@ -78,8 +78,9 @@ def _train(arguments: argparse.Namespace) -> int:
         if initial is None:
             raise UserError("--new-tokenizers requires --from RUN; other runs train their own")
         initial = initial.model_copy(update={"new_tokenizers": True})
-    training = config.training.model_copy(update={"initial": initial})
-    config = config.model_copy(update={"training": training})
+    if initial is not config.training.initial:
+        training = config.training.model_copy(update={"initial": initial})
+        config = config.model_copy(update={"training": training})
     if arguments.show_pairs:
         return _show_pairs(config, arguments.show_pairs)
     if arguments.processes:
