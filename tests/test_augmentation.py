@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seq2seq.config import AugmentationConfig, load_config
 from seq2seq.data.augmentation import (
     Changed,
+    as_in_chats,
     augment,
     made_up_name,
     title_case,
@@ -95,6 +96,20 @@ def test_tokens_are_added_at_corresponding_places():
         forms[bool(before), bool(after.strip("."))] += 1
     assert 5 < alone < 60
     assert min(forms[True, False], forms[False, True]) > 50
+
+
+def test_ordinals_keep_their_digits():
+    assert change(("El 3rd y el 7.", "The 3rd and 7."), "digits")[1].startswith("The 3rd and ")
+
+
+def test_words_as_in_chats():
+    found = {as_in_chats("que no can't thanks", random.Random(seed)) for seed in range(300)}
+    words = {word for text in found for word in text.split()}
+    assert {"que", "q", "k", "ke", "thx", "tnx", "thanks", "can't", "cant", "NO", "THX"} <= words
+    assert any(re.fullmatch("noo+", word) for word in words)
+    assert as_in_chats("", random.Random(1)) == ""
+    careless = {source for source, _ in changes(("¿Qué tal?", "How are you?"), "careless")}
+    assert {"que tal", "q tal", "KE tal"} <= careless
 
 
 def test_final_marks_are_left_out_or_repeated_on_both_sides():

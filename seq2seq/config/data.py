@@ -185,9 +185,9 @@ class AugmentationConfig(Section):
     accents: Rate = Field(0.08, description="no accents, no ¿ and ¡, source only")
     typos: Rate = Field(0.12, description="a typing error, two in long texts, source only")
     careless: Rate = Field(
-        0.05,
-        description="lower case, no accents, other final punctuation and perhaps a typing error, "
-        "at once, as in chats",
+        0.08,
+        description="lower case, no accents, other final punctuation and perhaps words as in chats "
+        "(q, xq, u, thx, soooo, NO) and a typing error, all at once",
     )
     lower_case: Rate = Field(0.06, description="lower case, source only")
     title_case: Rate = Field(0.05, description="A Capital On Each Word, both sides")

@@ -22,8 +22,23 @@ FINAL_MARKS = ".!?…。！？؟।"
 _MARKS = tuple(FINAL_MARKS)
 _END = re.compile(rf"\s*[{FINAL_MARKS}]+[\"'»”)]*\Z")
 NAME = re.compile(r"(?<![\w'-])[^\W\d_]{3,}(?![\w-])")
-NUMBER = re.compile(r"(?<![\w.,-])\d+(?![\w.,-]*\d)")
+NUMBER = re.compile(r"(?<![\w.,-])\d+(?!\w|[.,-]*\w*\d)")
 _WORD = re.compile(r"[^\W\d_]{2,12}")
+# How chats shorten Spanish and English words; no key is a word of the other language.
+_CHAT: dict[str, str] = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        "que=q|k|ke porque=xq|pq|porq por=x para=pa|pra tambien=tb|tmb|tbn te=t de=d bien=bn "
+        "cuando=cdo|cuand quiero=kiero|qiero quien=kien|qien aqui=aki como=cmo donde=dnd nada=nd "
+        "gracias=grax|grcs estoy=toy esta=ta estas=tas hola=ola mensaje=msj tengo=tngo verdad=vdd "
+        "siempre=smpre pues=ps todos=tods hasta=asta hacer=acer besos=bss "
+        "you=u are=r your=ur please=pls|plz because=cuz|bc|cos thanks=thx|tnx people=ppl see=c "
+        "tomorrow=tmrw|tmr tonight=2nite about=abt really=rly great=gr8 before=b4 okay=ok|k "
+        "what=wat|wut and=n|& with=w/ have=hv know=kno love=luv for=4 why=y something=smth "
+        "message=msg right=rite though=tho",
+    )
+)
+_CHAT_WORD = re.compile(rf"\b(?:{'|'.join(_CHAT)})\b")
 _KEYS = ("qwertyuiop", "asdfghjklñ", "zxcvbnm")
 _BESIDE = {
     key: (row[place - 1 : place] if place else "") + row[place + 1 : place + 2]
@@ -157,7 +172,24 @@ def _typo(source: str, target: str, rng: random.Random) -> Texts:
 def _careless(source: str, target: str, rng: random.Random) -> Texts:
     source, target = _final_punctuation(source, target, rng)
     source = without_accents(source).lower()
+    if rng.random() < 0.5:
+        source = as_in_chats(source, rng)
     return (with_typo(source, rng) if rng.random() < 0.5 else source), target
+
+
+def as_in_chats(text: str, rng: random.Random) -> str:
+    """Return a text in lower case with words shortened, drawn out or in capitals, as in chats."""
+    text = _CHAT_WORD.sub(
+        lambda word: rng.choice(_CHAT[word[0]].split("|")) if rng.random() < 0.7 else word[0], text
+    )
+    text = text.replace("'", "") if rng.random() < 0.5 else text
+    words = text.split(" ")
+    place, kind = rng.randrange(len(words)), rng.random()
+    if kind < 0.2:
+        words[place] = words[place].upper()
+    elif kind < 0.5 and words[place][-1:].isalpha():
+        words[place] += words[place][-1] * rng.randint(1, 4)
+    return " ".join(words)
 
 
 # In this order, after `joined`, which needs other pairs; the names are keys of data.augmentation.
