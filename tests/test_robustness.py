@@ -44,6 +44,8 @@ def test_kinds_that_change_the_source_keep_references() -> None:
     [typed] = sources("one typo", *[TOM] * 50)[:1]
     assert typed != TOM.source
     assert abs(len(typed) - len(TOM.source)) <= 1
+    chat = set(sources("as in chats", *[Pair("¿Por qué, Tom?", "Why, Tom?")] * 200))
+    assert {"por que, tom", "x q, tom", "por ke, tom", "por que, TOM"} <= chat
 
 
 def test_sentences_that_a_kind_leaves_alone_are_not_its_lines() -> None:
@@ -109,7 +111,10 @@ def test_scripts_get_what_applies_to_them() -> None:
         return {kind for kind in KINDS if lines_of(kind, pairs)} - set(KINDS[-4:])
 
     joined = {"two sentences a line", "four sentences a line"}
-    assert kinds("我不知道。", "I do not know.") == {"no final punctuation", "one typo", *joined}
+    assert kinds("我不知道。", "I do not know.") == {
+        *("no final punctuation", "one typo", "as in chats"),
+        *joined,
+    }
     case = {"lower case", "UPPER CASE", "Title Case"}
     assert kinds("मैं नहीं जानता।", "I do not know.") >= {"no final punctuation", *joined}
     assert not kinds("मैं नहीं जानता।", "I do not know.") & {*case, "no accents"}
@@ -163,8 +168,10 @@ def test_scores_of_a_system_that_copies() -> None:
     for name, kind in kinds.items():
         assert kind.unchanged == pytest.approx(100)
         assert kind.lost == kind.unchanged - kind.bleu
-        assert kind.lost > 1 if name in ("no accents", "one typo") else kind.lost < 1e-6
-        assert kind.copied == (None if name in KINDS[:8] else 100)
+        assert (
+            kind.lost > 1 if name in ("no accents", "one typo", "as in chats") else kind.lost < 1e-6
+        )
+        assert kind.copied == (None if name in KINDS[:9] else 100)
     assert kinds["two sentences a line"].lines == 45
     assert len(asked) == len(set(asked))
     assert not {pair.source for pair in ECHOED} & set(asked)

@@ -99,7 +99,9 @@ def test_finished_run_is_not_repeated(plan: Planner, caplog: pytest.LogCaptureFi
     wider = plan("inference.beam_size=1", "measure=[bleu]")
     again = make(wider.runs[0], wider)
     assert again.config.inference.beam_size == 1
-    assert again.alignment_error is None
+    assert again.alignment_error is again.lost is None
+    typed = plan("inference.beam_size=1", "measure=[lost]")
+    assert make(typed.runs[0], typed).lost is not None
     assert again.curve == result.curve
     checkpoints = run.path / "checkpoints"
     assert all(p.stat().st_mtime_ns == files[p] for p in checkpoints.rglob("*") if p.is_file())

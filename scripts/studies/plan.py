@@ -25,7 +25,7 @@ from seq2seq.config.loading import parse_section, read_yaml_file
 from seq2seq.config.section import Count
 from seq2seq.errors import ConfigError
 
-Measure = Literal["bleu", "chrf", "alignment_error", "minutes", "parameters"]
+Measure = Literal["bleu", "chrf", "alignment_error", "lost", "copied", "minutes", "parameters"]
 Settings = dict[str, Any]  # by key of the recipe
 Seed = Annotated[int, Field(ge=0)]
 
@@ -56,7 +56,8 @@ class Study(Section):
     )
     measure: Annotated[tuple[Measure, ...], Field(min_length=1)] = Field(
         ("bleu", "chrf", "alignment_error", "minutes", "parameters"),
-        description="columns of the table; alignment_error where data.test has gold alignments",
+        description="columns of the table; alignment_error where data.test has gold alignments, "
+        "lost and copied of the kinds of text that `evaluate --robustness` makes of it",
     )
     lengths: Annotated[tuple[Count, ...], Field(min_length=1)] = Field(
         (5, 10, 15, 20),

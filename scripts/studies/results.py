@@ -34,6 +34,8 @@ TITLES: dict[Measure, str] = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "alignment_error": "AER %",
+    "lost": "BLEU lost",
+    "copied": "copied %",
     "minutes": "minutes",
     "parameters": "parameters",
 }

@@ -15,7 +15,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from pydantic import ValidationError
@@ -24,7 +26,8 @@ from seq2seq.analysis.alignment import forced_alignment_error, gold_of
 from seq2seq.config import Config, Section, changed_keys, load_config
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.evaluation.evaluate import evaluate
+from seq2seq.evaluation.evaluate import evaluate, translate_all
+from seq2seq.evaluation.robustness import KindScores, measure_robustness
 from seq2seq.files import write_atomic
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import WORDS
@@ -73,6 +76,8 @@ class RunResult(Section):
     chrf: float
     signatures: dict[str, str]
     alignment_error: float | None  # in percent; null without attention
+    lost: float | None = None  # BLEU, mean over the kinds of text in which nothing is to be copied
+    copied: float | None = None  # in percent, mean over the other kinds
     hypotheses: tuple[str, ...]
     torch: str  # its version
 
@@ -204,6 +209,10 @@ def _measure(
     error = None
     if "alignment_error" in measures and run.config.model.attention.score != "none":
         error = forced_alignment_error(translator, pairs)
+    kinds: list[KindScores] = []
+    if {"lost", "copied"} & set(measures):
+        again = partial(translate_all, translator, options=translator.options())
+        kinds = measure_robustness(pairs, evaluation, again).kinds
     shapes = find_checkpoint(run.path).shapes().values()
     return RunResult(
         config=run.config,
@@ -221,9 +230,15 @@ def _measure(
         chrf=evaluation.metrics["chrf"].score,
         signatures={name: metric.signature for name, metric in evaluation.metrics.items()},
         alignment_error=None if error is None or error.aer is None else 100 * error.aer,
+        lost=_mean([kind.lost for kind in kinds if kind.copied is None]),
+        copied=_mean([kind.copied for kind in kinds if kind.copied is not None]),
         hypotheses=tuple(evaluation.hypotheses),
         torch=str(torch.__version__),
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
 
 
 def _changed(changes: Mapping[str, str]) -> str:

@@ -38,6 +38,11 @@ def _without_end(text: str) -> str:
     return text.rstrip(augmentation.FINAL_MARKS + " ")
 
 
+def _as_in_chats(text: str, rng: random.Random) -> str:
+    bare = augmentation.without_accents(_without_end(text)).lower()
+    return augmentation.as_in_chats(bare, rng)
+
+
 _TYPED = {  # what happens to the source
     "no final punctuation": lambda text, _: _without_end(text),
     "no accents": lambda text, _: augmentation.without_accents(text),
@@ -45,6 +50,7 @@ _TYPED = {  # what happens to the source
     "UPPER CASE": lambda text, _: text.upper(),
     "Title Case": lambda text, _: augmentation.title_case(text),
     "one typo": augmentation.with_typo,
+    "as in chats": _as_in_chats,
 }
 _JOINED = {"two sentences a line": 2, "four sentences a line": 4}
 _REPLACED = {"unusual name": augmentation.NAME, "another number": augmentation.NUMBER}
@@ -56,6 +62,7 @@ _ADDED = {  # the token, and where it stands
 }
 _COMPARED: dict[str, Callable[[str], str]] = {  # of translations and references
     **dict.fromkeys(("lower case", "UPPER CASE", "Title Case"), str.lower),
+    "as in chats": lambda text: _without_end(text).lower(),
     "no final punctuation": _without_end,
 }
 KINDS = (*_TYPED, *_JOINED, *_REPLACED, *_ADDED)
