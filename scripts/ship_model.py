@@ -117,7 +117,14 @@ def _general() -> Corpus:
     )
 
 
-CORPORA = {  # by the name of their folder
+CORPORA = {  # by the name of their folder; the last one says what a model has not seen
+    "data": Corpus(
+        "words and greetings",
+        "MIT",
+        "It was trained on words and greetings,",
+        "Words and greetings of `data/everyday.tsv`, written for this project, MIT. Other files in "
+        "`data`\nwere made of the following corpora by models that were trained on them.",
+    ),
     "tatoeba": Corpus(
         "sentence pairs of Tatoeba",
         "CC BY 2.0 FR",

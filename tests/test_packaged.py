@@ -200,7 +200,7 @@ def test_card_needs_names_of_test_sets_and_corpora(
 
 
 def test_corpora_are_those_of_the_folders_of_a_recipe() -> None:
-    for recipe, data in (("tatoeba", ["tatoeba"]), ("general", ["tatoeba", "general"])):
+    for recipe, data in (("tatoeba", ["tatoeba"]), ("general", ["data", "tatoeba", "general"])):
         config = load_config(ROOT / f"configs/{recipe}.yaml").data
         expected = [ship_model.CORPORA[name] for name in data]
         assert ship_model.find_corpora(config, []) == expected
