@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   prepare_data.py general clones --out data/general
   prepare_data.py sample --out data/sample --seed 2
   prepare_data.py sample --show 50 --seed 3
+  prepare_data.py challenge --force
 """
 
 
@@ -88,6 +89,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     sample.add_argument("--show", type=_count, metavar="N", help="print N pairs; write nothing")
     sample.add_argument("--links", action="store_true", help="with --show: print alignments too")
     sample.set_defaults(run=_sample)
+    challenge = commands.add_parser(
+        "challenge",
+        help="minimal pairs of the grammar, by phenomenon",
+        description="Generate right and wrong translations for seq2seq evaluate --challenge, of "
+        "sentences that the sample corpus lacks. The same corpus gives the same files.",
+    )
+    challenge.add_argument(
+        "--out", type=Path, metavar="DIR", default=Path("data/sample"),
+        help="folder of the sample corpus; default: %(default)s",
+    )  # fmt: skip
+    challenge.add_argument("--force", action="store_true", help="overwrite existing files")
+    challenge.set_defaults(run=_challenge)
     return _run(parser.parse_args(argv))
 
 
@@ -183,6 +196,14 @@ def _sample(options: argparse.Namespace) -> None:
         print(f"{pair.source}\n    {pair.target}")
         if options.links:
             print(f"    {format_links(pair.alignment)}")
+
+
+def _challenge(options: argparse.Namespace) -> None:
+    from sample_corpus.challenge import FILES as names
+    from sample_corpus.challenge import write_challenge
+
+    _check_output(options.out, tuple(names.values()), force=options.force)
+    print(write_challenge(options.out))
 
 
 if __name__ == "__main__":

@@ -231,6 +231,13 @@ def relative(d: Draw, head: NounPhrase, avoid: Verb | None = None) -> Phrase:
         inner = _object_relative(d, head, tenses, avoid)
         if inner is not None:
             return inner
+    return subject_relative(d, head, tenses, avoid).statement()
+
+
+def subject_relative(
+    d: Draw, head: NounPhrase, tenses: Weighted, avoid: Verb | None = None
+) -> Clause:
+    """Build a clause whose subject is the relative pronoun of a noun phrase."""
     verbs = tuple(v for v in verbs_of(head) if v is not avoid)
     if not verbs or (head.human and d.chance(0.25)):
         tenses = NOW
@@ -243,7 +250,7 @@ def relative(d: Draw, head: NounPhrase, avoid: Verb | None = None) -> Phrase:
         relative=True,
     )
     share = 1.0 if not verbs else 0.45 if tenses is NOW else 0.0
-    return clause(d, Request(tenses, gap, 0.35, 0.06, verbs=verbs), share).statement()
+    return clause(d, Request(tenses, gap, 0.35, 0.06, verbs=verbs), share)
 
 
 def _taking() -> dict[str, tuple[Verb, ...]]:

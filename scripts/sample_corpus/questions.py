@@ -89,19 +89,20 @@ def _place(d: Draw, third: bool) -> Question:
     return Question(d.word("dónde", "where"), stative_clause(d, ESTAR, tense, subject))
 
 
-_ASKABLE = {"what": _what, "where": _where, "when": _when, "why": _why, "place": _place}
+ASKABLE = {"what": _what, "where": _where, "when": _when, "why": _why, "place": _place}
 
 
 def wh(d: Draw) -> Phrase:
     """Return a wh-question without its marks."""
     kind = _KINDS.draw(d)
-    if kind in _ASKABLE:
-        word, asked = _ASKABLE[kind](d, False)
-        return word + Phrase(_verb_first(asked), asked.asked())
+    if kind in ASKABLE:
+        word, asked = ASKABLE[kind](d, False)
+        return word + Phrase(verb_first(asked), asked.asked())
     return _OTHER_KINDS[kind](d)
 
 
-def _verb_first(asked: Clause) -> Tokens:
+def verb_first(asked: Clause) -> Tokens:
+    """Return the Spanish side of a question, after its question word."""
     return asked.statement().es if asked.experiencer else asked.inverted()
 
 
@@ -113,7 +114,7 @@ def _who(d: Draw) -> Phrase:
 
 def _whom(d: Draw) -> Phrase:
     asked = _about(d, _WITH_PEOPLE, gap=True)
-    return d.word("a quién", "who") + Phrase(_verb_first(asked), asked.asked())
+    return d.word("a quién", "who") + Phrase(verb_first(asked), asked.asked())
 
 
 def _countable(verb: Verb) -> tuple[Noun, ...]:
@@ -132,7 +133,7 @@ def _which(d: Draw) -> Phrase:
     noun = d.pick(_COUNTED_OBJECTS[verb])
     asked = _about(d, (verb,), gap=True)
     word = d.word("qué", "which") + d.word(noun.es[0], noun.en[0])
-    return word + Phrase(_verb_first(asked), asked.asked())
+    return word + Phrase(verb_first(asked), asked.asked())
 
 
 def _many(d: Draw) -> Phrase:
@@ -144,7 +145,7 @@ def _many(d: Draw) -> Phrase:
         at = in_or_on(d, d.pick(tagged("surface", "inside")))
         return word + d.word("hay", "are there") + at
     asked = _about(d, (verb,), gap=True)
-    return word + Phrase(_verb_first(asked), asked.asked())
+    return word + Phrase(verb_first(asked), asked.asked())
 
 
 def _this_thing(d: Draw) -> NounPhrase:
@@ -212,8 +213,8 @@ def _embedded_question(d: Draw) -> Phrase:
         word = d.word("si", "if")
         asked = clause(d, Request(_ASKED, _asked_subject(d, True), 0.3, negation=0.0), 0.3)
         return word + asked.statement()
-    word, asked = _ASKABLE[kind](d, True)
-    return word + Phrase(_verb_first(asked), asked.statement().en)
+    word, asked = ASKABLE[kind](d, True)
+    return word + Phrase(verb_first(asked), asked.statement().en)
 
 
 def _frame(d: Draw) -> Phrase:

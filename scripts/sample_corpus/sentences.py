@@ -198,6 +198,7 @@ _QUESTIONS: dict[str, Callable[[Draw], Phrase]] = {
 _CHAIN = Weighted.parse("complex 30 coordination 22 reported 18 wished 5 infinitive 10 relative 10")
 _CHAIN_LENGTHS = Weighted.parse("2 62 3 25 4 9 5 4")
 _CHAIN_JOINTS = entries("chain")
+SUBJECT_PRONOUNS = frozenset(("you", "they", "we", "I", "he", "she", "it"))
 
 
 def _chain(d: Draw) -> Phrase:
@@ -207,15 +208,15 @@ def _chain(d: Draw) -> Phrase:
     for _ in range(int(_CHAIN_LENGTHS.draw(d)) - 1):
         joint = d.pick([j for j in _CHAIN_JOINTS if j is not before])
         before = joint
-        found = found + d.word(",", ",") + d.word(*joint) + _independent(d)
+        found = found + d.word(",", ",") + d.word(*joint) + independent(d)
     return _close(d, found)
 
 
-def _independent(d: Draw) -> Phrase:
+def independent(d: Draw) -> Phrase:
     """Return a complex clause that opens with a subject of its own."""
     while True:
         phrase = _STATEMENTS[_CHAIN.draw(d)](d)
-        if phrase.en[0][0] not in ("you", "they", "we", "I", "he", "she", "it"):
+        if phrase.en[0][0] not in SUBJECT_PRONOUNS:
             return phrase
 
 
