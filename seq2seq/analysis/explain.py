@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seq2seq.analysis.attribution import Method, attribute, forced_batch
 from seq2seq.analysis.explanation import (
     AttentionStep,
     Candidate,
@@ -31,7 +32,6 @@ from seq2seq.analysis.explanation import (
     residual_name,
     score_formula,
 )
-from seq2seq.data.batching import make_batch
 from seq2seq.data.tokenizer import (
     BOS,
     BOS_PIECE,
@@ -48,6 +48,7 @@ from seq2seq.inference.search import search
 from seq2seq.inference.text import Sentence
 from seq2seq.inference.torch_backend import log_softmax
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import source_words
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
 
@@ -66,6 +67,7 @@ def explain(
     beam: int | None = None,
     target: str | None = None,
     look: Mapping[int, int | Sequence[float]] | None = None,
+    attribution: Method | None = None,
 ) -> Explanation:
     """Translate a sentence, or take `target` as its translation, and record every step.
 
@@ -77,13 +79,18 @@ def explain(
     of the end of sentence included. With several heads they are those of each head. The pieces
     before the first such step are kept, and the search goes on from there.
 
+    With `attribution` each step also has what the source pieces contribute to its log probability
+    (attribution.MEANINGS).
+
     Raises DataError for an empty sentence or target, for a sentence longer than
     inference.max_source_length (which would be split), and for a step, a position or weights that
-    cannot be; ConfigError for an ensemble, and for `look` without attention; CheckpointError for
-    logits that are not finite.
+    cannot be; ConfigError for an ensemble, for `look` without attention, and for `look` with
+    `attribution`; CheckpointError for logits that are not finite.
     """
     if len(translator.models) != 1:
         raise ConfigError("an ensemble has several attentions to explain; give one run")
+    if look and attribution:
+        raise ConfigError("look replaces the model's own weights; leave it out for an attribution")
     model, data = translator.models[0], translator.config.data
     text = normalize_line(sentence)
     ids = _source_ids(translator, text)
@@ -101,8 +108,13 @@ def explain(
     sources = [ids, neighbor], [ids]
     recorded, alone = (record(model, each, found.tokens, given) for each in sources)
     pieces = _pieces([*translator.source.pieces(ids), EOS_PIECE], [*ids, EOS])
-    steps = _steps(translator, recorded, found.tokens, options)
     [part] = translator.parts(Sentence(text, ids), [found])
+    steps = _steps(translator, recorded, found.tokens, options)
+    if attribution:
+        of_pieces = source_words(part).of_pieces
+        attributed_TS = attribute(model, ids, found.tokens, attribution, of_pieces).cpu()
+        rows = nn.functional.pad(attributed_TS, (0, PADDING))
+        steps = tuple(replace(s, attribution_S=r) for s, r in zip(steps, rows, strict=True))
     weights = [s.attention.mean_weights_S[: len(pieces)] for s in steps if s.attention is not None]
     return Explanation(
         config=model.config,
@@ -121,6 +133,7 @@ def explain(
             weights=torch.stack(weights).numpy() if weights else None,
         ),
         forced=target is not None and not given,
+        attribution=attribution,
         parameters={n: p.detach().cpu() for n, p in recorded.attention.named_parameters()},
         steps=steps,
         log_probs_TV=recorded.log_probs_TV.cpu(),
@@ -255,21 +268,17 @@ def record(
     At the steps of `given`, from 1, all of them attend with these weights. Raises CheckpointError
     for logits that are not finite.
     """
-    nothing = [()] * len(sources)
-    batch = make_batch(sources, nothing, range(len(sources))).to(model.output_bias.device)
+    batch = forced_batch(model, sources, target)
     attention = model.decoder.attention
     encoded = list[Encoded]()
     with model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])):
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-    state, steps = decoding.start(), []
     with _attending(attention, given or {}) as calls:
-        for piece in (BOS, *target):
-            tokens_B = torch.full((len(sources),), piece, device=batch.source_BS.device)
-            logits_BV, _, state = decoding.step(tokens_B, state)
-            if not logits_BV.isfinite().all():
-                raise CheckpointError("the logits are not finite; explain another checkpoint")
-            steps.append(log_softmax(logits_BV)[0])
-    return Recording(attention, encoded[0], decoding.memory, calls, torch.stack(steps), given or {})
+        logits_TV = torch.stack([logits_BV[0] for logits_BV, _ in decoding.steps(batch.inputs_BT)])
+    if not logits_TV.isfinite().all():
+        raise CheckpointError("the logits are not finite; explain another checkpoint")
+    log_probs_TV = log_softmax(logits_TV)
+    return Recording(attention, encoded[0], decoding.memory, calls, log_probs_TV, given or {})
 
 
 def _difference(padded: Recording, alone: Recording) -> float:

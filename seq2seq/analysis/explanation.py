@@ -11,12 +11,14 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from seq2seq.analysis import to_json
+from seq2seq.analysis.attribution import MEANINGS, Method
 from seq2seq.config import ModelConfig, Score
 from seq2seq.inference.text import Part
-from seq2seq.inference.words import word_attention
+from seq2seq.inference.words import WordAttention, word_attention
 from seq2seq.model.attention import Attention, Dot, MultiHeadAttention, SingleHeadAttention
 
 
@@ -79,6 +81,7 @@ class DecoderStep:
     attention: AttentionStep | None  # None: the model has no attention
     residual_M: Tensor | None  # what the residual adds to the context
     output_M: Tensor
+    attribution_S: Tensor | None = None  # to log_prob, in nats; zero on padding
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class Explanation:
     source: Source = field(repr=False)
     part: Part  # the translation, with the weights of positions that are not padding
     forced: bool  # the translation was given, not found by the search
+    attribution: Method | None  # by which the steps' attributions were computed
     # Of the attention, by their names in the model.
     parameters: dict[str, Tensor] = field(repr=False)
     steps: tuple[DecoderStep, ...] = field(repr=False)
@@ -142,7 +146,18 @@ class Explanation:
             "steps": steps,
             "padding_difference": self.padding_difference,
             "words": None if self.part.weights is None else to_json(word_attention(self.part)),
+            "attribution": self.attribution
+            and {"method": self.attribution, "meaning": MEANINGS[self.attribution]},
+            "attributed_words": to_json(self.attributed_words()),
         }
+
+    def attributed_words(self) -> WordAttention | None:
+        """Return the steps' attributions between words, merged as attention weights are."""
+        rows = [s.attribution_S for s in self.steps if s.attribution_S is not None]
+        if not rows:
+            return None
+        weights_TS = torch.stack(rows)[:, : self.source.length].numpy()
+        return word_attention(replace(self.part, weights=weights_TS))
 
     def _repr_html_(self) -> str:
         """Return the explanation for a notebook: a picture of the attention, and each step."""

@@ -118,14 +118,10 @@ class Steps:
 def step_through(probe: Probe, batch: Batch) -> Steps:
     """Decode step by step, as a search does, with the batch's own inputs."""
     decoding = probe.model.decoding(batch.source_BS, batch.source_mask_BS)
-    state = decoding.start()
-    log_probs, weights = [], []
-    for tokens_B in batch.inputs_BT.unbind(1):
-        logits_BV, weights_BS, state = decoding.step(tokens_B, state)
-        log_probs.append(logits_BV.float().log_softmax(-1))
-        if weights_BS is not None:
-            weights.append(weights_BS)
-    return Steps(torch.stack(log_probs, 1), torch.stack(weights, 1) if weights else None)
+    logits, weights = zip(*decoding.steps(batch.inputs_BT), strict=True)
+    known = [weights_BS for weights_BS in weights if weights_BS is not None]
+    log_probs_BTV = torch.stack(logits, 1).float().log_softmax(-1)
+    return Steps(log_probs_BTV, torch.stack(known, 1) if known else None)
 
 
 def widen(batch: Batch, columns: int) -> Batch:

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from seq2seq.analysis.attribution import MEANINGS
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
 from seq2seq.analysis.heatmaps import LIGHT, MOST_PIECES, attention_html, escape_text
 from seq2seq.analysis.pages import render
@@ -114,6 +115,8 @@ class _Printer:
             ("translation", f"{found.part.text}   ({origin}, log p = {found.part.log_prob:.3f})"),
             ("model", f"style {config.style}, score {config.attention.score}"),
         )
+        if found.attribution:
+            self._facts((found.attribution, f"{MEANINGS[found.attribution]}; in nats"))
         self.memory()
         self.step(found.steps[(number or 1) - 1])
         if number is None:
@@ -179,7 +182,7 @@ class _Printer:
             ]
         else:
             self._facts(*facts, *self._softmax(step.attention))
-            self._positions(step.attention)
+            self._positions(step.attention, step.attribution_S)
             text = "c_i = weights x V"
             if step.attention.scores_S.dim() > 1:
                 joined = "side by side, by output.weight and output.bias"
@@ -199,6 +202,10 @@ class _Printer:
             chosen = f"{math.exp(step.log_prob):.2g}"
             rows.append([_name(step.writes.piece), chosen, f"written, rank {step.rank}"])
         self._table(["next piece", ">probability", ""], rows)
+        if step.attention is None and step.attribution_S is not None:
+            values = zip(self.source.pieces, step.attribution_S.tolist(), strict=True)
+            rows = [[_name(piece.piece), f"{value:.4f}"] for piece, value in values]
+            self._table(["piece", f">{self.found.attribution}"], rows[: self.source.length])
 
     def _softmax(self, attention: AttentionStep) -> list[tuple[str, str]]:
         if attention.looked:
@@ -213,8 +220,8 @@ class _Printer:
         )
         return [("scale", scale + formula.scale_reason), ("softmax", axis)]
 
-    def _positions(self, attention: AttentionStep) -> None:
-        """Print scores and weights by source position.
+    def _positions(self, attention: AttentionStep, attribution_S: Tensor | None) -> None:
+        """Print scores, weights and attributions by source position.
 
         Of a long sentence the heaviest positions are shown, and the first one of padding.
         """
@@ -223,7 +230,7 @@ class _Printer:
         if total > _MOST_ROWS:
             order = mean_S[:real].argsort(descending=True, stable=True).tolist()
             shown = sorted([*order[: _MOST_ROWS - 1], real])
-        self._position_tables(attention, shown)
+        self._position_tables(attention, attribution_S, shown)
         scores_NS = attention.scores_S.view(-1, total)
         if left := sorted(set(range(total)) - set(shown)):
             few = (
@@ -243,7 +250,9 @@ class _Printer:
             f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
         )
 
-    def _position_tables(self, attention: AttentionStep, shown: list[int]) -> None:
+    def _position_tables(
+        self, attention: AttentionStep, attribution_S: Tensor | None, shown: list[int]
+    ) -> None:
         """Print one table for a single head; for several, one of scores and one of weights."""
         real, mean_S = self.source.length, attention.mean_weights_S
         names = [[str(place + 1), _name(self.source.pieces[place].piece)] for place in shown]
@@ -261,6 +270,8 @@ class _Printer:
             self._table([">place", "piece", *(f">score {head}" for head in heads)], rows)
             weights = {f">weight {head}": attention.weights_S[head - 1] for head in heads}
             weights[">mean"] = mean_S
+        if attribution_S is not None:
+            weights[f">{self.found.attribution}"] = attribution_S
         columns = scores | weights
         bars = ["█" * round(20 * weight) for weight in mean_S[shown].tolist()]
         rows = [
@@ -279,6 +290,7 @@ class _Printer:
         drawn = len(names) <= _MOST_BARS
         if self.found.part.weights is not None:
             headings += [">sum", *["weights by place"] * drawn, "heaviest source pieces"]
+        headings += self._most_by()
         for step in self.found.steps:
             row = [str(step.number), _name(step.reads.piece), _name(step.writes.piece)]
             row.append(f"{math.exp(step.log_prob):.3f}")
@@ -286,6 +298,8 @@ class _Printer:
                 weights_S = step.attention.mean_weights_S
                 row.append(f"{weights_S.double().sum():.4f}")
                 row += [_bars(weights_S[: len(names)])] * drawn + [_heaviest(names, weights_S)]
+            if step.attribution_S is not None:
+                row.append(_heaviest(names, step.attribution_S))
             rows.append(row)
         self._table(headings, rows)
         self._say(f"--step N shows one of the {len(self.found.steps)} in full.")
@@ -296,12 +310,19 @@ class _Printer:
         if self.found.part.weights is None:
             self._say("Without attention there are no weights between words.")
             return
-        found = word_attention(self.found.part)
+        found, added = word_attention(self.found.part), self.found.attributed_words()
         rows = [
             [word, f"{row.sum():.4f}", _bars(row), _heaviest(found.source, row)]
             for word, row in zip(found.target, torch.from_numpy(found.weights), strict=True)
         ]
-        self._table(["word", ">sum", "weights by word", "heaviest source words"], rows)
+        if added is not None:
+            for row, values in zip(rows, torch.from_numpy(added.weights), strict=True):
+                row.append(_heaviest(found.source, values))
+        headings = ["word", ">sum", "weights by word", "heaviest source words"]
+        self._table([*headings, *self._most_by()], rows)
+
+    def _most_by(self) -> list[str]:
+        return [f"most by {self.found.attribution}"] if self.found.attribution else []
 
     def _facts(self, *facts: tuple[str, str]) -> None:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -368,8 +389,8 @@ def _vector(values: Tensor) -> str:
 def render_page(explanation: Explanation, *, words: bool = False) -> str:
     """Return the page, which holds the data of `as_json`; with `words` it first shows words.
 
-    Raises DataError for a model without attention.
+    Raises DataError for a model without attention, unless there is an attribution.
     """
-    if explanation.part.weights is None:
+    if explanation.part.weights is None and explanation.attribution is None:
         raise DataError("no attention weights to show: the model has attention.score none")
     return render("explanation.html", explanation=explanation.as_json(), words=words)

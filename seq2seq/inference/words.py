@@ -217,7 +217,7 @@ def _merged(
     """Return the weights [t, s] between words, given the words of each piece."""
     if part.weights is None:
         raise DataError("no attention weights: the model has attention.score none")
-    source_sS, target_tT = _membership(source_words), _membership(target_words)
+    source_sS, target_tT = membership(source_words), membership(target_words)
     source_sS /= np.maximum(source_sS.sum(0), 1)
     counts_t1 = target_tT.sum(1, keepdims=True)
     weights_TS = part.weights.astype(np.float64)
@@ -225,7 +225,7 @@ def _merged(
     return merged_ts
 
 
-def _membership(words_of_pieces: Sequence[Sequence[int]]) -> Floats:
+def membership(words_of_pieces: Sequence[Sequence[int]]) -> Floats:
     """Return a matrix [words, pieces]: 1 where the piece has characters of the word, else 0."""
     numbers = np.arange(max((word for of in words_of_pieces for word in of), default=-1) + 1)
     columns = [np.isin(numbers, of) for of in words_of_pieces]

@@ -6,7 +6,7 @@ E embedding size, O features size, h encoder size, H memory size (both direction
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -193,6 +193,13 @@ class TranslationDecoding:
             self.memory,
         )
         return self.model.logits(features_BKO.flatten(0, 1)), weights_RS, state
+
+    def steps(self, inputs_BT: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Yield the logits [B, V] and weights [B, S] of steps that read known pieces."""
+        state = self.start()
+        for tokens_B in inputs_BT.unbind(1):
+            logits_BV, weights_BS, state = self.step(tokens_B, state)
+            yield logits_BV, weights_BS
 
     def select(self, sentences_B: Tensor) -> TranslationDecoding:
         return TranslationDecoding(self.model, self.memory.select(sentences_B))

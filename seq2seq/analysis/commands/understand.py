@@ -33,6 +33,12 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         help="what would follow if at this step (from 1) all the weight was on the source piece at "
         "this position (from 1); the pieces before the step are kept; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--attribution", choices=("gradient", "integrated", "occlusion"),
+        help="also show what each source piece contributes to log p of a target piece: gradient "
+        "times embedding, integrated gradients (from embeddings of zero), or occlusion (the "
+        "pieces of its word are left out)",
+    )  # fmt: skip
     options.add_arguments(parser, "--words")
     options.add_arguments(
         parser, "--json", help="print all tensors instead of tables, to recompute them with NumPy"
@@ -59,6 +65,7 @@ def _explain(arguments: argparse.Namespace) -> int:
       seq2seq explain runs/quickstart '¿Dónde está el perro?' --step 3
       seq2seq explain runs/quickstart 'No lo veo.' --force 'I do not see it.' --words
       seq2seq explain runs/quickstart 'No lo veo.' --look 2:1
+      seq2seq explain runs/quickstart 'No lo veo.' --attribution occlusion
       seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png
       seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
     """
@@ -82,6 +89,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         beam=arguments.beam,
         target=arguments.force,
         look=dict(arguments.look),
+        attribution=arguments.attribution,
     )
     if arguments.step and arguments.step > len(found.steps):
         raise UserError(

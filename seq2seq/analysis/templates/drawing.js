@@ -18,8 +18,8 @@ export function append(parent, ...children) { parent.append(...children); return
 
 // Draws words or pieces as buttons and their weights as a table, all of which highlight each other.
 // `places` are the elements to fill: targets, sources, map (a table), description (a status). `view` has
-// sourceNames, targetNames, matrix (target rows), languages (source, target), and perhaps onHighlight,
-// which gets what is highlighted: {side, index} or null.
+// sourceNames, targetNames, matrix (target rows), languages (source, target), and perhaps attribution,
+// its name if the matrix is one, and onHighlight, which gets what is highlighted: {side, index} or null.
 export function drawAttention(places, view) {
   const {sourceNames, targetNames, matrix} = view;
   let pinned = null;
@@ -49,7 +49,7 @@ export function drawAttention(places, view) {
     const rows = matrix.map((weights, t) => {
       const row = append(make("tr"), make("th", targetNames[t], {scope: "row"}));
       weights.forEach((weight, s) => {
-        const shown = weight >= LIGHT ? weight.toFixed(2).slice(1 - (weight >= 0.995)) : "";
+        const shown = Math.abs(weight) >= LIGHT ? weight.toFixed(2).replace("0.", ".") : "";
         const cell = make("td", shown);
         cell.style.setProperty("--light", weight);
         cell.title = `${targetNames[t]} ← ${sourceNames[s]}: ${weight.toFixed(4)}`;
@@ -104,6 +104,9 @@ export function drawAttention(places, view) {
     const heaviest = weights.map((weight, n) => [weight, n]).filter(([weight]) => weight >= LIGHT)
       .sort((a, b) => b[0] - a[0]).slice(0, 4)
       .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`).join(", ");
+    if (view.attribution)
+      return `By ${view.attribution}, “${(fromTarget ? targetNames : sourceNames)[place.index]}” ` +
+        (fromTarget ? `is due to: ${heaviest}` : `contributes to: ${heaviest || "nothing"}`);
     return fromTarget
       ? `When writing “${targetNames[place.index]}”, the model attends to: ${heaviest}`
       : `“${sourceNames[place.index]}” is attended to when writing: ${heaviest || "nothing"}`;
@@ -147,7 +150,7 @@ export function table(headings, rows) {
 
 function positions(data, step) {
   const several = hasHeads(data);
-  const heads = several ? step.scores.data.map((_, n) => n) : [null];
+  const heads = !step.weights ? [] : several ? step.scores.data.map((_, n) => n) : [null];
   const of = (tensor, head) => head === null ? tensor.data : tensor.data[head];
   const headings = ["place", "piece"];
   for (const head of heads) {
@@ -155,11 +158,13 @@ function positions(data, step) {
     headings.push(`score${which}`, `after mask${which}`, `weight${which}`);
   }
   if (several) headings.push("mean weight");
+  if (step.attribution) headings.push(data.attribution.method);
   const rows = data.memory.pieces.map((piece, s) => ({
     padding: !data.memory.mask.data[s],
     cells: [String(s + 1), named(piece.piece), ...heads.flatMap(head =>
       [of(step.scores, head)[s], of(step.masked_scores, head)[s], of(step.weights, head)[s]]),
-      ...(several ? [step.mean_weights.data[s]] : [])],
+      ...(several ? [step.mean_weights.data[s]] : []),
+      ...(step.attribution ? [step.attribution.data[s]] : [])],
   }));
   return table(headings, rows);
 }
@@ -175,7 +180,7 @@ export function stepDetails(data, step) {
     const real = data.memory.length, several = hasHeads(data);
     const scale = formula.scale === null ? "none: " : `× ${formula.scale.toPrecision(6)}: `;
     const sums = !step.weights ? [] : several ? step.weights.data : [step.weights.data];
-    const attended = sums.length ? [positions(data, step)] : [];
+    const attended = sums.length || step.attribution ? [positions(data, step)] : [];
     const sum = sums.map(row => row.reduce((a, b) => a + b, 0).toFixed(6)).join(", ");
     const top = step.candidates.map(c => ({cells: [named(c.piece), c.probability,
       c.id === step.writes.id ? "written" : ""]}));

@@ -8,26 +8,32 @@ let shown = null;
 function choose() {
   const view = document.querySelector("input[name=view]:checked").value;
   const head = byId("heads").querySelector("select");
-  head.disabled = view === "words";
+  const attribution = byId("shown").querySelector("select").value;
+  head.disabled = view === "words" || Boolean(attribution);
   let names, matrix;
   if (view === "words") {
-    [names, matrix] = [[data.words.source.map(named), data.words.target], data.words.weights];
+    const words = attribution ? data.attributed_words : data.words;
+    [names, matrix] = [[words.source.map(named), words.target], words.weights];
   } else {
     names = [data.memory.pieces.slice(0, real).map(p => named(p.piece)),
       data.steps.map(step => named(step.writes.piece))];
-    const of = step => head.value === "" || !several
+    const of = step => attribution ? step.attribution.data : head.value === "" || !several
       ? step.mean_weights.data : step.weights.data[Number(head.value)];
     matrix = data.steps.map(step => of(step).slice(0, real));
   }
+  const sum = row => row.reduce((total, value) => total + Math.abs(value), 0) || 1;
+  if (attribution) matrix = matrix.map(row => row.map(value => value / sum(row)));
   const marks = /[⇧⇪]/.test(names) ? ", ⇧ a capital, ⇪ a word in capitals" : "";
   byId("rule").textContent = view === "words"
     ? "Rows are target words, columns source words: sums over the pieces of a source word, means " +
-      "over those of a target word. Each row sums to 1."
-    : `Rows are target pieces, columns source pieces; ▁ begins a word${marks}. The softmax is over ` +
-      "a row: each sums to 1.";
+      "over those of a target word. "
+    : `Rows are target pieces, columns source pieces; ▁ begins a word${marks}. `;
+  byId("rule").textContent += attribution
+    ? `Shown is ${data.attribution.meaning}; each row is divided by the sum of its absolute values.`
+    : view === "words" ? "Each row sums to 1." : "The softmax is over a row: each sums to 1.";
   const places = {targets: byId("targets"), sources: byId("sources"), map: byId("map"),
     description: byId("description")};
-  shown = drawAttention(places, {sourceNames: names[0], targetNames: names[1], matrix,
+  shown = drawAttention(places, {sourceNames: names[0], targetNames: names[1], matrix, attribution,
     languages: [data.source_language, data.target_language]});
 }
 
@@ -54,6 +60,12 @@ function start() {
       ...data.steps[0].weights.data.map((_, n) => make("option", n + 1, {value: n})));
     select.addEventListener("change", choose);
   }
+  const choices = [...data.words ? [["attention", ""]] : [],
+    ...data.attribution ? [[data.attribution.method, data.attribution.method]] : []];
+  const select = byId("shown").querySelector("select");
+  append(select, ...choices.map(([text, value]) => make("option", text, {value})));
+  select.addEventListener("change", choose);
+  byId("shown").hidden = choices.length < 2;
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") shown.release();
   });
