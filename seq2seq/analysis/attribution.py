@@ -54,7 +54,7 @@ def attribute(
     factors_SK1 = new(points_K).repeat(batch.source_BS.shape[1], 1).unsqueeze(2).requires_grad_()
     with model.source_embedding.register_forward_hook(lambda *call: call[2] * factors_SK1):
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-    means = (log_probs_K @ new(weights_K) for log_probs_K in _log_probs(decoding, batch))
+    means = (log_probs_K @ new(weights_K) for log_probs_K in forced_log_probs(decoding, batch))
     rows = [torch.autograd.grad(mean, factors_SK1, retain_graph=True)[0] for mean in means]
     return torch.stack(rows).sum((2, 3))
 
@@ -68,7 +68,7 @@ def _occlusion(
     without = [[n for n, of in zip(source, part_S, strict=True) if not of] for part_S in parts_WS]
     batch = forced_batch(model, [source, *without], target)
     decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-    log_probs_TB = torch.stack([*_log_probs(decoding, batch)])
+    log_probs_TB = torch.stack([*forced_log_probs(decoding, batch)])
     effects_TW = log_probs_TB[:, :1] - log_probs_TB[:, 1:]
     shares_WS = parts_WS / np.maximum(parts_WS.sum(1, keepdims=True), 1)
     return pad(effects_TW @ effects_TW.new_tensor(shares_WS), (0, 1))
@@ -82,7 +82,7 @@ def forced_batch(
     return batch.to(model.output_bias.device)
 
 
-def _log_probs(decoding: TranslationDecoding, batch: Batch) -> Iterator[Tensor]:
+def forced_log_probs(decoding: TranslationDecoding, batch: Batch) -> Iterator[Tensor]:
     """Yield log p [B] of each target piece, which is the same in all rows."""
     for (logits_BV, _), piece in zip(
         decoding.steps(batch.inputs_BT), batch.labels_BT[0], strict=True
