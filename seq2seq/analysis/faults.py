@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ from seq2seq.analysis.model_checks import (
     widen,
 )
 from seq2seq.analysis.pages import render
-from seq2seq.analysis.plots import new_figure, write_figure
+from seq2seq.analysis.plots import write_figure
 from seq2seq.data.batching import Batch
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import BOS
@@ -42,9 +41,6 @@ from seq2seq.inference.text import Part, Sentence
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
 from seq2seq.model.decoder import Decoder, DecoderState
 from seq2seq.model.model import Encoder, TranslationModel
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
 
@@ -256,24 +252,6 @@ def _shown_pairs(probe: Probe, pairs: Sequence[Pair]) -> list[Pair]:
     return [pairs[best], pairs[neighbor]]
 
 
-def _plot_losses(gallery: FaultGallery) -> Figure:
-    """Draw loss and gradient norm by columns of padding, of the healthy and the faulty loss."""
-    figure = new_figure(6, 2.8)
-    sides = figure.subplots(1, 2)
-    titles = ("loss (nats per piece)", "gradient norm")
-    for place, (axes, title) in enumerate(zip(sides, titles, strict=True)):
-        lines = {"healthy": gallery.healthy, "counts padding": gallery.faulty[LOSS]}
-        for name, result in lines.items():
-            values = [pair[place] for pair in result.losses]
-            axes.plot(PADDINGS, values, marker="o", markersize=3, label=name)
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("extra columns of padding", fontsize=8)
-        axes.tick_params(labelsize=8)
-        axes.set_ylim(bottom=0)
-    sides[0].legend(frameon=False, fontsize=8)
-    return figure
-
-
 def gallery_text(gallery: FaultGallery) -> str:
     """Return a line for each fault: BLEU, and the checks that catch it."""
     width = max(len(fault.title) for fault in FAULTS.values())
@@ -290,7 +268,7 @@ def gallery_text(gallery: FaultGallery) -> str:
 
 
 def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -> Path:
-    """Write faults.html and a figure of each fault; return the path of the page.
+    """Write faults.html and the heat map of each fault that has one; return the page's path.
 
     `run` and `test` are the names it shows. Raises DataError if the folder cannot be written.
     """
@@ -308,6 +286,7 @@ def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -
     )
     write_atomic(path, page)
     for name, result in {"healthy": gallery.healthy, **gallery.faulty}.items():
-        figure = _plot_losses(gallery) if name == LOSS else attention_figure([result.picture])
-        write_figure(figure, folder / f"{name}.png", dots=_DOTS)
+        if name != LOSS:
+            figure = attention_figure([result.picture])
+            write_figure(figure, folder / f"{name}.png", dots=_DOTS)
     return path

@@ -104,7 +104,7 @@ class TorchDecoding:
     @property
     def source_lengths_B(self) -> Ints:
         """Return the number of source pieces of each sentence, EOS included."""
-        lengths: Ints = self.bound.source_lengths_B.cpu().numpy()
+        lengths: Ints = self.bound.memory.mask_BS.sum(1).cpu().numpy()
         return lengths
 
     @torch.inference_mode()

@@ -174,10 +174,6 @@ class TranslationDecoding:
     model: TranslationModel
     memory: Memory
 
-    @property
-    def source_lengths_B(self) -> Tensor:
-        return self.memory.mask_BS.sum(1)
-
     def start(self) -> DecoderState:
         return self.model.decoder.start(self.memory)
 
