@@ -113,29 +113,6 @@ def replaced(path: Path) -> Path:
     return path.with_name(f".{path.name}.replaced")
 
 
-@contextlib.contextmanager
-def publish_files(directory: Path) -> Iterator[Path]:
-    """Yield a directory to fill; on leaving, sync its files and move them into `directory`.
-
-    No file is moved before all are on disk; on error none is. One process at a time can do this.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    partial = directory / ".partial"
-    with locked(directory):
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            partial.mkdir()
-            yield partial
-            files = sorted(partial.iterdir())
-            for file in files:
-                sync_file(file)
-            for file in files:
-                file.replace(directory / file.name)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-        sync_directory(directory)
-
-
 def remove_directory(path: Path) -> None:
     """Delete a directory if it exists; a crash leaves none that looks complete."""
     old = path.with_name(f".{path.name}.old")

@@ -11,10 +11,9 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.analysis.compare import resampled_bleu
-from seq2seq.analysis.plots import bleu_by_length, quantile_buckets
-from seq2seq.errors import DataError
-from seq2seq.evaluation.metrics import SEED, corpus_bleu, sentence_statistics
+from seq2seq.analysis.plots import fixed_buckets
+from seq2seq.evaluation.metrics import SEED
+from studies.bleu import bleu_by_length, corpus_bleu, resampled_bleu, sentence_statistics
 
 WORDS = ("the", "a", "cat", "dog", "eats", "sees", "bread", "water", "red", "big", "house", "boy")
 Corpus = tuple[list[str], list[str], list[list[str]]]
@@ -41,10 +40,10 @@ def sacre(hypotheses: list[str], references: list[list[str]]) -> float:
 
 def test_bucket_bleu_equals_sacrebleu() -> None:
     sources, hypotheses, references = corpus(80, 1)
-    buckets = quantile_buckets(sources, 4)
+    buckets = fixed_buckets(sources, (3, 6, 9, 20))
     found = bleu_by_length(buckets, sentence_statistics(hypotheses, references))
     lengths = [len(source.split()) for source in sources]
-    assert 2 <= len(buckets) <= 4
+    assert len(buckets) == 4
     assert sum(len(bucket.sentences) for bucket in buckets) == len(sources)
     edges = [(bucket.shortest, bucket.longest or 0) for bucket in buckets]
     assert all(one[1] < next_[0] for one, next_ in itertools.pairwise(edges))
@@ -79,13 +78,17 @@ def test_resamples_are_reproducible_and_closer_with_more_sentences() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 8), min_size=1, max_size=30), st.integers(1, 10))
-def test_every_sentence_is_in_one_bucket(lengths: list[int], buckets: int) -> None:
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=30), st.sets(st.integers(1, 10)))
+def test_every_sentence_is_in_one_bucket(lengths: list[int], bounds: set[int]) -> None:
     sources = [" ".join(["a"] * length) for length in lengths]
-    found = quantile_buckets(sources, buckets)
-    assert len(found) <= buckets
+    found = fixed_buckets(sources, sorted(bounds))
+    assert len(found) <= len(bounds) + 1
+    assert all(bucket.sentences for bucket in found)
     assert sorted(n for bucket in found for n in bucket.sentences) == list(range(len(lengths)))
-    assert found[-1].longest == max(lengths)
+    for bucket in found:
+        inside = [lengths[n] for n in bucket.sentences]
+        assert bucket.shortest <= min(inside)
+        assert max(inside) <= (bucket.longest or max(lengths))
 
 
 def test_sums_of_statistics_give_corpus_bleu() -> None:
@@ -103,10 +106,7 @@ def test_sums_of_statistics_give_corpus_bleu() -> None:
     assert smoothed > 0
 
 
-def test_unequal_counts_and_empty_test_sets_raise() -> None:
-    with pytest.raises(DataError, match="numbers must be equal"):
-        sentence_statistics(["a", "b"], ["a"])
-    with pytest.raises(DataError, match="an empty test set"):
-        sentence_statistics([], [])
-    with pytest.raises(DataError, match="an empty test set"):
-        quantile_buckets([], 6)
+def test_unequal_counts_raise_and_no_sentences_have_no_bucket() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        sentence_statistics(["a", "b"], [["a"]])
+    assert fixed_buckets([]) == []

@@ -369,4 +369,4 @@ def test_plots_are_written(
 
     assert drawn("attention", trained, "-i", lines, "--words", "--beam", 1)
     assert drawn("training", trained, other, "--x", "tokens")
-    assert drawn("length", trained, other, "--test", toy.folder / "test.tsv", "--buckets", 2)
+    assert drawn("length", trained, other, "--test", toy.folder / "test.tsv")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from publishing import publish_files
 from seq2seq.errors import DataError
 from seq2seq.files import (
     check_writable,
     locked,
     publish_directory,
-    publish_files,
     remove_directory,
     sha256,
     write_atomic,

@@ -16,7 +16,6 @@ from seq2seq.evaluation.metrics import (
     paired_test,
     score,
     sentence_chrf,
-    sentence_statistics,
 )
 
 HYPOTHESES = [
@@ -85,7 +84,7 @@ def test_only_requested_metrics() -> None:
 
 
 def test_lengths_use_closest_references() -> None:
-    found = lengths(sentence_statistics(["a b c.", "d"], [["x y", "x y z w v"], ["d e"]]))
+    found = lengths(["a b c.", "d"], [["x y", "x y z w v"], ["d e"]])
     assert (found["hypotheses"], found["references"]) == (4 + 1, 5 + 2)
     assert found["ratio"] == pytest.approx(5 / 7)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +10,15 @@ import pytest
 from seq2seq.analysis import heatmaps, plots
 from seq2seq.analysis.heatmaps import attention_figure, plot_sentences
 from seq2seq.analysis.plots import (
-    bleu_by_length,
+    fixed_buckets,
     plot_length,
     plot_training,
-    quantile_buckets,
     run_names,
 )
 from seq2seq.cli import main
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from seq2seq.evaluation.metrics import sentence_statistics
+from seq2seq.evaluation.metrics import score
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import word_attention
@@ -238,15 +236,21 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     sentences = [" ".join("abcdefghij"[: n % 10 + 1]) for n in range(60)]
     pairs = [Pair(sentence, sentence) for sentence in sentences]
     worse = [sentence.replace("d", "x") for sentence in sentences]
-    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", buckets=3)
+    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png")
     curves = labelled(drawn[0])
-    statistics = sentence_statistics(worse, sentences)
-    expected = bleu_by_length(quantile_buckets(sentences, 3), statistics)
-    assert curves["worse"][1] == expected
+    found = [
+        score(bucket.of(worse), bucket.of(sentences), resamples=1000)["bleu"]
+        for bucket in fixed_buckets(sentences)
+    ]
+    assert curves["worse"][1] == [metric.score for metric in found]
+    corners = drawn[0].axes[0].collections[1].get_paths()[0].vertices
+    for place, metric in enumerate(found):
+        heights = corners[corners[:, 0] == place, 1]
+        assert metric.interval
+        assert np.ptp(heights) == pytest.approx(2 * metric.interval)
     assert curves["right"][1][-1] == pytest.approx(100)
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
-    assert len(ticks) == 3
-    assert all(re.fullmatch(r"\d+(-\d+)?\n\d+", tick) for tick in ticks)
+    assert ticks == ["1-5\n30", "6-10\n30"]
     with pytest.raises(DataError, match="11 systems"):
         plot_length({str(n): worse for n in range(11)}, pairs, tmp_path / "a.png")
     with pytest.raises(DataError, match="numbers must be equal"):

@@ -8,7 +8,8 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.data.corpus import Pair
-from seq2seq.evaluation.metrics import RESAMPLES, paired_test, sentence_statistics
+from seq2seq.evaluation.metrics import RESAMPLES, paired_test
+from studies.bleu import sentence_statistics
 from studies.differences import SeedScores, compare_seeds, score_seeds
 from studies.results import Spread
 

@@ -16,11 +16,11 @@ from yaml import YAMLError
 from general_corpus.readers import READERS, tico
 from general_corpus.sources import Files, read_sources
 from general_corpus.text import is_translation, sentence_pairs
+from publishing import publish_files
 from seq2seq.config import CleaningConfig, CorpusConfig
 from seq2seq.data.cleaning import HeldOut, assess_pairs, clean, filter_pairs
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
-from seq2seq.files import publish_files
 from tatoeba_corpus.prepare import METADATA
 
 # Sets to choose models on: at least so many pairs, of whole documents.

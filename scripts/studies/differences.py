@@ -1,7 +1,7 @@
 """Whether recipes, each trained with several seeds, differ by more than chance.
 
 Legend: K seeds, N test sentences, R resamples, C numbers that BLEU is computed from
-(metrics.sentence_statistics).
+(bleu.sentence_statistics).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seq2seq.analysis.compare import resampled_bleu
-from seq2seq.evaluation.metrics import SEED, Ints, corpus_bleu
+from seq2seq.evaluation.metrics import SEED
 from seq2seq.inference.protocol import Floats
+from studies.bleu import Ints, corpus_bleu, resampled_bleu
 
 
 @dataclass(frozen=True)

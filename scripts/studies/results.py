@@ -16,12 +16,13 @@ import numpy as np
 
 from seq2seq.analysis import to_json
 from seq2seq.analysis.pages import ENVIRONMENT
-from seq2seq.analysis.plots import LengthBucket, bleu_by_length, fixed_buckets, new_figure
+from seq2seq.analysis.plots import LengthBucket, fixed_buckets, new_figure
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import RESAMPLES, sentence_statistics
+from seq2seq.evaluation.metrics import RESAMPLES
 from seq2seq.files import write_atomic
+from studies.bleu import bleu_by_length, sentence_statistics
 from studies.differences import Difference, compare_seeds, score_seeds
 from studies.plan import Cell, Measure, Plan, baseline_of, changes_recipe, label
 from studies.runs import RunResult, statuses

@@ -1,30 +1,20 @@
-"""Whether systems differ on one test set by more than chance, and where.
-
-Legend: N test sentences, R resamples, C numbers that BLEU is computed from
-(metrics.sentence_statistics).
-"""
+"""Whether systems differ on one test set by more than chance, and where."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import (
     LABELS,
     RESAMPLES,
-    SEED,
-    Ints,
     Metric,
     Test,
-    corpus_bleu,
     paired_test,
     sentence_chrf,
 )
-from seq2seq.inference.protocol import Floats
 
 RANDOMIZATIONS = 10_000
 TESTS = {
@@ -144,14 +134,3 @@ def comparison_text(comparison: SystemComparison) -> str:
         lines += [f"  {each.chrf[system]:5.1f} {text}   ({system})"
                   for system, text in each.translations.items()]  # fmt: skip
     return "\n".join(lines)
-
-
-def resampled_bleu(statistics_NC: Ints, resamples: int = RESAMPLES) -> Floats:
-    """Return the corpus BLEU of each of R test sets: N sentences, drawn with replacement.
-
-    Of test sets of the same size the same sentences are drawn (Koehn 2004).
-    """
-    generator, size = np.random.default_rng(SEED), len(statistics_NC)
-    draws = (generator.integers(size, size=size) for _ in range(resamples))
-    counts_RN = np.stack([np.bincount(drawn, minlength=size) for drawn in draws])
-    return np.array([corpus_bleu(sums_C) for sums_C in counts_RN @ statistics_NC])

@@ -1,7 +1,4 @@
-"""Learning curves of runs, and BLEU by source length of systems: the numbers and their pictures.
-
-Legend: N sentences, C numbers that BLEU is computed from (metrics.sentence_statistics).
-"""
+"""Learning curves of runs, and BLEU by source length of systems: the numbers and their pictures."""
 
 from __future__ import annotations
 
@@ -10,15 +7,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from seq2seq.analysis.compare import resampled_bleu
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import Ints, corpus_bleu, sentence_statistics
+from seq2seq.evaluation.metrics import RESAMPLES, Metric, References, score
 from seq2seq.files import check_writable
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import KINDS, Record, read_metrics
@@ -27,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+
+T = TypeVar("T")
 
 SUFFIXES = (".png", ".svg", ".pdf")
 _MOST_INCHES = 100.0
@@ -218,6 +216,8 @@ def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
 
 # --- BLEU by source length
 
+BOUNDS = (5, 10, 15, 20, 30, 40)  # longest source, in words, of each length bucket
+
 
 @dataclass(frozen=True)
 class LengthBucket:
@@ -226,6 +226,10 @@ class LengthBucket:
     shortest: int
     longest: int | None  # None: no upper limit
     sentences: tuple[int, ...]  # their indices in the test set, from 0
+
+    def of(self, values: Sequence[T]) -> list[T]:
+        """Return the values of its sentences."""
+        return [values[n] for n in self.sentences]
 
     @property
     def label(self) -> str:
@@ -237,12 +241,13 @@ class LengthBucket:
         return f"{self.shortest}-{self.longest}"
 
 
-def fixed_buckets(sources: Sequence[str], bounds: Sequence[int]) -> list[LengthBucket]:
+def fixed_buckets(sources: Sequence[str], bounds: Sequence[int] = BOUNDS) -> list[LengthBucket]:
     """Return buckets that end at each bound, and one of all longer sentences; none is empty.
 
     Words are separated by white space. An empty source is in the first bucket.
     """
-    bucket_N = np.digitize(_lengths(sources), bounds, right=True)
+    lengths_N = [len(source.split()) for source in sources]
+    bucket_N = np.digitize(lengths_N, bounds, right=True)
     shortest = [1, *(bound + 1 for bound in bounds)]
     return [
         LengthBucket(low, high, tuple(inside.tolist()))
@@ -251,50 +256,36 @@ def fixed_buckets(sources: Sequence[str], bounds: Sequence[int]) -> list[LengthB
     ]
 
 
-def quantile_buckets(sources: Sequence[str], count: int) -> list[LengthBucket]:
-    """Return at most `count` buckets with about equally many sentences.
-
-    Sentences of the same length are always in the same bucket. Raises DataError for no sentences.
-    """
-    if not sources:
-        raise DataError("0 sentences: an empty test set has no score")
-    shares = np.arange(1, count + 1) / count
-    bounds = np.quantile(_lengths(sources), shares, method="inverted_cdf")
-    return fixed_buckets(sources, np.unique(bounds).astype(int).tolist())
+def _bleu(hypotheses: Sequence[str], references: References) -> Metric:
+    """Return BLEU with its interval, without one for too few sentences."""
+    try:
+        return score(hypotheses, references, metrics=("bleu",), resamples=RESAMPLES)["bleu"]
+    except DataError:
+        return score(hypotheses, references, metrics=("bleu",))["bleu"]
 
 
-def _lengths(sources: Sequence[str]) -> Ints:
-    return np.array([len(source.split()) for source in sources], dtype=np.int64)
-
-
-def bleu_by_length(buckets: Sequence[LengthBucket], statistics_NC: Ints) -> list[float]:
-    """Return the corpus BLEU of each bucket, from the statistics of all sentences."""
-    return [corpus_bleu(statistics_NC[list(bucket.sentences)].sum(0)) for bucket in buckets]
-
-
-def plot_length(
-    systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, *, buckets: int = 6
-) -> None:
+def plot_length(systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path) -> None:
     """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
 
-    `systems` maps names to translations of the pairs' sources; `buckets` holds about equally many
-    sentences each. The suffix selects PNG, SVG or PDF. Raises DataError for another suffix, a
-    different number of translations, an empty test set, and more than 10 systems.
+    `systems` maps names to translations of the pairs' sources. The suffix selects PNG, SVG or PDF.
+    Raises DataError for another suffix, a different number of translations, an empty test set, and
+    more than 10 systems.
     """
     if len(systems) > MOST_CURVES:
         raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_CURVES}")
     references = references_of(pairs)
-    groups = quantile_buckets([pair.source for pair in pairs], buckets)
+    groups = fixed_buckets([pair.source for pair in pairs])
     x = range(len(groups))
     figure = new_figure(7.5, 4.6)
     axes = figure.subplots()
     for number, (name, hypotheses) in enumerate(systems.items()):
-        statistics_NC = sentence_statistics(hypotheses, references)
-        drawn = [resampled_bleu(statistics_NC[list(bucket.sentences)]) for bucket in groups]
-        limits = np.percentile(drawn, (2.5, 97.5), axis=1)
-        bleu, color = bleu_by_length(groups, statistics_NC), f"C{number}"
+        score(hypotheses, references, metrics=())  # raises if their numbers differ
+        found = [_bleu(group.of(hypotheses), group.of(references)) for group in groups]
+        color, bleu = f"C{number}", [metric.score for metric in found]
+        middle = np.array([metric.mean or metric.score for metric in found])
+        half = np.array([metric.interval or 0.0 for metric in found])
         axes.plot(x, bleu, "o-", color=color, label=plain(name))
-        axes.fill_between(x, *limits, color=color, alpha=0.18, linewidth=0)
+        axes.fill_between(x, middle - half, middle + half, color=color, alpha=0.18, linewidth=0)
     axes.set_xticks(x, [f"{bucket.label}\n{len(bucket.sentences)}" for bucket in groups])
     axes.set_xlabel("source words (below: sentences)")
     axes.set_ylabel("BLEU, with 95 % bootstrap bands")

@@ -1,7 +1,7 @@
 """The report of a run on a test set: everything that is measured, as a page and as JSON.
 
 Legend: T target pieces, S source pieces, both with the end of sentence; N source pieces of all
-sentences, without the ends; C numbers that BLEU is computed from (metrics.sentence_statistics).
+sentences, without the ends.
 """
 
 from __future__ import annotations
@@ -21,20 +21,17 @@ import numpy.typing as npt
 from seq2seq.analysis import NOT_JSON, to_json
 from seq2seq.analysis.alignment import AlignmentError, forced_alignment_error
 from seq2seq.analysis.pages import render
-from seq2seq.analysis.plots import bleu_by_length, fixed_buckets
+from seq2seq.analysis.plots import fixed_buckets
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import EOS_PIECE, UNK_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import Evaluation, references_of
 from seq2seq.evaluation.metrics import (
     RESAMPLES,
-    Ints,
     Metric,
-    References,
     lengths,
     score,
     sentence_chrf,
-    sentence_statistics,
 )
 from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.text import Part
@@ -44,7 +41,6 @@ from seq2seq.inference.words import words
 log = logging.getLogger(__name__)
 
 EXTREMES = 10
-BOUNDS = (5, 10, 15, 20, 30, 40)  # longest source, in words, of each length bucket
 NEGLECTED = 0.1
 REPEATED_NGRAM = 2
 _UNKNOWN = re.compile(rf"{UNK_PIECE}|<0x[0-9A-F]{{2}}>")
@@ -106,6 +102,7 @@ class Report:
     added_words: list[WordError]
     best: list[ScoredSentence]
     worst: list[ScoredSentence]
+    tables: dict[str, dict[str, Any]]  # Evaluation.tables
 
 
 def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evaluation) -> Report:
@@ -127,15 +124,14 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
     worst = sorted(sentences, key=lambda s: (s.chrf, -len(s.source)))
     missing, added = word_errors(hypotheses, references)
     target_ids = translator.target.encode_batch([pair.target for pair in pairs])
-    statistics_NC = sentence_statistics(hypotheses, references)
     return Report(
         sentences=len(pairs),
         split=evaluation.split,
         beam=evaluation.beam,
         metrics=evaluation.metrics,
-        lengths=lengths(statistics_NC),
+        lengths=lengths(hypotheses, references),
         by_source_length=scores_by_length(
-            [normalize_line(pair.source) for pair in pairs], hypotheses, references, statistics_NC
+            [normalize_line(pair.source) for pair in pairs], hypotheses, references
         ),
         repetition={
             "translations": repetition(hypotheses),
@@ -152,25 +148,21 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
         added_words=added,
         best=best[:EXTREMES],
         worst=worst[:EXTREMES],
+        tables={name: table.as_dict() for name, table in evaluation.tables.items()},
     )
 
 
 def scores_by_length(
-    sources: Sequence[str],
-    hypotheses: Sequence[str],
-    references: References,
-    statistics_NC: Ints,
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[LengthScores]:
-    """Return corpus scores by source length; the statistics are metrics.sentence_statistics."""
-    buckets = fixed_buckets(sources, BOUNDS)
+    """Return corpus scores by source length."""
     found = []
-    for bucket, bleu in zip(buckets, bleu_by_length(buckets, statistics_NC), strict=True):
-        inside = list(bucket.sentences)
-        texts, refs = [hypotheses[n] for n in inside], [references[n] for n in inside]
-        chrf = score(texts, refs, metrics=("chrf",))["chrf"].score
-        ratio = lengths(statistics_NC[inside])["ratio"]
+    for bucket in fixed_buckets(sources):
+        texts, refs = bucket.of(hypotheses), bucket.of(references)
+        scores = score(texts, refs, metrics=("bleu", "chrf"))
+        bleu, chrf = (metric.score for metric in scores.values())
         limits = bucket.label, bucket.shortest, bucket.longest
-        found.append(LengthScores(*limits, len(inside), bleu, chrf, ratio))
+        found.append(LengthScores(*limits, len(texts), bleu, chrf, lengths(texts, refs)["ratio"]))
     return found
 
 

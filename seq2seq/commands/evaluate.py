@@ -6,25 +6,31 @@ examples:
   seq2seq evaluate runs/tatoeba test.es --target test.en
   seq2seq evaluate runs/quickstart data/sample/test.tsv --report report   (report.html)
   seq2seq evaluate es-en data/tatoeba/test.tsv --precision int8 --robustness
+  seq2seq evaluate es-en --challenge data/sample/challenge-es-en.tsv
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from seq2seq.commands import options
+from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
 
 
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "evaluate", __doc__, action=_evaluate)
-    options.add_arguments(parser, "run", "test", "--target", "--json")
+    options.add_arguments(parser, "run")
+    options.add_arguments(parser, "test", nargs="?")
+    options.add_arguments(parser, "--target", "--json")
     parser.add_argument(
         "--single-reference", action="store_true", help="use the first reference only"
     )
@@ -43,6 +49,12 @@ def add(commands: options.Commands) -> None:
         "copy, ...; writes RUN/<test name>.hypotheses.robustness.json, too",
     )  # fmt: skip
     parser.add_argument(
+        "--challenge", metavar="FILE",
+        help="also compare the probabilities of right and wrong translations (TSV: phenomenon, "
+        "source, right, wrong); without TEST, its sources and right translations are the test set; "
+        "writes RUN/<test name>.hypotheses.challenge.json, too",
+    )  # fmt: skip
+    parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="write translations; default: RUN/<test name>.hypotheses.txt, replaced each time",
     )  # fmt: skip
@@ -51,6 +63,8 @@ def add(commands: options.Commands) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
+    from seq2seq.data.corpus import Pair
+    from seq2seq.evaluation.challenge import read_challenge, score_challenge
     from seq2seq.evaluation.evaluate import evaluate, read_test, translate_all, write_lines
     from seq2seq.evaluation.metrics import RESAMPLES
     from seq2seq.files import check_writable, make_folder
@@ -60,17 +74,20 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     reports = arguments.report is not None
     if reports:  # without Jinja2, fail before translating
         reporting = import_module("seq2seq.analysis.report")  # scoring must do without that wing
+    tables: dict[str, Any] = {}
+    test = arguments.test or arguments.challenge
+    if test is None or (arguments.target and not arguments.test):
+        raise UserError("no test set: give TEST, or minimal pairs with --challenge FILE")
     with options.parallelism(arguments) as shared:
         translator = options.load_translator(arguments, arguments.run)
-        pairs = read_test(
-            arguments.test,
-            translator.config.data,
-            target=arguments.target,
-            single_reference=arguments.single_reference,
-        )
+        minimal = read_challenge(arguments.challenge) if arguments.challenge else []
+        pairs = [Pair(pair.source, pair.right) for pair in minimal]
+        if arguments.test:
+            named = {name: getattr(arguments, name) for name in ("target", "single_reference")}
+            pairs = read_test(test, translator.config.data, **named)
         run = run_of(find_run(arguments.run)).path
         folder = Path() if is_packaged(run) else run
-        default = folder / f"{Path(arguments.test).stem}.hypotheses.txt"
+        default = folder / f"{Path(test).stem}.hypotheses.txt"
         path = Path(arguments.output) if arguments.output else default
         check_writable(path)
         if reports:
@@ -83,17 +100,21 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
             search = replace(search, keep_weights=False)
             again = partial(translate_all, translator, options=search, parallelism=shared)
-            result = replace(result, robustness=measure_robustness(pairs, result, again))
+            tables["robustness"] = measure_robustness(pairs, result, again)
+        if minimal:
+            tables["challenge"] = score_challenge(translator, minimal, parallelism=shared)
+        result = replace(result, tables=tables)
         if not shared.ranks.is_first:
             return 0
         write_lines(path, result.hypotheses)
-        if result.robustness:
-            beside = path if path.is_file() else default  # such as /dev/null
-            write_lines(beside.with_suffix(".robustness.json"), [result.robustness.as_json()])
+        beside = path if path.is_file() else default  # such as /dev/null
+        for name, table in tables.items():
+            text = json.dumps(asdict(table), indent=1, ensure_ascii=False)
+            write_lines(beside.with_suffix(f".{name}.json"), [text])
         print(result.as_json(path) if arguments.json else result.as_text(path))
         if reports:
             report = reporting.make_report(translator, pairs, result)
             folder = Path(arguments.report)
-            page = reporting.write_report(folder, report, run=arguments.run, test=arguments.test)
+            page = reporting.write_report(folder, report, run=arguments.run, test=test)
             log.info("report: %s", page)
     return 0

@@ -114,7 +114,7 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
 
     Raises DataError, with the given name of the file, where it is empty or not UTF-8 text.
     """
-    return _parse_rows(_split_lines(stream, name), _decode)
+    return parse_rows(_split_lines(stream, name), _decode)
 
 
 def _split_lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, tuple[bytes, int]]]:
@@ -135,7 +135,7 @@ def _split_lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, tuple[bytes
         raise DataError(f"{name}: an empty file; one sentence pair per line is expected")
 
 
-def _parse_rows(
+def parse_rows(
     rows: Iterable[tuple[str, Row]],
     parse: Callable[[str, Row], Parsed | None],
     expected: str | None = None,
@@ -212,7 +212,7 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
             alignment=None if alignment is None else columns[alignment],
         )
 
-    return _parse_rows(lines, parse, "rows of tab-separated columns are expected")
+    return parse_rows(lines, parse, "rows of tab-separated columns are expected")
 
 
 def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
@@ -245,7 +245,7 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
         return Pair(row[source], row[target], alignment=links)
 
     below = chain([(where, [])], rows)
-    yield from _parse_rows(below, parse, "rows below the header are expected")
+    yield from parse_rows(below, parse, "rows below the header are expected")
 
 
 _CSV_QUOTES = "put text with commas, quotes or line ends in quotes, and double quotes inside it"
@@ -310,7 +310,7 @@ def _read_jsonl(config: CorpusConfig) -> Iterator[Pair]:
         return _pair_of_fields(where, row, config)
 
     expected = "one JSON object a line is expected"
-    return _parse_rows(read_lines(str(config.path)), parse, expected)
+    return parse_rows(read_lines(str(config.path)), parse, expected)
 
 
 def _read_huggingface(config: CorpusConfig) -> Iterator[Pair]:
@@ -323,7 +323,7 @@ def _read_huggingface(config: CorpusConfig) -> Iterator[Pair]:
             known = ", ".join(dataset.column_names)
             raise DataError(f"{where}: no column '{column}'; columns: {known}")
     rows = ((f"{where}: row {n}", row) for n, row in enumerate(dataset.select_columns(columns)))
-    yield from _parse_rows(rows, lambda where, row: _pair_of_fields(where, row, config))
+    yield from parse_rows(rows, lambda where, row: _pair_of_fields(where, row, config))
 
 
 def _pair_of_fields(where: str, row: dict[str, Any], config: CorpusConfig) -> Pair:

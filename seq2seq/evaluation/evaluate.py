@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from seq2seq.processes import SERIAL, Parallelism
 from seq2seq.runs.directory import RunDirectory, run_of
 
 if TYPE_CHECKING:
+    from seq2seq.evaluation.challenge import Challenge
     from seq2seq.evaluation.robustness import Robustness
 
 WINDOW = 500  # sentences that are sorted by length and translated together
@@ -36,7 +37,7 @@ class Evaluation:
     translations: list[Translation]
     metrics: dict[str, Metric]
     beam: int
-    robustness: Robustness | None = None
+    tables: dict[str, Robustness | Challenge] = field(default_factory=dict)  # by their JSON keys
 
     @property
     def hypotheses(self) -> list[str]:
@@ -56,16 +57,16 @@ class Evaluation:
         ]
         split = f"{len(self.translations)} lines ({self.split} in several sentences)"
         summary = f"{split}, beam {self.beam}; hypotheses: {path}"
-        table = ["", self.robustness.as_text()] if self.robustness else []
-        return "\n".join([*lines, summary, *table])
+        tables = [f"\n{found.as_text()}" for found in self.tables.values()]
+        return "\n".join([*lines, summary, *tables])
 
     def as_json(self, path: Path) -> str:
         """Return the same as a JSON object."""
         metrics = {name: metric.as_dict() for name, metric in self.metrics.items()}
         size = len(self.translations)
         counts = {"sentences": size, "split": self.split, "beam": self.beam}
-        more = {"robustness": self.robustness.as_dict()} if self.robustness else {}
-        return json.dumps({**counts, **metrics, "hypotheses": str(path), **more}, indent=1)
+        tables = {name: found.as_dict() for name, found in self.tables.items()}
+        return json.dumps({**counts, **metrics, "hypotheses": str(path), **tables}, indent=1)
 
 
 def evaluate(

@@ -1,7 +1,4 @@
-"""BLEU, chrF and TER with signatures, intervals and paired tests, all computed by sacreBLEU.
-
-Legend: N sentences, C numbers that BLEU is computed from.
-"""
+"""BLEU, chrF and TER with signatures, intervals and paired tests, all computed by sacreBLEU."""
 
 from __future__ import annotations
 
@@ -10,12 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from seq2seq.errors import DataError
 
-Ints = npt.NDArray[np.int64]
 Name = Literal["bleu", "chrf", "ter"]
 Test = Literal["bootstrap", "randomization"]
 References = Sequence[str | Sequence[str]]
@@ -24,7 +17,6 @@ NAMES: tuple[Name, ...] = ("bleu", "chrf", "ter")
 LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 SEED = 12345  # sacreBLEU's, for resampling
 RESAMPLES = 1000  # of a bootstrap
-_ORDERS = 4
 
 
 @dataclass(frozen=True)
@@ -91,38 +83,14 @@ def closest(hypotheses: Sequence[str], reference: str) -> int:
     return scores.index(max(scores))
 
 
-def sentence_statistics(hypotheses: Sequence[str], references: References) -> Ints:
-    """Return what BLEU needs of each sentence [N, C]; the sums of rows give a corpus's BLEU.
-
-    C: matches of 1- to 4-grams, their counts, the length of the hypothesis and of the reference.
-    Raises DataError as `score` does.
-    """
-    scorer, rows = _scorer("bleu"), []
-    for hypothesis, refs in zip(hypotheses, _by_sentence(hypotheses, references), strict=True):
-        one = scorer.corpus_score([hypothesis], [[text] for text in refs])
-        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
-    return np.array(rows, dtype=np.int64)
-
-
-def lengths(statistics_NC: Ints) -> dict[str, float]:
+def lengths(hypotheses: Sequence[str], references: References) -> dict[str, float]:
     """Return the words of the hypotheses, of the references closest in length, and their ratio.
 
     Below 1, BLEU has a brevity penalty (Papineni et al. 2002, section 2.2.2).
     """
-    hypotheses, references = statistics_NC[:, -2:].sum(0).tolist()
-    ratio = hypotheses / max(1, references)
-    return {"hypotheses": hypotheses, "references": references, "ratio": ratio}
-
-
-def corpus_bleu(sums_C: Ints) -> float:
-    """Return BLEU from sums of statistics, smoothed like sacreBLEU's corpus BLEU."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    numbers = sums_C.tolist()
-    matches, counts = numbers[:_ORDERS], numbers[_ORDERS : 2 * _ORDERS]
-    hypothesis, reference = numbers[2 * _ORDERS :]
-    result = BLEU.compute_bleu(matches, counts, hypothesis, reference, smooth_method="exp")
-    return float(result.score)
+    found = _scorer("bleu").corpus_score(hypotheses, _streams(hypotheses, references))
+    ratio = found.sys_len / max(1, found.ref_len)
+    return {"hypotheses": found.sys_len, "references": found.ref_len, "ratio": ratio}
 
 
 def paired_test(

@@ -6,7 +6,6 @@ sides of a line are its source and its references.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -100,13 +99,8 @@ class Robustness:
         return "\n".join(rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON can hold them."""
+        """Return the scores without the translations, as JSON can hold them."""
         return {"kinds": [vars(kind) for kind in self.kinds], "left_out": self.left_out}
-
-    def as_json(self) -> str:
-        """Return a JSON object of the scores and the translations."""
-        found = {**self.as_dict(), "translations": self.translations}
-        return json.dumps(found, indent=1, ensure_ascii=False)
 
 
 def measure_robustness(

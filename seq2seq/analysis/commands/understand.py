@@ -162,13 +162,6 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     options.add_arguments(parser, "--test", required=True)
     options.add_arguments(parser, "--target")
-    parser.add_argument(
-        "--buckets",
-        type=options.positive,
-        default=6,
-        metavar="N",
-        help="number of length buckets; default: 6",
-    )
     options.add_arguments(parser, "--beam")
     _add_output(parser, "length.png")
 
@@ -242,6 +235,6 @@ def _plot_length(arguments: argparse.Namespace) -> int:
         arguments.systems, arguments.test, target=arguments.target, beam=arguments.beam
     )
     names = run_names(arguments.systems)
-    plot_length(dict(zip(names, systems, strict=True)), pairs, path, buckets=arguments.buckets)
+    plot_length(dict(zip(names, systems, strict=True)), pairs, path)
     print(path)
     return 0
