@@ -109,7 +109,18 @@ def test_python_in_readme_runs() -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(block, {})
-    assert printed.getvalue().startswith("Where's the dog? ")
+    assert printed.getvalue().startswith("Where is the dog? ")
+
+
+def test_first_example_of_readme_prints_what_it_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [(text, printed)] = re.findall(
+        r"^echo '(.*)' \| .*translate es-en\n```\n\n +(.*)", README, re.M
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))
+    assert main(["translate", "es-en"]) == 0
+    assert capsys.readouterr().out == f"{printed}\n"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
