@@ -105,12 +105,18 @@ def _has_final_marks(source: str, target: str) -> bool:
 
 
 def _name(source: str, target: str, rng: random.Random) -> Texts:
-    """Put made-up names, or tokens, in place of words with a capital that both sides share."""
-    new = {}
-    for word in sorted(set(NAME.findall(source)).intersection(NAME.findall(target))):
-        if word.istitle() and rng.random() < 0.8:
+    """Put made-up names, or tokens, in place of names (words with a capital that both sides share).
+
+    Rarely leave one of the names alone: it is its own translation.
+    """
+    shared = set(NAME.findall(source)).intersection(NAME.findall(target))
+    names, new = sorted(filter(str.istitle, shared)), {}
+    if names and rng.random() < 0.04:
+        return (name := rng.choice(names)), name
+    for word in names:
+        if rng.random() < 0.8:
             new[word] = made_up_name(rng)
-        elif word.istitle():
+        else:
             kind = rng.choice(("address", "identifier"))
             new[word] = token_to_copy(rng, kind, _WORD.findall(source))
     return _replaced(NAME, new, source), _replaced(NAME, new, target)
