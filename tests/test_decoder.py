@@ -32,8 +32,8 @@ def random_targets(count: int) -> Tensor:
 
 def by_steps(decoding: TranslationDecoding, targets_RT: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return logits [R, T, V] and weights [R, T, S], one step at a time."""
-    hypotheses = len(targets_RT) // len(decoding.source_lengths_B)
-    rows_R = torch.arange(len(decoding.source_lengths_B)).repeat_interleave(hypotheses)
+    sentences = len(decoding.memory.mask_BS)
+    rows_R = torch.arange(sentences).repeat_interleave(len(targets_RT) // sentences)
     state = decoding.start().select(rows_R)
     steps = []
     for tokens_R in targets_RT.unbind(1):
@@ -161,8 +161,7 @@ def test_selected_sentences_match_whole_batch(config: ModelConfig) -> None:
     targets = random_targets(len(LENGTHS))
     _, _, state = decoding.step(targets[:, 0], decoding.start())
     fewer = decoding.select(chosen)
-    assert len(fewer.source_lengths_B) == 2
-    assert fewer.source_lengths_B.tolist() == [5, 4]
+    assert fewer.memory.mask_BS.sum(1).tolist() == [5, 4]
     all_close(fewer.start(), decoding.start().select(chosen))
     logits, weights, after = decoding.step(targets[:, 1], state)
     few_logits, few_weights, few_after = fewer.step(targets[chosen, 1], state.select(chosen))

@@ -545,7 +545,7 @@ def test_line_breaks_stay_and_each_sentence_can_be_looked_into(page: Page) -> No
 
 def test_unlikely_translation_is_marked(page_of_both: Page) -> None:
     page = page_of_both
-    page.fill("#text", f"{SPANISH}\nXQ ZZKWJ HQPV WRGT BKX")
+    page.fill("#text", f"{SPANISH}\nSin que nadie mesa pues cuyo la ayer quien de.")
     expect(page.locator(".sentence option")).to_have_count(2)
     shown(page)
     expect(page.locator(".doubt")).to_have_text(
