@@ -258,7 +258,9 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
     except SignalException as stopped:
         return 128 + int(stopped.sigval)
     except ChildFailedError as error:
-        _, failure = error.get_first_failure()
+        # A rank whose peer dies may abort in the same moment: the peer's end is the reason.
+        reasons = error.failures.values()
+        failure = min(reasons, key=lambda each: (each.exitcode == -signal.SIGABRT, each.timestamp))
         if failure.exitcode < 0:
             print(f"seq2seq: a process was killed by signal {-failure.exitcode}", file=sys.stderr)
         return failure.exitcode if failure.exitcode > 0 else 1

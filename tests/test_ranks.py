@@ -7,7 +7,6 @@ import logging
 import math
 import multiprocessing
 import os
-import re
 import signal
 import socket
 import time
@@ -281,7 +280,7 @@ def test_killed_rank_stops_the_others_and_restart_resumes(
         else:
             assert code == 1
             assert time.monotonic() - began < 60
-            assert re.search("killed by signal [69]", errors)  # its peer may abort first
+            assert "killed by signal 9" in errors
             assert "Traceback" not in errors
 
 
