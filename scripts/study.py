@@ -69,10 +69,11 @@ def make_parser() -> Parser:
 def _study(arguments: argparse.Namespace) -> int:
     from seq2seq.data.corpus import read_corpus
     from studies.plan import make_plan
-    from studies.runs import launcher_line, run_study, unfinished
+    from studies.runs import decide, launcher_line, run_study, unfinished
 
     plan = make_plan(arguments.study, arguments.overrides)
     pairs = list(read_corpus(plan.test))
+    plan = decide(plan, pairs)
     if arguments.list:
         return _list(plan, pairs)
     if arguments.launcher:
@@ -114,7 +115,9 @@ def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> i
 
     keep_few_kernels()
     for run in plan.select(arguments.cell):
-        ended = complete(run, plan.study.measure, pairs, overwrite=arguments.overwrite)
+        ended = complete(
+            run, plan.study.measure, pairs, overwrite=arguments.overwrite, others=plan.runs
+        )
         if ended in ("interrupted", "terminated"):
             cells = (f"--cell={name}" for name in arguments.cell)
             return _stopped(ended, plan, *cells, overwrite=arguments.overwrite)
@@ -127,7 +130,9 @@ def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
     results = gather(plan, pairs)
     path = write_results(results)
     print(main_table(results))
-    print(f"{results.finished} of {len(plan.runs)} runs are finished; {path}", file=sys.stderr)
+    print(
+        f"{results.finished} of {len(results.plan.runs)} runs are finished; {path}", file=sys.stderr
+    )
     return 0
 
 

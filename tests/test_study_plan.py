@@ -151,6 +151,13 @@ def test_overrides_apply_to_study_or_recipes(plan: Planner, tmp_path: Path) -> N
             "model.attention.residual: true}",
             "baseline: 'exclude' leaves this cell out; choose another",
         ),
+        ("tune={training.ema: 0.9}", "'training.ema': expected a list of values, found 0.9"),
+        ("tune={training.ema: [0.9, 0.9]}", "axis 'training.ema': duplicate value 0.9"),
+        ("tune={training.ema: [0.9], training.seed: [1]}", "tune: expected one key, found"),
+        (
+            "tune={model.attention: [{score: dot}]}",
+            "tune: the axis 'model.attention.score' sets model",
+        ),
         ("data.test=null", "data.test: a study needs a test set"),
         ("model.attention.score=dot", "the axis 'model.attention.score' of"),
         ("model.attention={score: dot}", "the axis 'model.attention.score' of"),
@@ -161,6 +168,11 @@ def test_overrides_apply_to_study_or_recipes(plan: Planner, tmp_path: Path) -> N
 )
 def test_invalid_study_is_explained(plan: Planner, change: str, words: str) -> None:
     assert words in error(plan, change)
+
+
+def test_tuned_key_cannot_be_overridden(plan: Planner) -> None:
+    message = error(plan, "tune={training.ema: [0.9]}", "training.ema=0.5")
+    assert "the axis 'tune' of" in message
 
 
 def test_level_names_must_give_distinct_directories(plan: Planner) -> None:

@@ -27,7 +27,7 @@ from studies.results import (
     main_table,
     write_results,
 )
-from studies.runs import Point, RunResult, checksum_of, load_result, status_of
+from studies.runs import Point, RunResult, checksum_of, decide, load_result, status_of
 
 STUDY = """
 name: made-up
@@ -204,6 +204,37 @@ def test_main_table(results: StudyResults) -> None:
     assert rows(length_table(results))[0][2:] == [
         f"{b.label} ({len(b.sentences)})" for b in results.buckets
     ]
+
+
+def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[Pair]) -> None:
+    file = Path(plan.path)
+    file.write_text(file.read_text() + "tune: {training.learning_rate: [0.001, 3.0e-3]}\n")
+    tuned = decide(make_plan(plan.path), pairs)
+    assert [run.name for run in tuned.runs[:3]] == [
+        "bahdanau_score=general/0.001/seed-1",
+        "bahdanau_score=general/0.003/seed-1",
+        "bahdanau_score=none/0.001/seed-1",
+    ]
+    assert len(tuned.runs) == len(tuned.undecided) * 2 == 10
+    finish(tuned.runs[:3], pairs)
+    with pytest.raises(DataError, match="no run is finished"):
+        gather(decide_one := make_plan(plan.path, ["seeds=[2]"]), pairs)
+    assert len(decide(decide_one, pairs).undecided) == 5
+
+    loss = tuned.runs[1].path / "result.json"  # the second value is better in one cell
+    result = json.loads(loss.read_text())
+    result["curve"][-1]["loss"] = 0.1
+    loss.write_text(json.dumps(result))
+    found = gather(tuned, pairs)
+    assert [run.name for run in found.plan.runs[:4]] == [
+        *(f"bahdanau_score=general/0.003/seed-{seed}" for seed in (1, 2, 3)),
+        "bahdanau_score=none/0.001/seed-1",
+    ]
+    head, _, *body = rows(main_table(found))
+    assert head[:5] == ["style", "score", "n", "learning_rate", "BLEU"]
+    assert [row[:4] for row in body] == [["bahdanau", "general", "1", "0.003"]]
+    page = as_markdown(found, [])
+    assert "of 0.001, 0.003, the one with the lowest validation loss with seed 1" in page
 
 
 def test_single_seed_has_no_deviation(plan: Plan, pairs: list[Pair]) -> None:

@@ -179,6 +179,39 @@ def test_whole_study(
     assert "1 of 4 runs are finished" in capfd.readouterr().err
 
 
+def test_cells_that_differ_by_their_search_share_a_training(
+    plan: Planner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = "grid={inference.beam_size: [1, 3]}"
+    searches = plan(grid, "seeds=[1]")
+    assert study.main([searches.path, grid, "seeds=[1]"]) == 0
+    assert "2 of 2 runs are finished" in capsys.readouterr().err
+    one, other = (load_result(run.path) for run in searches.runs)
+    assert one is not None
+    assert other is not None
+    assert one.curve == other.curve  # also the minutes
+    assert [each.config.inference.beam_size for each in (one, other)] == [1, 3]
+    assert Translator.load(searches.runs[1].path).options().beam_size == 3
+    narrow, wide = (Translator.load(run.path, backend="torch") for run in searches.runs)
+    sources = [source for source, _ in toy_pairs(20, 2)]
+    assert list(one.hypotheses) == [t[0].text for t in narrow.translate(sources)]
+    assert list(other.hypotheses) == [t[0].text for t in wide.translate(sources)]
+
+
+def test_tuned_study_trains_all_seeds_with_the_best_value(
+    plan: Planner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = "tune={training.learning_rate: [1.0e-2, 1.0e-9]}"  # too small to learn
+    tuned = plan(rates, "seeds=[1, 2]")
+    assert [run.seed for run in tuned.runs] == [1, 1, 1, 1]
+    assert study.main([tuned.path, rates, "--jobs", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "4 of 4 runs are finished" in captured.err
+    assert [line.split(" | ")[2:4] for line in captured.out.splitlines()[2:]] == [["2", "0.01"]] * 2
+    paths = sorted(run.parent for run in tuned.study.directory.rglob("result.json"))
+    assert [path.parent.name for path in paths] == ["0.01", "0.01", "1e-09"] * 2
+
+
 @pytest.mark.slow
 def test_interrupted_study_continues_with_the_same_command(
     server: Server, plan: Planner, tmp_path: Path

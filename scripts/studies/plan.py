@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -63,6 +63,11 @@ class Study(Section):
         (5, 10, 15, 20),
         description="BLEU by length: the most source words of each bucket; the last one is open",
     )
+    tune: dict[str, Any] = Field(
+        {},
+        description="a key of the recipe and a list of values: each cell tries them with its first "
+        "seed, and all its seeds use the one with the lowest validation loss",
+    )
     baseline: dict[str, Any] | None = Field(
         None,
         description="axis to level: each cell is compared with the cell that has these levels and "
@@ -96,8 +101,22 @@ class Study(Section):
                 raise ValueError(f"'{one}' and '{other}' both set {key}; make them one axis")
         return grid
 
+    @field_validator("tune")
+    @classmethod
+    def _check_tune(cls, tune: dict[str, Any]) -> dict[str, Any]:
+        if len(tune) > 1:
+            raise ValueError(f"expected one key, found {', '.join(tune)}; make the others axes")
+        for key, values in tune.items():
+            if not isinstance(values, tuple):
+                raise ValueError(f"'{key}': expected a list of values, found {json.dumps(values)}")
+            _check_axis(key, values)
+        return tune
+
     @model_validator(mode="after")
     def _check_levels(self) -> Study:
+        for key in self.tune:
+            for axis in _axes_that_set(key, self.axes):
+                raise ValueError(f"tune: the axis '{axis}' sets {key}; remove it from one of them")
         for number, excluded in enumerate(self.exclude):
             for axis, levels in excluded.items():
                 self._check_level(f"exclude.{number}", axis, _level_names(levels))
@@ -142,9 +161,10 @@ class Study(Section):
             words.append(level if clear else f"{self.titles[axis]} {level}")
         return words
 
-    def run_dir(self, cell: str, seed: int) -> Path:
-        """Return the run directory of a cell with a seed."""
-        return self.directory / "cells" / cell / f"seed-{seed}"
+    @property
+    def tuned(self) -> str:
+        """The title of the key that is tuned; empty without one."""
+        return "".join(self.tune).rpartition(".")[2]
 
 
 def label(value: Any) -> str:
@@ -239,6 +259,7 @@ class Run:
     cell: str
     seed: int
     config: Config
+    tuned: str = ""  # the value of the key that the study tunes
 
     @property
     def path(self) -> Path:
@@ -248,18 +269,28 @@ class Run:
     @property
     def name(self) -> str:
         """The name of the run within its study."""
-        return f"{self.cell}/seed-{self.seed}"
+        return _run_name(self.cell, self.tuned, self.seed)
+
+
+def _run_name(cell: str, tuned: str, seed: int) -> str:
+    return "/".join(filter(None, [cell, slug(tuned), f"seed-{seed}"]))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A study with its cells and runs, in the order of the grid; the seeds of a cell together."""
+    """A study with its cells and runs, in the order of the grid; the seeds of a cell together.
+
+    With `tune`, the runs of a cell are at first those that try the values, and all seeds with the
+    best value once they are finished (runs.decide).
+    """
 
     path: str
     changes: tuple[str, ...]  # as given on the command line
     study: Study
     cells: list[Cell]
+    options: dict[str, list[list[Run]]]  # by cell: for each value to be tried, a run a seed
     runs: list[Run]
+    undecided: frozenset[str]  # cells that are still trying values
     test: CorpusConfig
 
     def command(self, *options: str) -> str:
@@ -278,6 +309,22 @@ class Plan:
                 _check_known("unknown name", name, known)
         return [run for run in self.runs if run.name in names or run.cell in names]
 
+    def choose(self, best: Mapping[str, str]) -> Plan:
+        """Return this plan with the runs of the best value of each cell that has one.
+
+        The other cells try all values with their first seed.
+        """
+        runs, undecided = list[Run](), set[str]()
+        for cell, options in self.options.items():
+            if len(options) == 1:
+                runs += options[0]
+            elif cell in best:
+                runs += next(each for each in options if each[0].tuned == best[cell])
+            else:
+                undecided.add(cell)
+                runs += [each[0] for each in options]
+        return replace(self, runs=runs, undecided=frozenset(undecided))
+
 
 def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
     """Read a study and apply changes: of its own keys, or `section.key=value` for all cells.
@@ -292,15 +339,20 @@ def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
     parse_config(base, origin=study.base)
     with _config_errors(path):
         cells = _make_cells(study)
-    configs, problems = {}, {}
+    options: dict[str, list[list[Run]]] = {}
+    problems = {}
     for cell in cells:
         settings = [
             *(_override(key, value) for key, value in study.overrides.items()),
             *recipe_changes,
             *(_override(key, value) for key, value in cell.settings.items()),
         ]
+        values = [(key, value) for key, values in study.tune.items() for value in values]
         try:
-            configs[cell.name] = parse_config(base, settings, origin=study.base)
+            options[cell.name] = [
+                _runs(study, cell, label(value), [*settings, _override(key, value)], base)
+                for key, value in values
+            ] or [_runs(study, cell, "", settings, base)]
         except ConfigError as error:
             problems[cell.name] = str(error)
     if problems:
@@ -309,14 +361,21 @@ def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
             f"{join_messages(problems, cells=len(cells))}; correct them, or leave them out with "
             "'exclude'"
         )
+    test = _test_set(path, [option[0].config for found in options.values() for option in found])
+    plan = Plan(path, tuple(changes), study, cells, options, [], frozenset(), test)
+    return plan.choose({})
+
+
+def _runs(study: Study, cell: Cell, tuned: str, settings: list[str], base: str) -> list[Run]:
+    """Return a run for each seed. Raises ConfigError for an invalid recipe."""
+    config = parse_config(base, settings, origin=study.base)
     runs = []
-    for cell in cells:
-        config = configs[cell.name]
-        for seed in study.seeds:
-            training = config.training.model_copy(update={"seed": seed})
-            own = {"run_dir": str(study.run_dir(cell.name, seed)), "training": training}
-            runs.append(Run(cell.name, seed, config.model_copy(update=own)))
-    return Plan(path, tuple(changes), study, cells, runs, _test_set(path, configs))
+    for seed in study.seeds:
+        training = config.training.model_copy(update={"seed": seed})
+        path = study.directory / "cells" / _run_name(cell.name, tuned, seed)
+        own = {"run_dir": str(path), "training": training}
+        runs.append(Run(cell.name, seed, config.model_copy(update=own), tuned))
+    return runs
 
 
 def baseline_of(study: Study, cell: Cell, cells: Sequence[Cell]) -> Cell | None:
@@ -350,9 +409,10 @@ def _check_changes(path: str, study: Study, changes: Sequence[str]) -> None:
         key = change.partition("=")[0]
         with _config_errors(f"override '{change}'"):
             _check_keys([key])
-        for axis in _axes_that_set(key, study.axes):
+        tuned = {"tune": {name: {name: None} for name in study.tune}}
+        for axis in _axes_that_set(key, study.axes | tuned):
             raise ConfigError(
-                f"override '{change}': the axis '{axis}' of {path} sets this key; change the grid "
+                f"override '{change}': the axis '{axis}' of {path} sets this key; change it there "
                 "instead"
             )
 
@@ -399,8 +459,8 @@ def _override(key: str, value: Any) -> str:
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
-def _test_set(path: str, configs: Mapping[str, Config]) -> CorpusConfig:
-    first, *others = (config.data.test for config in configs.values())
+def _test_set(path: str, configs: Sequence[Config]) -> CorpusConfig:
+    first, *others = (config.data.test for config in configs)
     if first is None:
         raise ConfigError(f"{path}: data.test: a study needs a test set; set it under 'overrides'")
     if any(other != first for other in others):

@@ -25,7 +25,7 @@ from seq2seq.files import write_atomic
 from studies.bleu import bleu_by_length, sentence_statistics
 from studies.differences import Difference, compare_seeds, score_seeds
 from studies.plan import Cell, Measure, Plan, baseline_of, changes_recipe, label
-from studies.runs import RunResult, statuses
+from studies.runs import RunResult, decide, statuses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,6 +97,11 @@ class StudyResults:
     summaries: tuple[CellSummary, ...]
 
     @property
+    def tuned(self) -> dict[str, str]:
+        """The value of the tuned key, by cell."""
+        return {run.cell: run.tuned for run in self.plan.runs}
+
+    @property
     def measures(self) -> list[Measure]:
         """The measures that the study asks for and some cell has."""
         return [
@@ -111,9 +116,10 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
 
     Raises DataError if no run is finished.
     """
+    plan = decide(plan, pairs)
     results: dict[str, dict[int, RunResult]] = {}
     for run, status in zip(plan.runs, statuses(plan, pairs).values(), strict=True):
-        if status.state == "finished" and status.result:
+        if status.state == "finished" and status.result and run.cell not in plan.undecided:
             results.setdefault(run.cell, {})[run.seed] = status.result
     if not results:
         raise DataError(f"{plan.study.directory}: no run is finished yet; run the study first")
@@ -200,9 +206,11 @@ def _baseline(results: StudyResults) -> str:
 def main_table(results: StudyResults) -> str:
     """Return a row for each cell: measures, and the difference from the baseline."""
     titles, measures = results.plan.study.titles, results.measures
+    tuned = [results.plan.study.tuned] if results.plan.study.tuned else []
     rows = []
     for summary in results.summaries:
         row = [*summary.cell.levels.values(), str(len(summary.results))]
+        row += [results.tuned[summary.cell.name]] if tuned else []
         row += [_shown(summary.spread(m), 0 if m == "parameters" else 1) for m in measures]
         if (found := summary.difference) is not None:
             limits = f"[{_signed(found.low)}, {_signed(found.high)}]"
@@ -210,7 +218,7 @@ def main_table(results: StudyResults) -> str:
         else:
             row += ["baseline" if summary.cell.name == summary.baseline else "", ""]
         rows.append(row)
-    head = [*titles.values(), "n", *(TITLES[m] for m in measures), "difference", "p"]
+    head = [*titles.values(), "n", *tuned, *(TITLES[m] for m in measures), "difference", "p"]
     return _table(head, rows, names=len(titles))
 
 
@@ -294,10 +302,12 @@ def as_json(results: StudyResults) -> str:
 
 def _cell_json(results: StudyResults, summary: CellSummary) -> dict[str, Any]:
     cell, by_length = summary.cell, summary.by_length
+    paths = {run.seed: str(run.path) for run in results.plan.runs if run.cell == cell.name}
     return {
         "name": cell.name,
         "levels": cell.levels,
         "settings": cell.settings,
+        "tuned": results.tuned[cell.name] or None,
         "measures": {m: _spread_json(summary.spread(m)) for m in results.measures},
         "bleu_by_length": {label: _spread_json(spread) for label, spread in by_length.items()},
         "baseline": summary.baseline,
@@ -305,7 +315,7 @@ def _cell_json(results: StudyResults, summary: CellSummary) -> dict[str, Any]:
         "runs": [
             {
                 "seed": seed,
-                "run_dir": str(results.plan.study.run_dir(cell.name, seed)),
+                "run_dir": paths[seed],
                 **result.model_dump(mode="json", exclude={"config", "hypotheses"}),
                 "bleu_by_length": {label: s.values[n] for label, s in by_length.items()},
             }

@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from pydantic import ValidationError
 
 from seq2seq.analysis.alignment import forced_alignment_error, gold_of
 from seq2seq.config import Config, Section, changed_keys, load_config
+from seq2seq.config.loading import dump_config
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.evaluate import evaluate, translate_all
@@ -157,16 +159,42 @@ def _changes(old: Config, new: Config, ignored: Sequence[str]) -> str:
     )
 
 
+def decide(plan: Plan, pairs: Sequence[Pair]) -> Plan:
+    """Return a plan with all seeds of each cell whose values have been tried, with the best value.
+
+    The best value has the lowest validation loss at the end. Raises as `status_of` does.
+    """
+    best, test_sha256 = {}, checksum_of(pairs)
+    for cell, options in plan.options.items():
+        tried = [status_of(option[0], plan.study.measure, test_sha256) for option in options]
+        if all(status.state == "finished" for status in tried):
+            losses = [_final_loss(status.result) for status in tried]
+            best[cell] = options[losses.index(min(losses))][0].tuned
+    return plan.choose(best)
+
+
+def _final_loss(result: RunResult | None) -> float:
+    loss = result.curve[-1].loss if result else None
+    return math.inf if loss is None else loss
+
+
 # --- One run
 
 
 def complete(
-    run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, overwrite: bool = False
+    run: Run,
+    measures: Sequence[Measure],
+    pairs: Sequence[Pair],
+    *,
+    overwrite: bool = False,
+    others: Sequence[Run] = (),
 ) -> str:
     """Train and measure a run as far as it is not done; return why training ended.
 
-    An interrupted run continues from its checkpoint. Raises ConfigError for a run that was trained
-    with another recipe, unless `overwrite` is given, and UserError as training and translating do.
+    An interrupted run continues from its checkpoint. One that differs from a finished one of the
+    `others` only by its search starts from a copy of it. Raises ConfigError for a run that was
+    trained with another recipe, unless `overwrite` is given, and UserError as training and
+    translating do.
     """
     import torch
 
@@ -175,6 +203,8 @@ def complete(
     if run.config.training.threads:
         torch.set_num_threads(run.config.training.threads)
     status = status_of(run, measures, checksum_of(pairs))
+    if status.state == "not started" and _copy_trained(run, others):
+        status = status_of(run, measures, checksum_of(pairs))
     if status.state == "finished" and status.result:
         log.info("%s: already finished", run.name)
         return status.result.ended
@@ -193,6 +223,20 @@ def complete(
     _measure(run, measures, pairs, ended=ended).save(run.path)
     log.info("%s: measured in %.0f s", run.name, time.monotonic() - began)
     return ended
+
+
+def _copy_trained(run: Run, others: Sequence[Run]) -> bool:
+    """Copy a finished run of the same training, if there is one; return whether there is."""
+    for other in others:
+        result = load_result(other.path)
+        if result and not _changes(result.config, run.config, (*_IRRELEVANT, *_MEASURING)):
+            log.info("%s: trained as %s, which is copied", run.name, other.name)
+            shutil.copytree(
+                other.path, run.path, ignore=shutil.ignore_patterns(OUTPUT), dirs_exist_ok=True
+            )
+            write_atomic(RunDirectory(run.path).config_path, dump_config(run.config))
+            return True
+    return False
 
 
 def _measure(
@@ -289,16 +333,20 @@ def run_study(
     Several at a time have one thread each. Return how the study ended (finished, interrupted or
     terminated), and by the name of each failed run why it failed. Raises as `unfinished` does.
     """
-    left = unfinished(plan, pairs, overwrite=overwrite)
     threads = ["training.threads=1"] if jobs > 1 else []
 
     def command(run: Run) -> list[str]:
         arguments = [plan.path, *plan.changes, *threads, *_options(run, overwrite=overwrite)]
         return [sys.executable, str(SCRIPT), *arguments]
 
-    total = len(plan.runs)
-    scheduler = Scheduler(command, jobs=jobs, total=total, done=total - len(left))
-    return scheduler.run(left), scheduler.failed
+    while True:
+        plan = decide(plan, pairs)
+        left = unfinished(plan, pairs, overwrite=overwrite)
+        total = len(plan.runs)
+        scheduler = Scheduler(command, jobs=jobs, total=total, done=total - len(left))
+        ended = scheduler.run(left)
+        if ended != "finished" or scheduler.failed or not plan.undecided:
+            return ended, scheduler.failed
 
 
 @dataclass
