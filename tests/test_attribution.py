@@ -16,8 +16,8 @@ import torch
 from explaining import MODELS, every_model, with_model
 from torch import Tensor, nn
 
-from seq2seq.analysis import attribution
-from seq2seq.analysis.attribution import MEANINGS, Method, attribute, forced_batch
+from seq2seq.analysis import Method, attribution
+from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch
 from seq2seq.analysis.explain import PADDING, explain
 from seq2seq.analysis.show import print_explanation, render_page
 from seq2seq.cli import main
@@ -183,5 +183,5 @@ def test_command(
 
 
 def test_not_with_given_weights(translator: Translator) -> None:
-    with pytest.raises(ConfigError, match="leave it out for an attribution"):
+    with pytest.raises(ConfigError, match="attribution: it needs the model's own weights"):
         explain(translator, SENTENCE, look={1: 1}, attribution="gradient")

@@ -8,13 +8,15 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from conftest import toy_pairs
 from serving import Client, served
 
+from seq2seq.analysis import Method
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits, interactive
 from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
@@ -144,16 +146,17 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
     from seq2seq.analysis.explain import explain
 
     model = ServedModel("toy", Translator.load(trained), str(trained))
+    explained = partial(interactive.explain, model, LINES[0], beam=3, attribution=None)
     expected = explain(model.explainer, LINES[0]).as_json()
-    found = interactive.explain(model, LINES[0], beam=3, target=None, look={})
+    found = explained(target=None, look={})
     assert found["words"] == expected["words"]
     assert found["steps"] == expected["steps"]
     assert found["memory"]["keys"] == {"shape": expected["memory"]["keys"]["shape"]}
-    same = interactive.explain(model, LINES[0], beam=3, target=found["translation"], look={})
+    same = explained(target=found["translation"], look={})
     assert not same["forced"]
-    forced = interactive.explain(model, LINES[0], beam=3, target="dog", look={})
+    forced = explained(target="dog", look={})
     assert (forced["forced"], forced["translation"]) == (True, "dog")
-    looked = interactive.explain(model, LINES[0], beam=3, target=None, look={1: 1})
+    looked = explained(target=None, look={1: 1})
     assert looked["steps"][0]["weights"]["data"][0] == 1
     before, after = (
         {each["id"]: each["probability"] for each in record["steps"][0]["candidates"]}
@@ -168,6 +171,22 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
     assert "next_pieces" not in found
 
 
+@pytest.mark.parametrize("target", [None, "dog"])
+@pytest.mark.parametrize("method", get_args(Method))
+def test_attribution_is_that_of_explain(trained: Path, method: Method, target: str | None) -> None:
+    from seq2seq.analysis.explain import explain
+
+    model = ServedModel("toy", Translator.load(trained), str(trained))
+    expected = explain(model.explainer, LINES[0], target=target, attribution=method).as_json()
+    with served(ServedModels({"toy": model})) as client:
+        found = ask(client, "/api/explain", target=target, attribution=method)
+        answer = client.post("/api/explain", model="toy", q=LINES[0], attribution=method, step=1)
+    for key in ("attribution", "attributed_words", "steps"):
+        assert found[key] == expected[key]
+    assert answer.status == 400
+    assert "attribution: it needs the model's own weights" in answer.json["error"]
+
+
 @pytest.mark.parametrize(
     ("path", "values", "words"),
     [
@@ -179,6 +198,8 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
         ("alternatives", {"number": 0}, "number: "),
         ("alternatives", {"q": ""}, "the source is empty"),
         ("explain", {"step": 0}, "step: "),
+        ("explain", {"attribution": "lime"}, "attribution: "),
+        ("explain", {"attribution": "occlusion"}, "exported: "),
         ("explain", {"target": "€" * 900}, "target: "),
         ("explain", {}, "exported: "),
     ],

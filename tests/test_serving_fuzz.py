@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator
 from properties import examples
 from serving import Answer, both_directions
 
+from seq2seq.analysis import Method
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits
 from seq2seq.serving.batching import Batcher
@@ -146,6 +147,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "tree": st.booleans(),
     "step": NUMBERS,
     "position": NUMBERS,
+    "attribution": st.sampled_from([*get_args(Method), "lime"]),
 }
 REQUESTS = {
     "/translate": "TranslateRequest", "/detect": "DetectRequest", "/api/translate": "LineRequest",

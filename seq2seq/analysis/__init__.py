@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+# How contributions of source pieces are computed (seq2seq/analysis/attribution.py).
+Method: TypeAlias = Literal["gradient", "integrated", "occlusion"]
 
 NOT_JSON = {"json": False}  # metadata of a field that to_json leaves out
 

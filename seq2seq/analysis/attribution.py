@@ -7,19 +7,18 @@ between the baseline and the sentence, B sources.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from seq2seq.analysis import Method
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.torch_backend import log_softmax
 from seq2seq.inference.words import membership
 from seq2seq.model.model import TranslationDecoding, TranslationModel
 
-Method = Literal["gradient", "integrated", "occlusion"]
 MEANINGS: dict[Method, str] = {
     "gradient": "the embedding of a source piece times the gradient of log p (Shrikumar et al. "
     "2016)",

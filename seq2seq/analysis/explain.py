@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seq2seq.analysis.attribution import Method, attribute, forced_batch
+from seq2seq.analysis import Method
+from seq2seq.analysis.attribution import attribute, forced_batch
 from seq2seq.analysis.explanation import (
     AttentionStep,
     Candidate,
@@ -90,7 +91,9 @@ def explain(
     if len(translator.models) != 1:
         raise ConfigError("an ensemble has several attentions to explain; give one run")
     if look and attribution:
-        raise ConfigError("look replaces the model's own weights; leave it out for an attribution")
+        raise ConfigError(
+            "attribution: it needs the model's own weights; leave it out, or leave out look"
+        )
     model, data = translator.models[0], translator.config.data
     text = normalize_line(sentence)
     ids = _source_ids(translator, text)

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.analysis import to_json
-from seq2seq.analysis.attribution import MEANINGS, Method
+from seq2seq.analysis import Method, to_json
+from seq2seq.analysis.attribution import MEANINGS
 from seq2seq.config import ModelConfig, Score
 from seq2seq.inference.text import Part
 from seq2seq.inference.words import WordAttention, word_attention

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
+from seq2seq.analysis import Method
 from seq2seq.errors import UserError, missing_package, one_line
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import RequestError, interactive
@@ -78,6 +79,9 @@ class ExplainRequest(SentenceRequest):
         None, ge=1, description="a step that attends to nothing but the `position`"
     )
     position: Number = Field(1, ge=1, description="of a source piece, from 1")
+    attribution: Method | None = Field(
+        None, description="also return what the source contributes to log p of each target piece"
+    )
 
 
 class ModelResponse(BaseModel):
@@ -276,6 +280,7 @@ async def explain(request: Request, wanted: ExplainRequest) -> Response:
     work = partial(
         interactive.explain, model, wanted.q, beam=_options(service, model).beam_size,
         target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
+        attribution=wanted.attribution,
     )  # fmt: skip
     return await _answer(request, work)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seq2seq.analysis import to_json
+from seq2seq.analysis import Method, to_json
 from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
@@ -136,8 +137,9 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
 
 
 def explain(
-    model: ServedModel, text: str, *, beam: int, target: str | None = None, look: dict[int, int]
-) -> dict[str, Any]:
+    model: ServedModel, text: str, *, beam: int, target: str | None, look: dict[int, int],
+    attribution: Method | None,
+) -> dict[str, Any]:  # fmt: skip
     """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
 
     A `target` that differs from what the search finds is forced. With `look`, `next_pieces` has the
@@ -152,13 +154,14 @@ def explain(
     # PyTorch, which a server need not have.
     from seq2seq.analysis.explain import explain as explain_sentence
 
-    found = explain_sentence(model.explainer, text, beam=beam)
+    explained = partial(explain_sentence, model.explainer, text, beam=beam, attribution=attribution)
+    found = explained()
     forced = target if found.part.text != target else None
     if forced is not None:
-        found = explain_sentence(model.explainer, text, beam=beam, target=forced)
+        found = explained(target=forced)
     if not look:
         return _without_matrices(found)
-    looked = explain_sentence(model.explainer, text, beam=beam, target=forced, look=look)
+    looked = explained(target=forced, look=look)
     return _without_matrices(looked) | {"next_pieces": _next_pieces(found, looked, min(look))}
 
 

@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 from playwright.sync_api import (
     Browser,
@@ -31,6 +33,7 @@ from playwright.sync_api import (
 )
 from serving import Client, served
 
+from seq2seq.analysis import Method
 from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
 from seq2seq.serving.models import ServedModel, ServedModels
@@ -369,6 +372,74 @@ def test_heat_map_has_the_weights_of_explain(
     assert len(cells) == len(words["weights"])
     for found, expected in zip(cells, words["weights"], strict=True):
         assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", get_args(Method))
+def test_links_are_those_of_an_attribution(
+    page: Page, trained: Path, capsys: pytest.CaptureFixture[str], method: Method
+) -> None:
+    typed(page)
+    choice = page.get_by_label("Show")
+    values = choice.locator("option").evaluate_all("all => all.map(option => option.value)")
+    assert values == ["", *get_args(Method)]
+    choice.select_option(method)
+    expect(page.locator(".rule")).to_contain_text("Dashed lines are negative.")
+    capsys.readouterr()
+    assert main(["explain", str(trained), SENTENCE, "--attribution", method, "--json"]) == 0
+    matrix = np.array(json.loads(capsys.readouterr().out)["attributed_words"]["weights"])
+    matrix /= np.abs(matrix).sum(1, keepdims=True)
+    cells = page.locator(".map td[data-weight]")
+    shown_weights = cells.evaluate_all("all => all.map(cell => Number(cell.dataset.weight))")
+    assert shown_weights == pytest.approx(matrix.flatten().tolist(), abs=1e-4)
+    expect(page.locator(".lines path.negative")).to_have_count(int((matrix <= -0.05).sum()))
+    expect(page.locator(".lines path")).to_have_count(int((abs(matrix) >= 0.05).sum()))
+    page.locator(".targets button").first.hover()
+    expect(page.locator(".description")).to_contain_text(f"By {method}, ")
+    page.reload()
+    shown(page)
+    expect(choice).to_have_value(method)
+    expect(page.locator(".rule")).to_contain_text("Shown is")
+    choice.select_option("")
+    expect(page.locator(".rule")).to_contain_text("Each row sums to 1.")
+    assert "show1" not in page.url
+
+
+def test_attribution_without_attention(page: Page) -> None:
+    def without(route: Route) -> None:
+        models = route.fetch().json()
+        route.fulfill(json=[{**model, "score": "none"} for model in models])
+
+    def translated(route: Route) -> None:
+        body = re.sub(r'"words": {.*?}', '"words": null', route.fetch().text())
+        route.fulfill(content_type="text/event-stream", body=body)
+
+    page.route("**/api/models", without)
+    page.route("**/api/stream", translated)
+    page.reload()
+    typed(page)
+    choice = page.get_by_label("Show")
+    expect(choice.locator("option").first).to_have_text("nothing: the model has no attention")
+    expect(page.locator(".views")).to_be_hidden()
+    choice.select_option("gradient")
+    expect(page.locator(".map tbody tr").first).to_be_visible()
+
+
+def test_an_attribution_that_the_server_cannot_compute(page: Page) -> None:
+    typed(page)
+    refusal = "on the server, this needs torch"
+    # Chromium would log the status of a real response as an error.
+    page.evaluate(
+        """error => {
+            window.fetch = async () => new Response(JSON.stringify({error}), {status: 501});
+        }""",
+        refusal,
+    )
+    page.get_by_label("Show").select_option("occlusion")
+    expect(page.locator(".rule.wrong")).to_have_text(refusal)
+    expect(page.locator(".views")).to_be_hidden()
+    page.get_by_label("Show").select_option("")
+    expect(page.locator(".views")).to_be_visible()
+    expect(page.locator(".rule.wrong")).to_have_count(0)
 
 
 def choose_another_word(page: Page) -> tuple[str, str]:

@@ -7,7 +7,9 @@ import json
 import sys
 from inspect import getdoc
 from pathlib import Path
+from typing import get_args
 
+from seq2seq.analysis import Method
 from seq2seq.commands import options
 from seq2seq.errors import UserError
 
@@ -34,7 +36,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         "this position (from 1); the pieces before the step are kept; may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--attribution", choices=("gradient", "integrated", "occlusion"),
+        "--attribution", choices=get_args(Method),
         help="also show what each source piece contributes to log p of a target piece: gradient "
         "times embedding, integrated gradients (from embeddings of zero), or occlusion (the "
         "pieces of its word are left out)",

@@ -16,12 +16,22 @@ export function make(tag, text, attributes = {}) {
 }
 export function append(parent, ...children) { parent.append(...children); return parent; }
 
+// What a table of words shows. An attribution is {method, meaning}; null stands for attention.
+export const RULE = "Rows are target words, columns source words: sums over the pieces of a source " +
+  "word, means over those of a target word. ";
+export const scale = attribution => attribution
+  ? `Shown is ${attribution.meaning}; each row is divided by the sum of its absolute values.`
+  : "Each row sums to 1.";
+
 // Draws words or pieces as buttons and their weights as a table, all of which highlight each other.
 // `places` are the elements to fill: targets, sources, map (a table), description (a status). `view` has
 // sourceNames, targetNames, matrix (target rows), languages (source, target), and perhaps attribution,
-// its name if the matrix is one, and onHighlight, which gets what is highlighted: {side, index} or null.
+// if the matrix is one, and onHighlight, which gets what is highlighted: {side, index} or null. The
+// matrix that is returned is the one that is shown.
 export function drawAttention(places, view) {
-  const {sourceNames, targetNames, matrix} = view;
+  const {sourceNames, targetNames, attribution} = view;
+  const sum = row => row.reduce((total, value) => total + Math.abs(value), 0) || 1;
+  const matrix = view.matrix.map(row => attribution ? row.map(value => value / sum(row)) : row);
   let pinned = null;
 
   function chip(side, name, index) {
@@ -103,17 +113,18 @@ export function drawAttention(places, view) {
     const others = fromTarget ? sourceNames : targetNames;
     const heaviest = weights.map((weight, n) => [weight, n]).filter(([weight]) => weight >= LIGHT)
       .sort((a, b) => b[0] - a[0]).slice(0, 4)
-      .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`).join(", ");
-    if (view.attribution)
-      return `By ${view.attribution}, “${(fromTarget ? targetNames : sourceNames)[place.index]}” ` +
-        (fromTarget ? `is due to: ${heaviest}` : `contributes to: ${heaviest || "nothing"}`);
+      .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`).join(", ") || "nothing";
+    const name = (fromTarget ? targetNames : sourceNames)[place.index];
+    if (attribution)
+      return `By ${attribution.method}, “${name}” ` +
+        `${fromTarget ? "is due to" : "contributes to"}: ${heaviest}`;
     return fromTarget
-      ? `When writing “${targetNames[place.index]}”, the model attends to: ${heaviest}`
-      : `“${sourceNames[place.index]}” is attended to when writing: ${heaviest || "nothing"}`;
+      ? `When writing “${name}”, the model attends to: ${heaviest}`
+      : `“${name}” is attended to when writing: ${heaviest}`;
   }
 
   draw();
-  return {highlight, release: () => { pinned = null; highlight(null); }};
+  return {matrix, highlight, release: () => { pinned = null; highlight(null); }};
 }
 
 export function vector(tensor) {

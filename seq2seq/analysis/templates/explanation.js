@@ -8,7 +8,7 @@ let shown = null;
 function choose() {
   const view = document.querySelector("input[name=view]:checked").value;
   const head = byId("heads").querySelector("select");
-  const attribution = byId("shown").querySelector("select").value;
+  const attribution = byId("shown").querySelector("select").value ? data.attribution : null;
   head.disabled = view === "words" || Boolean(attribution);
   let names, matrix;
   if (view === "words") {
@@ -21,16 +21,10 @@ function choose() {
       ? step.mean_weights.data : step.weights.data[Number(head.value)];
     matrix = data.steps.map(step => of(step).slice(0, real));
   }
-  const sum = row => row.reduce((total, value) => total + Math.abs(value), 0) || 1;
-  if (attribution) matrix = matrix.map(row => row.map(value => value / sum(row)));
   const marks = /[⇧⇪]/.test(names) ? ", ⇧ a capital, ⇪ a word in capitals" : "";
-  byId("rule").textContent = view === "words"
-    ? "Rows are target words, columns source words: sums over the pieces of a source word, means " +
-      "over those of a target word. "
-    : `Rows are target pieces, columns source pieces; ▁ begins a word${marks}. `;
-  byId("rule").textContent += attribution
-    ? `Shown is ${data.attribution.meaning}; each row is divided by the sum of its absolute values.`
-    : view === "words" ? "Each row sums to 1." : "The softmax is over a row: each sums to 1.";
+  byId("rule").textContent = view === "words" ? RULE + scale(attribution)
+    : `Rows are target pieces, columns source pieces; ▁ begins a word${marks}. ` +
+      `${attribution ? "" : "The softmax is over a row. "}${scale(attribution)}`;
   const places = {targets: byId("targets"), sources: byId("sources"), map: byId("map"),
     description: byId("description")};
   shown = drawAttention(places, {sourceNames: names[0], targetNames: names[1], matrix, attribution,

@@ -1,5 +1,6 @@
 // The page of `seq2seq serve`: a text, and one or two panes with what a model makes of it.
-import {append, drawAttention, make, memoryDetails, named, stepDetails, table} from "./drawing.js";
+import {append, drawAttention, make, memoryDetails, named, RULE, scale, stepDetails, table}
+  from "./drawing.js";
 import {examples} from "./examples.js";
 import {drawTree} from "./tree.js";
 
@@ -53,6 +54,10 @@ class Pane {
     this.at(".prefix").addEventListener("input", translateLater);
     this.at(".free").addEventListener("click", () => this.beginWith(""));
     this.at(".sentence").addEventListener("change", event => this.look(Number(event.target.value)));
+    this.at(".shown").addEventListener("change", () => {
+      writeAddress();
+      if (this.part) this.drawWords();
+    });
     for (const [name, fill] of [["steps", this.explain], ["tree", this.drawTree],
       ["force", this.whatIf]]) {
       const details = this.at(`details.${name}`);
@@ -62,14 +67,16 @@ class Pane {
 
   get prefix() { return this.at(".prefix").value; }
   get asked() { return {q: text(), model: this.model.name, prefix: this.prefix}; }
-  get part() { return this.found.parts[this.place]; }
+  get part() { return this.found?.parts[this.place]; }
 
   use(model) {
     this.model = model;
     this.beam = null;  // of the tree, where another one than the server's was chosen
     this.at(".prefix").value = "";
     this.at("h2").textContent = model.name;
-    const score = model.score === "none" ? "no attention" : `score ${model.score}`;
+    const none = model.score === "none";
+    const score = none ? "no attention" : `score ${model.score}`;
+    this.at(".shown option").textContent = none ? "nothing: the model has no attention" : "attention";
     this.at(".about").textContent = `${model.source_name} to ${model.target_name}, ` +
       `style ${model.style}, ${score}, beam ${model.beam}`;
     this.at(".translation").lang = this.at(".prefix").lang = model.target;
@@ -162,7 +169,7 @@ class Pane {
   look(place) {
     this.place = place;
     this.at(".sentence").value = place;
-    this.at(".attention").hidden = !this.part?.words?.target.length;
+    this.at(".attention").hidden = !this.part?.target_words.some(words => words.length);
     if (!this.at(".attention").hidden) this.drawWords();
     for (const details of this.root.querySelectorAll(":scope > details")) {
       details.hidden = !this.part || details.classList.contains("force") && !this.part.words;
@@ -170,19 +177,34 @@ class Pane {
     }
   }
 
-  drawWords() {
-    const {words} = this.part;
+  // Draw the attention between words, or the attribution that is chosen.
+  async drawWords() {
+    const {part} = this, method = this.at(".shown").value;
+    const [views, rule] = [this.at(".views"), this.at(".rule")];
+    let {words} = part, attribution = null, error = null;
+    if (method) {
+      views.classList.add("waiting");
+      rule.textContent = "Computing…";
+      const asked = this.explanation({attribution: method}).catch(error => ({error}));
+      ({attributed_words: words, attribution, error} = await asked);
+      if (part !== this.part || method !== this.at(".shown").value) return;
+    }
+    views.classList.remove("waiting");
+    views.hidden = !words;
+    rule.classList.toggle("wrong", Boolean(error));
+    rule.textContent = error?.message ?? (words ? RULE + scale(attribution) : "");
+    if (!words) return;
+    if (attribution) rule.textContent += " Dashed lines are negative.";
     const places = {sources: this.at(".sources"), targets: this.at(".targets"),
       map: this.at(".map"), description: this.at(".description")};
-    this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), words));
-    const paths = [...this.at(".lines").children];
     this.attention = drawAttention(places, {
       sourceNames: words.source.map(named), targetNames: words.target, matrix: words.weights,
-      languages: [this.model.source, this.model.target],
-      onHighlight: place => paths.forEach(path => path.classList.toggle("dim", Boolean(place) &&
-        Number(path.dataset[place.side]) !== place.index)),
+      languages: [this.model.source, this.model.target], attribution,
+      onHighlight: place => [...this.at(".lines").children].forEach(path =>
+        path.classList.toggle("dim", Boolean(place) && Number(path.dataset[place.side]) !== place.index)),
     });
-    this.makeDraggable();
+    this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), this.attention.matrix));
+    if (part.words) this.makeDraggable();
   }
 
   // Show the likeliest words in the place of one of the translation.
@@ -356,17 +378,18 @@ function drawChange(before, after, number, language) {
 }
 
 // Lines from source words on the left to target words on the right.
-function drawLines(svg, {source, target, weights}) {
-  const rows = Math.max(source.length, target.length), row = 100 / rows;
+function drawLines(svg, matrix) {
+  const rows = Math.max(matrix[0].length, matrix.length), row = 100 / rows;
   svg.setAttribute("viewBox", "0 0 100 100");
   svg.style.setProperty("--rows", rows);
-  const lines = weights.flatMap((of, t) => of.map((weight, s) => ({weight, s, t})));
-  return lines.filter(({weight}) => weight >= 0.05).sort((a, b) => a.weight - b.weight)
-    .map(({weight, s, t}) => {
+  const lines = matrix.flatMap((of, t) => of.map((weight, s) => ({weight, size: Math.abs(weight), s, t})));
+  return lines.filter(({size}) => size >= 0.05).sort((a, b) => a.size - b.size)
+    .map(({weight, size, s, t}) => {
       const path = document.createElementNS(svg.namespaceURI, "path");
       const [from, to] = [(s + 0.5) * row, (t + 0.5) * row];
       path.setAttribute("d", `M0 ${from} C50 ${from} 50 ${to} 100 ${to}`);
-      path.setAttribute("stroke-opacity", weight.toFixed(3));
+      path.setAttribute("stroke-opacity", size.toFixed(3));
+      path.classList.toggle("negative", weight < 0);
       [path.dataset.source, path.dataset.target] = [s, t];
       return path;
     });
@@ -398,7 +421,10 @@ function writeAddress(undo) {
   if (text()) state.set("text", text());
   state.set("model", panes[0].model.name);
   if (panes[1]) state.set("with", panes[1].model.name);
-  panes.forEach((pane, n) => { if (pane.prefix) state.set(`begin${n + 1}`, pane.prefix); });
+  panes.forEach((pane, n) => {
+    if (pane.prefix) state.set(`begin${n + 1}`, pane.prefix);
+    if (pane.at(".shown").value) state.set(`show${n + 1}`, pane.at(".shown").value);
+  });
   const address = `#${state}`;
   if (undo && address !== location.hash) history.pushState({chosen}, "", address);
   else history.replaceState({chosen}, "", address);
@@ -421,6 +447,8 @@ function readAddress(inBox = "") {
   byId("text").value = typed || given;
   panes.forEach((pane, n) => {
     pane.at(".prefix").value = (!typed && state.get(`begin${n + 1}`)) || "";
+    pane.at(".shown").value = state.get(`show${n + 1}`) ?? "";
+    if (!pane.at(".shown").value) pane.at(".shown").selectedIndex = 0;
   });
   if (typed) translateTyped();
   else translateAll();
