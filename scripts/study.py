@@ -73,6 +73,8 @@ def _study(arguments: argparse.Namespace) -> int:
 
     plan = make_plan(arguments.study, arguments.overrides)
     pairs = list(read_corpus(plan.test))
+    if arguments.gather:
+        return _gather(plan, pairs)
     plan = decide(plan, pairs)
     if arguments.list:
         return _list(plan, pairs)
@@ -80,8 +82,6 @@ def _study(arguments: argparse.Namespace) -> int:
         for run in unfinished(plan, pairs, overwrite=arguments.overwrite):
             print(launcher_line(plan, run, overwrite=arguments.overwrite))
         return 0
-    if arguments.gather:
-        return _gather(plan, pairs)
     if arguments.cell:
         return _make(plan, pairs, arguments)
     ended, failed = run_study(plan, pairs, jobs=arguments.jobs, overwrite=arguments.overwrite)

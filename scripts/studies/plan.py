@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -162,7 +162,7 @@ class Study(Section):
         return words
 
     @property
-    def tuned(self) -> str:
+    def tuned_title(self) -> str:
         """The title of the key that is tuned; empty without one."""
         return "".join(self.tune).rpartition(".")[2]
 
@@ -280,8 +280,7 @@ def _run_name(cell: str, tuned: str, seed: int) -> str:
 class Plan:
     """A study with its cells and runs, in the order of the grid; the seeds of a cell together.
 
-    With `tune`, the runs of a cell are at first those that try the values, and all seeds with the
-    best value once they are finished (runs.decide).
+    With `tune`, a cell first tries the values with its first seed; runs.decide finds the best.
     """
 
     path: str
@@ -289,9 +288,22 @@ class Plan:
     study: Study
     cells: list[Cell]
     options: dict[str, list[list[Run]]]  # by cell: for each value to be tried, a run a seed
-    runs: list[Run]
-    undecided: frozenset[str]  # cells that are still trying values
+    best: dict[str, list[Run]]  # by cell: the best of its options, once it is known
     test: CorpusConfig
+
+    @property
+    def undecided(self) -> set[str]:
+        """The cells that still try values."""
+        return self.options.keys() - self.best.keys()
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of the best option of each cell, or those that try its values."""
+        return [
+            run
+            for cell, options in self.options.items()
+            for run in self.best.get(cell) or [option[0] for option in options]
+        ]
 
     def command(self, *options: str) -> str:
         """Return the shell command of this study, for the current directory."""
@@ -309,22 +321,6 @@ class Plan:
                 _check_known("unknown name", name, known)
         return [run for run in self.runs if run.name in names or run.cell in names]
 
-    def choose(self, best: Mapping[str, str]) -> Plan:
-        """Return this plan with the runs of the best value of each cell that has one.
-
-        The other cells try all values with their first seed.
-        """
-        runs, undecided = list[Run](), set[str]()
-        for cell, options in self.options.items():
-            if len(options) == 1:
-                runs += options[0]
-            elif cell in best:
-                runs += next(each for each in options if each[0].tuned == best[cell])
-            else:
-                undecided.add(cell)
-                runs += [each[0] for each in options]
-        return replace(self, runs=runs, undecided=frozenset(undecided))
-
 
 def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
     """Read a study and apply changes: of its own keys, or `section.key=value` for all cells.
@@ -339,6 +335,11 @@ def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
     parse_config(base, origin=study.base)
     with _config_errors(path):
         cells = _make_cells(study)
+    tries = [
+        (label(value), [_override(key, value)])
+        for key, values in study.tune.items()
+        for value in values
+    ] or [("", [])]
     options: dict[str, list[list[Run]]] = {}
     problems = {}
     for cell in cells:
@@ -347,12 +348,10 @@ def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
             *recipe_changes,
             *(_override(key, value) for key, value in cell.settings.items()),
         ]
-        values = [(key, value) for key, values in study.tune.items() for value in values]
         try:
             options[cell.name] = [
-                _runs(study, cell, label(value), [*settings, _override(key, value)], base)
-                for key, value in values
-            ] or [_runs(study, cell, "", settings, base)]
+                _runs(study, cell, tuned, [*settings, *setting], base) for tuned, setting in tries
+            ]
         except ConfigError as error:
             problems[cell.name] = str(error)
     if problems:
@@ -362,8 +361,8 @@ def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
             "'exclude'"
         )
     test = _test_set(path, [option[0].config for found in options.values() for option in found])
-    plan = Plan(path, tuple(changes), study, cells, options, [], frozenset(), test)
-    return plan.choose({})
+    best = {cell: found[0] for cell, found in options.items() if len(found) == 1}
+    return Plan(path, tuple(changes), study, cells, options, best, test)
 
 
 def _runs(study: Study, cell: Cell, tuned: str, settings: list[str], base: str) -> list[Run]:

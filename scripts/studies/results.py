@@ -97,11 +97,6 @@ class StudyResults:
     summaries: tuple[CellSummary, ...]
 
     @property
-    def tuned(self) -> dict[str, str]:
-        """The value of the tuned key, by cell."""
-        return {run.cell: run.tuned for run in self.plan.runs}
-
-    @property
     def measures(self) -> list[Measure]:
         """The measures that the study asks for and some cell has."""
         return [
@@ -206,11 +201,11 @@ def _baseline(results: StudyResults) -> str:
 def main_table(results: StudyResults) -> str:
     """Return a row for each cell: measures, and the difference from the baseline."""
     titles, measures = results.plan.study.titles, results.measures
-    tuned = [results.plan.study.tuned] if results.plan.study.tuned else []
+    tuned = [results.plan.study.tuned_title] if results.plan.study.tune else []
     rows = []
     for summary in results.summaries:
         row = [*summary.cell.levels.values(), str(len(summary.results))]
-        row += [results.tuned[summary.cell.name]] if tuned else []
+        row += [results.plan.best[summary.cell.name][0].tuned] if tuned else []
         row += [_shown(summary.spread(m), 0 if m == "parameters" else 1) for m in measures]
         if (found := summary.difference) is not None:
             limits = f"[{_signed(found.low)}, {_signed(found.high)}]"
@@ -302,12 +297,12 @@ def as_json(results: StudyResults) -> str:
 
 def _cell_json(results: StudyResults, summary: CellSummary) -> dict[str, Any]:
     cell, by_length = summary.cell, summary.by_length
-    paths = {run.seed: str(run.path) for run in results.plan.runs if run.cell == cell.name}
+    runs = {run.seed: run for run in results.plan.best[cell.name]}
     return {
         "name": cell.name,
         "levels": cell.levels,
         "settings": cell.settings,
-        "tuned": results.tuned[cell.name] or None,
+        "tuned": results.plan.best[cell.name][0].tuned or None,
         "measures": {m: _spread_json(summary.spread(m)) for m in results.measures},
         "bleu_by_length": {label: _spread_json(spread) for label, spread in by_length.items()},
         "baseline": summary.baseline,
@@ -315,7 +310,7 @@ def _cell_json(results: StudyResults, summary: CellSummary) -> dict[str, Any]:
         "runs": [
             {
                 "seed": seed,
-                "run_dir": paths[seed],
+                "run_dir": str(runs[seed].path),
                 **result.model_dump(mode="json", exclude={"config", "hypotheses"}),
                 "bleu_by_length": {label: s.values[n] for label, s in by_length.items()},
             }

@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -51,6 +51,7 @@ _IRRELEVANT = (
     "run_dir", "data.cache", "data.processes", "training.threads", "training.tensorboard",
 )  # fmt: skip
 _MEASURING = ("inference", "data.test")
+_NOT_TRAINING = (*_IRRELEVANT, *_MEASURING)
 
 
 class Point(Section):
@@ -132,7 +133,7 @@ def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status
     if result is None and not recipe.is_file():
         return Status("not started")
     old = load_config(recipe) if result is None else result.config
-    changes = _changes(old, run.config, (*_IRRELEVANT, *_MEASURING))
+    changes = _changes(old, run.config, _NOT_TRAINING)
     if changes:
         return Status("changed", result, changes)
     if result is None:
@@ -164,13 +165,14 @@ def decide(plan: Plan, pairs: Sequence[Pair]) -> Plan:
 
     The best value has the lowest validation loss at the end. Raises as `status_of` does.
     """
-    best, test_sha256 = {}, checksum_of(pairs)
-    for cell, options in plan.options.items():
+    best, test_sha256 = dict(plan.best), checksum_of(pairs)
+    for cell in plan.undecided:
+        options = plan.options[cell]
         tried = [status_of(option[0], plan.study.measure, test_sha256) for option in options]
         if all(status.state == "finished" for status in tried):
             losses = [_final_loss(status.result) for status in tried]
-            best[cell] = options[losses.index(min(losses))][0].tuned
-    return plan.choose(best)
+            best[cell] = options[losses.index(min(losses))]
+    return replace(plan, best=best)
 
 
 def _final_loss(result: RunResult | None) -> float:
@@ -203,7 +205,11 @@ def complete(
     if run.config.training.threads:
         torch.set_num_threads(run.config.training.threads)
     status = status_of(run, measures, checksum_of(pairs))
-    if status.state == "not started" and _copy_trained(run, others):
+    if status.state == "not started" and (twin := _same_training(run, others)):
+        log.info("%s: trained as %s, which is copied", run.name, twin.name)
+        ignored = shutil.ignore_patterns(OUTPUT)
+        shutil.copytree(twin.path, run.path, ignore=ignored, dirs_exist_ok=True)
+        write_atomic(RunDirectory(run.path).config_path, dump_config(run.config))
         status = status_of(run, measures, checksum_of(pairs))
     if status.state == "finished" and status.result:
         log.info("%s: already finished", run.name)
@@ -225,18 +231,15 @@ def complete(
     return ended
 
 
-def _copy_trained(run: Run, others: Sequence[Run]) -> bool:
-    """Copy a finished run of the same training, if there is one; return whether there is."""
+def _same_training(run: Run, others: Sequence[Run]) -> Run | None:
+    """Return a finished run that differs only by how it is measured."""
     for other in others:
-        result = load_result(other.path)
-        if result and not _changes(result.config, run.config, (*_IRRELEVANT, *_MEASURING)):
-            log.info("%s: trained as %s, which is copied", run.name, other.name)
-            shutil.copytree(
-                other.path, run.path, ignore=shutil.ignore_patterns(OUTPUT), dirs_exist_ok=True
-            )
-            write_atomic(RunDirectory(run.path).config_path, dump_config(run.config))
-            return True
-    return False
+        # Planned recipes are compared first: results, which hold all translations, are large.
+        if not _changes(other.config, run.config, _NOT_TRAINING):
+            result = load_result(other.path)
+            if result and not _changes(result.config, run.config, _NOT_TRAINING):
+                return other
+    return None
 
 
 def _measure(
@@ -340,13 +343,13 @@ def run_study(
         return [sys.executable, str(SCRIPT), *arguments]
 
     while True:
-        plan = decide(plan, pairs)
         left = unfinished(plan, pairs, overwrite=overwrite)
         total = len(plan.runs)
         scheduler = Scheduler(command, jobs=jobs, total=total, done=total - len(left))
         ended = scheduler.run(left)
         if ended != "finished" or scheduler.failed or not plan.undecided:
             return ended, scheduler.failed
+        plan = decide(plan, pairs)
 
 
 @dataclass
