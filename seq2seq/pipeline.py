@@ -60,6 +60,7 @@ class Initial:
     tokenizers: tuple[Tokenizer, Tokenizer]
     model: ModelConfig
     new_tokenizers: bool  # to be trained
+    target_language: str
 
 
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
@@ -201,14 +202,15 @@ def _build_trainer(
     if initial and not initial.new_tokenizers:
         load_weights(model, initial.weights, origin=initial.path)
         log.info("starting from %s", initial.path)
-    else:
+    elif initial:
+        sizes = (tokenizer.vocab_size for tokenizer in initial.tokenizers)
+        old = TranslationModel(initial.model, *sizes)
+        load_weights(old, initial.weights, origin=initial.path)
+        transfer(old, initial.tokenizers, model, tokenizers)
+        log.info("starting from %s, with new tokenizers", initial.path)
+    language = config.data.target_language
+    if not initial or initial.new_tokenizers or initial.target_language != language:
         model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
-        if initial:
-            sizes = (tokenizer.vocab_size for tokenizer in initial.tokenizers)
-            old = TranslationModel(initial.model, *sizes)
-            load_weights(old, initial.weights, origin=initial.path)
-            transfer(old, initial.tokenizers, model, tokenizers)
-            log.info("starting from %s, with new tokenizers", initial.path)
     threads = torch.get_num_threads()
     log.info(
         "model: %.1f million weights, %s, %s, %d process%s, %d thread%s each",
@@ -261,6 +263,7 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
         run.tokenizers(),
         parent.model,
         initial.new_tokenizers,
+        parent.data.target_language,
     )
 
 

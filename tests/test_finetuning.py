@@ -23,6 +23,7 @@ from seq2seq import cli
 from seq2seq.config import Config, load_config, parse_config
 from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.stream import BatchStream
+from seq2seq.data.tokenizer import EOS
 from seq2seq.errors import CheckpointError, ConfigError, UserError
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import list_checkpoints
@@ -94,6 +95,23 @@ def test_keys_that_no_weight_depends_on_may_differ(
     config, parent = RunDirectory(tmp_path).config(), RunDirectory(trained).config()
     assert (config.model.dropout, config.data.tokenizer.sampling_alpha) == (0.3, 0.5)
     assert config.model.encoder_size == parent.model.encoder_size
+
+
+def test_output_biases_are_those_of_the_parent_unless_the_target_language_differs(
+    toy: ToyCorpus, trained: Path, tmp_path: Path
+) -> None:
+    found = []
+    for language in ("en", "fr"):
+        changes = (f"data.target_language={language}", "training.max_steps=1")
+        path = tmp_path / language
+        train(tuning(toy, path, trained, "training.learning_rate=1e-9", *changes))
+        found.append(find_checkpoint(path).weights()["output_bias"])
+    torch.testing.assert_close(found[0], find_checkpoint(trained).weights()["output_bias"])
+    _, target = RunDirectory(trained).tokenizers()
+    rows = (toy.folder / "test.tsv").read_text(encoding="utf-8").splitlines()
+    ids = [i for row in rows for i in (*target.encode(row.split("\t")[1]), EOS)]
+    counts_V = torch.bincount(torch.tensor(ids), minlength=target.vocab_size).double() + 1
+    torch.testing.assert_close(found[1], (counts_V / counts_V.sum()).log().float())
 
 
 def test_new_tokenizers_get_embeddings_made_of_the_old_ones(
