@@ -158,7 +158,4 @@ def test_the_model_alone_says_that_pieces_are_marked(tokenizer: Tokenizer, tmp_p
 def test_likelihood_does_not_depend_on_capitals(tokenizer: Tokenizer) -> None:
     found = tokenizer.log_likelihood("El actor ganó una carrera")
     assert found == tokenizer.log_likelihood("EL ACTOR GANÓ UNA CARRERA")
-    assert found[1] == 1
-    log_prob, spelled = tokenizer.log_likelihood("漢")
-    assert spelled < 0.3  # of the space before it, at most
-    assert log_prob <= -3 * 2 * math.log(tokenizer.vocab_size)
+    assert tokenizer.log_likelihood("漢") <= -3 * 2 * math.log(tokenizer.vocab_size)

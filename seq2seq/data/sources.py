@@ -106,7 +106,7 @@ def is_reversed(pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) 
     """
     costs = np.array(
         [
-            [-tokenizer.log_likelihood(text)[0] for tokenizer in tokenizers for text in sides]
+            [-tokenizer.log_likelihood(text) for tokenizer in tokenizers for text in sides]
             for pair in pairs
             if all(sides := (pair.source, pair.target))
         ]
