@@ -54,17 +54,24 @@ def test_translations_that_look_elsewhere(printed: dict[str, str]) -> None:
 def test_python_blocks_run(
     printed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [json] = [output for command, output in printed.items() if command.endswith("--json")]
-    (tmp_path / "sister.json").write_text(json, encoding="utf-8")
+    saved = re.findall(r"^seq2seq (explain es-en .*) > (\S+\.json)$", GUIDE, re.MULTILINE)
+    assert len(saved) == 3
+    for command, name in saved:
+        (tmp_path / name).write_text(printed[command], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         exec("".join(blocks), {})
-    shape, sums, *_, mean, right = output.getvalue().splitlines()
+    shape, sums, *_, mean, right = lines = output.getvalue().splitlines()
     assert f"    {shape}\n    {sums}\n" in GUIDE
     assert (mean, right) == ("1.5", "2.4")
+    pieces = [line.split() for line in lines if line.startswith(("▁", "s ", ". ", "</s>"))]
+    shown = "".join(rf"    {re.escape(piece)} (\S+)\n" for piece, _ in pieces)
+    [quoted] = re.findall(shown, GUIDE)
+    same = [float(number) == 0 for number in quoted]
+    assert [float(number) == 0 for _, number in pieces] == same == [True] * 6 + [False] * 3
 
 
 def test_pictures_are_small() -> None:
