@@ -21,6 +21,7 @@ from studies.plan import Plan, Run, make_plan
 from studies.results import (
     Spread,
     StudyResults,
+    as_csv,
     as_markdown,
     gather,
     length_table,
@@ -235,6 +236,8 @@ def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[
     assert [row[:4] for row in body] == [["bahdanau", "general", "1", "0.003"]]
     page = as_markdown(found, [])
     assert "of 0.001, 0.003, the one with the lowest validation loss with seed 1" in page
+    [line] = csv.DictReader(as_csv(found).splitlines())
+    assert line["learning_rate"] == "0.003"
 
 
 def test_single_seed_has_no_deviation(plan: Plan, pairs: list[Pair]) -> None:

@@ -262,6 +262,8 @@ def _csv_row(results: StudyResults, summary: CellSummary) -> list[tuple[str, Any
     """Return columns and values, as a list: an axis may have the name of another column."""
     levels = zip(results.plan.study.titles.values(), summary.cell.levels.values(), strict=True)
     row = [("cell", summary.cell.name), *levels, ("n", len(summary.results))]
+    if results.plan.study.tune:
+        row.append((results.plan.study.tuned_title, results.plan.best[summary.cell.name][0].tuned))
     for measure in results.measures:
         row += _csv_spread(measure, summary.spread(measure))
     row.append(("baseline", summary.baseline))

@@ -154,15 +154,16 @@ def explain(
     # PyTorch, which a server need not have.
     from seq2seq.analysis.explain import explain as explain_sentence
 
-    explained = partial(explain_sentence, model.explainer, text, beam=beam, attribution=attribution)
+    explained = partial(explain_sentence, model.explainer, text, beam=beam)
     found = explained()
     forced = target if found.part.text != target else None
-    if forced is not None:
-        found = explained(target=forced)
-    if not look:
-        return _without_matrices(found)
-    looked = explained(target=forced, look=look)
-    return _without_matrices(looked) | {"next_pieces": _next_pieces(found, looked, min(look))}
+    if look:
+        looked = explained(target=forced, look=look, attribution=attribution)
+        before = found if forced is None else explained(target=forced)
+        return _without_matrices(looked) | {"next_pieces": _next_pieces(before, looked, min(look))}
+    if forced is not None or attribution is not None:
+        found = explained(target=forced, attribution=attribution)
+    return _without_matrices(found)
 
 
 def _next_pieces(before: Explanation, after: Explanation, number: int) -> list[dict[str, Any]]:
