@@ -24,14 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from seq2seq.errors import WorkerError
 from seq2seq.inference.protocol import SearchOptions
@@ -79,19 +72,10 @@ class Metrics:
         )
         self.queue_length = Gauge("seq2seq_queue_length", "Requests waiting.", registry=registry)
 
-    def count_request(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a response."""
-        self.requests.labels(method, path, str(status)).inc()
-        self.seconds.observe(seconds)
-
     def count_batch(self, lines: int, seconds: float) -> None:
         """Count a batch that was translated."""
         self.batch_lines.observe(lines)
         self.batch_seconds.observe(seconds)
-
-    def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus, version 0.0.4."""
-        return generate_latest(self.registry)
 
 
 class QueueFullError(RequestError):
@@ -140,10 +124,8 @@ class _Waiting:
 def log_warnings(model: str, translations: Sequence[Translation]) -> None:
     """Log how many sentences have an unlikely or an unfinished translation, if any has."""
     parts = [part for translation in translations for part in translation.parts]
-    unlikely, unfinished = (
-        sum(part.unlikely for part in parts),
-        sum(not p.finished for p in parts),
-    )
+    unlikely = sum(part.unlikely for part in parts)
+    unfinished = sum(not part.finished for part in parts)
     if unlikely or unfinished:
         log.warning(
             "%s: of %d sentences, the translations of %d are unlikely and of %d ended by the "

@@ -21,6 +21,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
+from prometheus_client import generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -157,7 +158,7 @@ async def ready(request: Request) -> Response:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Get counts in the format of Prometheus."""
-    text = service_of(request).batcher.metrics.text()
+    text = generate_latest(service_of(request).batcher.metrics.registry)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -229,7 +230,8 @@ class _Observed:
             seconds = time.monotonic() - started
             method = scope["method"] if scope["method"] in _METHODS else "other"
             path = scope["path"] if scope["path"] in self.paths else "other"
-            self.metrics.count_request(method, path, status, seconds)
+            self.metrics.requests.labels(method, path, str(status)).inc()
+            self.metrics.seconds.observe(seconds)
             client = scope["client"][0] if scope.get("client") else "-"
             shown = one_line(scope["path"][:200])
             access_log.info('%s "%s %s" %d %.0f ms', client, method, shown, status, 1000 * seconds)
