@@ -15,7 +15,7 @@ import numpy as np
 from seq2seq.analysis import Method, to_json
 from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import DataError
-from seq2seq.inference.protocol import Backend, Decoding, Ints, SearchOptions, Step
+from seq2seq.inference.protocol import Decoding, Ints, SearchOptions, Step
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words, target_words, word_attention
@@ -51,27 +51,21 @@ def translate(
         texts.update(zip(map(tuple, sources), map(translator.target.decode, pieces), strict=True))
         show("".join(part.space + texts[tuple(part.ids)] for part in parts).strip())
 
-    first, *others = translator.backends
-    backends = [_WatchedBackend(first, watch), *others]
-    watched = Translator(backends, translator.source, translator.target, translator.config)
+    watched = _WatchedTranslator(translator, watch)
     [found] = watched.translate([line], options, prefixes=[prefix])
     return found
 
 
-@dataclass(frozen=True)
-class _WatchedBackend:
-    """A backend of which the best hypotheses are reported."""
+class _WatchedTranslator(Translator):
+    """A translator of which the best hypotheses are reported."""
 
-    backend: Backend
-    watch: Watch
-
-    @property
-    def on_gpu(self) -> bool:
-        return self.backend.on_gpu
+    def __init__(self, other: Translator, watch: Watch) -> None:
+        super().__init__(other.backends, other.source, other.target, other.config)
+        self._watch = watch
 
     def decoding(self, source_BS: Ints) -> _WatchedDecoding:
         sources = [row[row != PAD].tolist()[:-1] for row in source_BS]
-        return _WatchedDecoding(self.backend.decoding(source_BS), sources, self.watch)
+        return _WatchedDecoding(super().decoding(source_BS), sources, self._watch)
 
 
 @dataclass(frozen=True)
