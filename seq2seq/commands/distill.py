@@ -23,7 +23,7 @@ from seq2seq.version import VERSION
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "distill", __doc__, action=_distill)
+    parser = options.add_command(commands, "distill", _distill, __doc__)
     options.add_arguments(parser, "runs")
     parser.add_argument("corpus", metavar="CORPUS", help="TSV: source, target; or the source side")
     options.add_arguments(parser, "--target")

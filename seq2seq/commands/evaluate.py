@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "evaluate", __doc__, action=_evaluate)
+    parser = options.add_command(commands, "evaluate", _evaluate, __doc__)
     options.add_arguments(parser, "run")
     options.add_arguments(parser, "test", nargs="?")
     options.add_arguments(parser, "--target", "--json")

@@ -21,7 +21,7 @@ from seq2seq.errors import UserError
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "export", __doc__, action=_export)
+    parser = options.add_command(commands, "export", _export, __doc__)
     options.add_arguments(parser, "run", help="run directory (its best checkpoint) or checkpoint")
     parser.add_argument(
         "-o", "--output", metavar="DIR",

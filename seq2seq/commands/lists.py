@@ -7,26 +7,20 @@ import json
 
 from seq2seq.commands import options
 
-MODELS = """List the trained models that come with the program, which every command takes by name.
-
-examples:
-  seq2seq models
-  echo '¿Dónde está el perro?' | seq2seq translate es-en
-"""
-REFERENCE = """Print every key of the configuration with its default, as Markdown.
-
-examples:
-  seq2seq reference > docs/configuration.md
-"""
-
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "models", MODELS, action=_models)
+    parser = options.add_command(commands, "models", _models)
     options.add_arguments(parser, "--json")
-    options.add_command(commands, "reference", REFERENCE, action=_reference)
+    options.add_command(commands, "reference", _reference)
 
 
 def _models(arguments: argparse.Namespace) -> int:
+    """List the trained models that come with the program, which every command takes by name.
+
+    examples:
+      seq2seq models
+      echo '¿Dónde está el perro?' | seq2seq translate es-en
+    """
     from seq2seq import packaged
 
     names = packaged.model_names()
@@ -58,6 +52,11 @@ def _models(arguments: argparse.Namespace) -> int:
 
 
 def _reference(arguments: argparse.Namespace) -> int:
+    """Print every key of the configuration with its default, as Markdown.
+
+    examples:
+      seq2seq reference > docs/configuration.md
+    """
     from seq2seq.config.reference import reference
 
     print(reference(), end="")

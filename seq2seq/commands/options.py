@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Callable, Iterator
+from inspect import getdoc
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from seq2seq.errors import EXIT_USER, UserError, one_line
@@ -29,13 +30,17 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_command(
-    commands: Commands, name: str, text: str | None, *, action: Callable[[argparse.Namespace], int]
+    commands: Commands,
+    name: str,
+    action: Callable[[argparse.Namespace], int],
+    text: str | None = None,
 ) -> Parser:
-    """Add a command; its text is a sentence and, below, examples.
+    """Add a command; its text, or else the docstring of `action`, is a sentence and examples below.
 
     `action` takes the arguments and returns the exit code.
     """
-    description, _, examples = (text or name).partition("\n\n")  # python -OO: no docstrings
+    text = text or getdoc(action) or name  # python -OO: no docstrings
+    description, _, examples = text.partition("\n\n")
     description = " ".join(description.split())
     parser = commands.add_parser(
         name,

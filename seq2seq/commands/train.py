@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "train", __doc__, action=_train)
+    parser = options.add_command(commands, "train", _train, __doc__)
     parser.add_argument("config", help="YAML file of a recipe, or the name of a packaged one")
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="keys that replace the recipe's"

@@ -21,7 +21,7 @@ from seq2seq.errors import UserError
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "translate", __doc__, action=_translate)
+    parser = options.add_command(commands, "translate", _translate, __doc__)
     options.add_arguments(parser, "runs")
     parser.add_argument("-i", "--input", metavar="FILE", help="default: standard input")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")

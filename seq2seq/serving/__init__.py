@@ -54,7 +54,7 @@ class RequestError(Exception):
 
 
 def add(commands: options.Commands) -> None:
-    parser = options.add_command(commands, "serve", __doc__, action=_serve)
+    parser = options.add_command(commands, "serve", _serve, __doc__)
     parser.add_argument(
         "runs", nargs="*", metavar="RUN",
         help="run directory, exported directory or name of a model; default: all models that come "

@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import sys
-from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 def add(commands: options.Commands) -> None:
-    _add_compare(options.add_command(commands, "compare", getdoc(_compare), action=_compare))
-    _add_align(options.add_command(commands, "align", getdoc(_align), action=_align))
-    _add_doctor(options.add_command(commands, "doctor", getdoc(_doctor), action=_doctor))
-    _add_faults(options.add_command(commands, "faults", getdoc(_faults), action=_faults))
+    _add_compare(options.add_command(commands, "compare", _compare))
+    _add_align(options.add_command(commands, "align", _align))
+    _add_doctor(options.add_command(commands, "doctor", _doctor))
+    _add_faults(options.add_command(commands, "faults", _faults))
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:

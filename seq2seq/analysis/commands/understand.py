@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from inspect import getdoc
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +14,7 @@ from seq2seq.errors import UserError
 
 
 def add(commands: options.Commands) -> None:
-    _add_explain(options.add_command(commands, "explain", getdoc(_explain), action=_explain))
+    _add_explain(options.add_command(commands, "explain", _explain))
     _add_plot(commands)
 
 
@@ -113,24 +112,18 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _add_plot(commands: options.Commands) -> None:
-    parser = options.add_command(
-        commands,
-        "plot",
+    text = (
         "Draw attention, learning curves, BLEU by length.\n\n"
         "examples:\n"
         "  seq2seq plot attention runs/quickstart '¿Dónde está el perro?'\n"
         "  seq2seq plot training runs/quickstart\n"
-        "  seq2seq plot length runs/quickstart --test data/sample/test.tsv",
-        action=_plot_attention,
+        "  seq2seq plot length runs/quickstart --test data/sample/test.tsv"
     )
+    parser = options.add_command(commands, "plot", _plot_attention, text)
     kinds = parser.add_subparsers(required=True, metavar="KIND")
-    _add_attention(
-        options.add_command(kinds, "attention", getdoc(_plot_attention), action=_plot_attention)
-    )
-    _add_training(
-        options.add_command(kinds, "training", getdoc(_plot_training), action=_plot_training)
-    )
-    _add_length(options.add_command(kinds, "length", getdoc(_plot_length), action=_plot_length))
+    _add_attention(options.add_command(kinds, "attention", _plot_attention))
+    _add_training(options.add_command(kinds, "training", _plot_training))
+    _add_length(options.add_command(kinds, "length", _plot_length))
 
 
 def _add_attention(parser: argparse.ArgumentParser) -> None:
