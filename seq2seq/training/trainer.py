@@ -5,7 +5,6 @@ Random generators have no state to save: each update seeds them (seed_generators
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
@@ -336,21 +335,12 @@ class Trainer:
     def _restart_speed(self) -> None:
         self._speed_from = (time.monotonic(), self.progress.tokens)
 
-    @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Evaluate with the moving average, if there is one, and without dropout until the end."""
-        with self.optimizer.averaged_weights():
-            self.model.eval()
-            try:
-                yield
-            finally:
-                self.model.train()
-
     def _validate(self, monitor: Monitor) -> None:
         """Validate, report, adapt the schedule, and save a checkpoint with the metrics."""
         progress = self.progress
         self._average_ranks()
-        with self._evaluating():
+        self.model.eval()  # until the next update
+        with self.optimizer.averaged_weights():
             validation = self.validate(self.model)
         metric = validation.metrics[self.config.metric]
         sign = -1 if self.config.metric == "loss" else 1
