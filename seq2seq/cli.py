@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import io
 import logging
 import os
@@ -14,7 +13,7 @@ from importlib import import_module
 
 from seq2seq import __version__
 from seq2seq.commands.options import EXIT_CODES, Commands, Parser
-from seq2seq.errors import WINGS, verdict
+from seq2seq.errors import WINGS, did_you_mean, verdict
 
 # The modules of the commands, in the order of the help. Those of the wings are only there if the
 # folder is.
@@ -78,8 +77,7 @@ def parse(arguments: Sequence[str] | None, parser: Parser | None = None) -> argp
         further = [text for text in further if text.startswith("-")]
     if further:
         known = re.findall(r"--?[a-z][a-z-]*", parsed.parser.format_help())
-        close = difflib.get_close_matches(further[0].partition("=")[0], known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(further[0].partition("=")[0], known)
         parsed.parser.error(f"unrecognized arguments: {' '.join(further)}{hint}")
     return parsed
 

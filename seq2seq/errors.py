@@ -7,7 +7,9 @@ lost process. Any other exception is a bug and is shown with its traceback.
 A message names the place, what is wrong there, and how to fix it.
 """
 
+import difflib
 import errno
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 EXIT_FAULT, EXIT_USER = 1, 2
@@ -109,6 +111,12 @@ def missing_package(error: Exception) -> str | None:
 def system_error(error: OSError) -> str:
     """Return the path and the reason of a system error as one line."""
     return one_line(": ".join(str(p) for p in (error.filename, error.strerror or error) if p))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown word: the known one that is closest, if any."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def one_line(text: str) -> str:

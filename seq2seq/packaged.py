@@ -5,13 +5,12 @@ Commands take a model or a recipe by its name, where no such path exists.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from pydantic import Field
 
 from seq2seq.config.section import Section
-from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.errors import CheckpointError, ConfigError, did_you_mean
 
 MODELS, RECIPES, SAMPLE = (Path(__file__).parent / name for name in ("models", "recipes", "sample"))
 CARD = "README.md"  # of a model
@@ -99,6 +98,4 @@ def find_data(path: str | Path) -> Path:
 
 
 def _known(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f" ({', '.join(names) or 'there are none'}){hint}"
+    return f" ({', '.join(names) or 'there are none'}){did_you_mean(name, names)}"

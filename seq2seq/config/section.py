@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import types
 from collections.abc import Sequence
@@ -16,6 +15,8 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+
+from seq2seq.errors import did_you_mean
 
 # Every number has an upper bound too: what is beyond it can only be a typing error, or a recipe
 # written to exhaust its user's machine.
@@ -141,7 +142,7 @@ def _sentence(
     if kind == "extra_forbidden":
         section = section_of(_locate(problem["loc"][:-1], schema)[1])
         known = list(section.model_fields) if section else []
-        hint = _closest(str(problem["loc"][-1]), known) or f"; known keys: {', '.join(known)}"
+        hint = did_you_mean(str(problem["loc"][-1]), known) or f"; known keys: {', '.join(known)}"
         text = f"unknown key{hint}"
     elif kind == "missing":
         text = "missing required key"
@@ -149,14 +150,9 @@ def _sentence(
         expected = _EXPECTED.get(kind, "{type}").format(type=type_name(annotation), **context)
         text = f"expected {expected}, found {_shown(value)}"
         if kind == "literal_error":
-            text += _closest(str(value), get_args(annotation))
+            text += did_you_mean(str(value), get_args(annotation))
     given = any(f"{key}.".startswith(f"{k}.") or k.startswith(f"{key}.") for k in overridden)
     return f"{key}: {text}{' (given as an override)' if given else ''}"
-
-
-def _closest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _shown(value: Any) -> str:
