@@ -33,13 +33,10 @@ def is_cpu(name: str) -> bool:
     _check_name(name)
     if name.startswith("cpu"):
         return True
-    if name == "auto" and (find_spec("torch") is None or not _may_have_gpu()):
+    may_have_gpu = any(Path(file).exists() for file in _GPU_FILES)
+    if name == "auto" and (find_spec("torch") is None or not may_have_gpu):
         return True
     return choose_device(name).type == "cpu"
-
-
-def _may_have_gpu() -> bool:
-    return any(Path(file).exists() for file in _GPU_FILES)
 
 
 def _check_name(name: str) -> None:

@@ -143,9 +143,7 @@ _FAULTS = (
     Fault("ignores-source", "Attention that ignores the source", _as(IgnoresSource)),
     Fault("reads-padding", "Output that depends on the batch", _as(ReadsPadding)),
     Fault(
-        "loss-mean",
-        "A mean loss that counts padding",
-        lambda probe: replace(probe, loss=loss_counting_padding),
+        LOSS, "A mean loss that counts padding", lambda p: replace(p, loss=loss_counting_padding)
     ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _FAULTS}

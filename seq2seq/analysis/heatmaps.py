@@ -228,12 +228,9 @@ def _draw(axes: Axes, heat_map: _Map) -> Any:
     for t, s in np.argwhere(heat_map.weights_TS >= _NUMBERED):
         weight = heat_map.weights_TS[t, s]
         color = "white" if weight >= _DARK else "black"
-        axes.text(s, t, _number(weight), ha="center", va="center", fontsize=8, color=color)
+        number = f"{weight:.2f}".removeprefix("0")
+        axes.text(s, t, number, ha="center", va="center", fontsize=8, color=color)
     return image
-
-
-def _number(weight: float) -> str:
-    return f"{weight:.2f}".removeprefix("0")
 
 
 # --- HTML for notebooks

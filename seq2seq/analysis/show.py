@@ -153,7 +153,7 @@ class _Printer:
         both = "weights and probabilities" if weights else "probabilities"
         difference = self.found.padding_difference
         exact = f"{difference:.1e}" if difference else "the bit"
-        self._say(
+        self.console.print(
             f"A longer neighbor in the batch adds {self.padding} positions of padding; run alone, "
             f"the sentence gets the same {both} to {exact}."
         )
@@ -236,16 +236,16 @@ class _Printer:
             few = (
                 f"the {_MOST_ROWS - 1} heaviest of {real}" if real >= _MOST_ROWS else f"all {real}"
             )
-            self._say(
+            self.console.print(
                 f"Shown are {few} pieces and one position of padding; the "
                 f"{len(left)} positions left out weigh {float(mean_S[left].sum()):.4f} together."
             )
         if len(scores_NS) > _MOST_HEADS:
-            self._say(
+            self.console.print(
                 f"Shown are the first {_MOST_HEADS} heads of {len(scores_NS)}; the mean is of all."
             )
         unmasked_S = scores_NS.softmax(-1).mean(0)
-        self._say(
+        self.console.print(
             f"Without the mask the {self.padding} positions of padding would take "
             f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
         )
@@ -302,13 +302,13 @@ class _Printer:
                 row.append(_heaviest(names, step.attribution_S))
             rows.append(row)
         self._table(headings, rows)
-        self._say(f"--step N shows one of the {len(self.found.steps)} in full.")
+        self.console.print(f"--step N shows one of the {len(self.found.steps)} in full.")
 
     def _words(self) -> None:
         """Print a row for each target word."""
         self._title("All words: sums over the pieces of a source word, means over those of a row's")
         if self.found.part.weights is None:
-            self._say("Without attention there are no weights between words.")
+            self.console.print("Without attention there are no weights between words.")
             return
         found, added = word_attention(self.found.part), self.found.attributed_words()
         rows = [
@@ -356,9 +356,6 @@ class _Printer:
     def _title(self, text: str) -> None:
         self.console.print()
         self.console.print(Text(text, style="bold cyan"))
-
-    def _say(self, text: str) -> None:
-        self.console.print(text)
 
 
 def _name(piece: str) -> str:

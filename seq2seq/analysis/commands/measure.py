@@ -201,14 +201,11 @@ def _table(errors: dict[str, AlignmentError], size: int) -> str:
     width = max(map(len, errors))
     lines = [f"{'':{width}}   AER  precision  recall   links"]
     for name, error in errors.items():
-        aer, precision, recall = map(_percent, (error.aer, error.precision, error.recall))
+        rates = (error.aer, error.precision, error.recall)
+        aer, precision, recall = ("-" if r is None else f"{100 * r:.1f}" for r in rates)
         lines.append(f"{name:{width}} {aer:>5}  {precision:>9}  {recall:>6}  {error.links:>6}")
     sure = next(iter(errors.values())).sure
     return "\n".join([*lines, f"{size} sentence pairs, {sure} sure gold links"])
-
-
-def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:.1f}"
 
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:
