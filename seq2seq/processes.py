@@ -47,6 +47,8 @@ Item = TypeVar("Item")
 TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=1)  # one machine may have far more data to prepare
 SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
+# What the messages about a connection that broke have in them.
+_LOST = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 _QUEUED = 2  # items per worker that are read in advance
 
 
@@ -173,7 +175,7 @@ def init_process_group() -> Iterator[Ranks]:
     except (UserError, OSError):
         raise
     except RuntimeError as error:
-        if _is_connection_error(error):
+        if isinstance(error, dist.DistError) or any(sign in str(error) for sign in _LOST):
             raise RankLostError(
                 f"rank {rank}: another process died or is unresponsive; see its output above"
             ) from None
@@ -193,13 +195,6 @@ def _leave_process_group() -> None:
     with contextlib.suppress(RuntimeError):
         dist.barrier()
     dist.destroy_process_group()
-
-
-def _is_connection_error(error: RuntimeError) -> bool:
-    from torch.distributed import DistError
-
-    signs = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
-    return isinstance(error, DistError) or any(sign in str(error) for sign in signs)
 
 
 def restarted_launch() -> str:

@@ -57,12 +57,6 @@ def _section(section: type[Section], prefix: str) -> Iterator[str]:
 
 def _row(key: str, field: FieldInfo) -> str:
     kind = re.sub(r"\ban? ", "", type_name(field.annotation))
-    cells = (f"`{key}`", kind, _default(field), field.description or "")
+    default = "(required)" if field.is_required() else f"`{json.dumps(field.default)}`"
+    cells = (f"`{key}`", kind, default, field.description or "")
     return "| " + " | ".join(c.replace("|", "\\|").replace("<", "&lt;") for c in cells) + " |\n"
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "(required)"
-    value = list(field.default) if isinstance(field.default, tuple) else field.default
-    return f"`{json.dumps(value)}`"

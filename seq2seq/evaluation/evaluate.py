@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,8 +103,11 @@ def translate_all(
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
     windows = [sources[start : start + WINDOW] for start in range(0, len(sources), WINDOW)]
-    chosen = partial(_best, translator, options)
-    results = parallelism.map(chosen, windows, on_gpu=translator.on_gpu)
+
+    def translate(window: list[str]) -> list[Translation]:
+        return [found[0] for found in translator.translate(window, options)]
+
+    results = parallelism.map(translate, windows, on_gpu=translator.on_gpu)
     found: list[Translation] = []
     quiet = None if parallelism.ranks.is_first else True
     with tqdm(total=len(pairs), unit=" sentences", disable=quiet, leave=False) as bar:
@@ -118,10 +120,6 @@ def translate_all(
 def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
     """Return all references of each pair."""
     return [(pair.target, *pair.references) for pair in pairs]
-
-
-def _best(translator: Translator, options: SearchOptions, sources: list[str]) -> list[Translation]:
-    return [found[0] for found in translator.translate(sources, options)]
 
 
 def read_test(

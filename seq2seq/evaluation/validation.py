@@ -60,7 +60,8 @@ class Validator:
                 f"validation: {error}; lower training.learning_rate, then continue with --resume"
             ) from None
         loss, tokens = self.ranks.all_reduce([loss, tokens])
-        metrics = {"loss": loss / tokens} | self.scores(translations)
+        scores = score(translations, references_of(self.pairs), metrics=("bleu", "chrf"))
+        metrics = {"loss": loss / tokens, **{name: each.score for name, each in scores.items()}}
         samples = [
             (pair.source, pair.target, translation)
             for pair, translation in zip(self.pairs, translations, strict=True)
@@ -79,8 +80,3 @@ class Validator:
                 found[index] = self.tokenizer.decode(hypotheses[0].tokens)
         texts = {i: text for part in self.ranks.all_gather(found) for i, text in part.items()}
         return [texts[index] for index in range(len(self.pairs))]
-
-    def scores(self, translations: list[str]) -> dict[str, float]:
-        """Return BLEU and chrF of the translations."""
-        scores = score(translations, references_of(self.pairs), metrics=("bleu", "chrf"))
-        return {name: metric.score for name, metric in scores.items()}

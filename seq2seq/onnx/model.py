@@ -55,8 +55,10 @@ def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProt
     for value, (name, shape) in zip(values, attention.memory.items(), strict=True):
         g.output(value, name, shape)
     if params.config.lexical:
-        words_BSO = g.lookup(params.source_embedding(), "source", _lexical(params))
-        g.output(words_BSO, "words", ["B", "S", params.config.features_size])
+        size = params.config.features_size
+        weight_OE = params("lexical.weight", size, params.config.embedding_size)
+        words_BSO = g.lookup(params.source_embedding(), "source", weight_OE)
+        g.output(words_BSO, "words", ["B", "S", size])
     return g.model()
 
 
@@ -252,10 +254,6 @@ def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
     body.output(body("Identity", next_B2h), body.fresh("output"), ["B", 2, size])
     body.output(next_B2h, body.fresh("output"), ["B", 2, size])
     return body.body()
-
-
-def _lexical(params: Parameters) -> Array:
-    return params("lexical.weight", params.config.features_size, params.config.embedding_size)
 
 
 def _cells(params: Parameters) -> list[_Cell]:
