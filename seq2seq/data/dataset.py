@@ -93,10 +93,7 @@ class PreparedPairs:
             map_rows(self._rows, _encode, {"tokenizers": tokenizers}, schema, folder, processes)
             return {}
 
-        def read(entry: Entry) -> MappedRows:
-            return MappedRows(entry.path, len(self))
-
-        return self.cache.entry("ids", made_of, make, read)
+        return self.cache.entry("ids", made_of, make, lambda e: MappedRows(e.path, len(self)))
 
 
 def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
@@ -131,11 +128,9 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
         "cleaning": data.cleaning.model_dump(),
         "code": code_of(*_PAIRS_CODE),
     }
-
-    def read(entry: Entry) -> tuple[PreparedPairs, list[str]]:
-        return PreparedPairs(entry, cache), entry.about["report"]
-
-    pairs, report = cache.entry("pairs", made_of, make, read)
+    pairs, report = cache.entry(
+        "pairs", made_of, make, lambda e: (PreparedPairs(e, cache), e.about["report"])
+    )
     log.info("training data, %.1f s:", time.monotonic() - began)
     for line in report:
         log.info("    %s", line)
@@ -171,10 +166,9 @@ def train_tokenizers(pairs: PreparedPairs, config: Config) -> Tokenizers:
             tokenizer.save(folder / _MODEL)
             return {}
 
-        def read(entry: Entry) -> Tokenizer:
-            return Tokenizer.load(entry.path / _MODEL)
-
-        return pairs.cache.entry("tokenizer", made_of, make, read)
+        return pairs.cache.entry(
+            "tokenizer", made_of, make, lambda entry: Tokenizer.load(entry.path / _MODEL)
+        )
 
     def texts(*sides: int) -> Iterator[str]:
         for some in pairs.texts():
