@@ -602,10 +602,8 @@ def _pre_attention(
     sizes = params.config.features_size, params.config.decoder_size
     if sizes[0] == sizes[1]:
         return states[-1], states, weights
-    weight_OD, bias_O = (
-        params("decoder.readout.weight", *sizes),
-        params("decoder.readout.bias", sizes[0]),
-    )
+    weight_OD = params("decoder.readout.weight", *sizes)
+    bias_O = params("decoder.readout.bias", sizes[0])
     return g("Tanh", g.product(states[-1], weight_OD, bias_O)), states, weights
 
 
