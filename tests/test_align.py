@@ -18,8 +18,8 @@ from seq2seq.analysis.alignment import (
     align_both,
     alignment_error,
     gold_of,
+    phrase_pairs,
 )
-from seq2seq.analysis.phrases import phrase_pairs
 from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError

@@ -32,7 +32,6 @@ INFERENCE_ONLY = (
     "seq2seq.device",
     "seq2seq.errors",
     "seq2seq.analysis.alignment",
-    "seq2seq.analysis.phrases",
     "seq2seq.analysis.plots",
     "seq2seq.analysis.compare",
     "seq2seq.evaluation.evaluate",

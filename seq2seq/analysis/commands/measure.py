@@ -148,8 +148,7 @@ def _align(arguments: argparse.Namespace) -> int:
       seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based
       seq2seq align es-en train.tsv --reverse en-es --phrases phrases.tsv
     """
-    from seq2seq.analysis.alignment import THRESHOLD, align, align_both, alignment_error, gold_of
-    from seq2seq.analysis.phrases import phrase_pairs
+    from seq2seq.analysis import alignment
     from seq2seq.data.tokenizer import normalize_line
     from seq2seq.evaluation.evaluate import read_test, write_lines
     from seq2seq.files import check_writable
@@ -165,24 +164,24 @@ def _align(arguments: argparse.Namespace) -> int:
     pairs = read_test(arguments.test, translator.config.data, target=arguments.target)
     own = arguments.gold is None and pairs[0].alignment is not None
     split = WORDS[arguments.words or ("marks" if own or arguments.phrases else "spaces")]
-    gold = gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
+    gold = alignment.gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
     if arguments.json and gold is None:
         raise UserError("--json needs gold alignments; pass --gold FILE")
     threshold = arguments.threshold
     if arguments.method == "threshold" and threshold is None:
-        threshold = THRESHOLD
+        threshold = alignment.THRESHOLD
     if arguments.reverse is None:
-        chosen = align(translator, pairs, split=split, threshold=threshold)
+        chosen = alignment.align(translator, pairs, split=split, threshold=threshold)
         found = {"forward": chosen}
     else:
         reverse = options.load_translator(arguments, arguments.reverse)
-        found = align_both(translator, reverse, pairs, split=split, threshold=threshold)
+        found = alignment.align_both(translator, reverse, pairs, split=split, threshold=threshold)
         chosen = found[arguments.symmetrize]
     lines = [format_links(links) for links in chosen]
     if arguments.output is not None:
         write_lines(Path(arguments.output), lines)
     if gold is not None:
-        errors = {name: alignment_error(links, gold) for name, links in found.items()}
+        errors = {name: alignment.alignment_error(links, gold) for name, links in found.items()}
         plain = json.dumps({"sentences": len(pairs), **to_json(errors)}, indent=1)
         print(plain if arguments.json else _table(errors, len(pairs)))
     elif arguments.output is None and arguments.phrases is None:
@@ -191,7 +190,7 @@ def _align(arguments: argparse.Namespace) -> int:
         sources = [split(normalize_line(pair.source)) for pair in pairs]
         targets = [split(normalize_line(pair.target)) for pair in pairs]
         counts = {"longest": arguments.longest, "fewest": arguments.fewest}
-        phrases = phrase_pairs(sources, targets, chosen, **counts)
+        phrases = alignment.phrase_pairs(sources, targets, chosen, **counts)
         write_lines(Path(arguments.phrases), ["\t".join(pair) for pair in phrases])
         log.info("%s: %d pairs", arguments.phrases, len(phrases))
     return 0
