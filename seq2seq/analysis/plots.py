@@ -151,6 +151,8 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
     is comparable with the validation loss. The suffix selects PNG, SVG or PDF. Raises DataError for
     another suffix, runs without records, and more than 10 runs.
     """
+    from matplotlib.ticker import LogFormatter
+
     if len(runs) > MOST_CURVES:
         raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_CURVES}")
     curves = [read_curves(Path(run)) for run in runs]
@@ -162,7 +164,25 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
         _losses(losses, found, unit, label, color)
         _metrics(metrics, found, unit, label, color)
         _line(rates, found.of("train", "learning_rate", unit), "", color=color, linewidth=1.2)
-    _finish(losses, metrics, rates, unit)
+    losses.set_ylabel("cross-entropy, nats per piece")
+    # The right axis shows the same curve as perplexity.
+    right = losses.secondary_yaxis("right", functions=(np.exp, np.log))
+    right.set_ylabel("perplexity")
+    right.set_yscale("log")
+    for set_formatter in (right.yaxis.set_major_formatter, right.yaxis.set_minor_formatter):
+        set_formatter(LogFormatter(labelOnlyBase=False))  # 20 instead of 2 x 10^1
+    metrics.set_ylabel("validation, percent")
+    metrics.set_ylim(0, 100)
+    rates.set_ylabel("learning rate")
+    rates.set_ylim(bottom=0)
+    rates.ticklabel_format(axis="y", scilimits=(0, 0))
+    rates.set_xlabel(_UNITS[unit][1])
+    rates.set_xlim(left=0)
+    for axes in (losses, metrics, rates):
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize="small")
     if len(runs) == 1:
         figure.suptitle(plain(run_names(list(runs))[0]))
     save(figure, path)
@@ -188,30 +208,6 @@ def _metrics(axes: Axes, curves: Curves, unit: Unit, label: str, color: str) -> 
 def _line(axes: Axes, curve: Curve, label: str, **style: Any) -> None:
     if curve.x:
         axes.plot(curve.x, curve.y, label=label or None, **style)
-
-
-def _finish(losses: Axes, metrics: Axes, rates: Axes, unit: Unit) -> None:
-    from matplotlib.ticker import LogFormatter
-
-    losses.set_ylabel("cross-entropy, nats per piece")
-    # The right axis shows the same curve as perplexity.
-    right = losses.secondary_yaxis("right", functions=(np.exp, np.log))
-    right.set_ylabel("perplexity")
-    right.set_yscale("log")
-    for set_formatter in (right.yaxis.set_major_formatter, right.yaxis.set_minor_formatter):
-        set_formatter(LogFormatter(labelOnlyBase=False))  # 20 instead of 2 x 10^1
-    metrics.set_ylabel("validation, percent")
-    metrics.set_ylim(0, 100)
-    rates.set_ylabel("learning rate")
-    rates.set_ylim(bottom=0)
-    rates.ticklabel_format(axis="y", scilimits=(0, 0))
-    rates.set_xlabel(_UNITS[unit][1])
-    rates.set_xlim(left=0)
-    for axes in (losses, metrics, rates):
-        axes.grid(color="0.9")
-        axes.set_axisbelow(True)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, fontsize="small")
 
 
 # --- BLEU by source length
