@@ -21,14 +21,7 @@ _PATH_ERRORS = {
 }  # fmt: skip
 # What an installation for translating alone lacks (requirements-inference.txt), by the names that
 # pip and `import` share.
-_TRAINING = (
-    "torch",
-    "datasets",
-    "pyarrow",
-    "pooch",
-    "requests",
-    "tensorboard",
-)
+_TRAINING = ("torch", "datasets", "pyarrow", "pooch", "requests", "tensorboard")
 _OPTIONAL = dict.fromkeys(_TRAINING, _TRAINING) | {
     name: (name,) for name in ("matplotlib", "jinja2", "rich")
 }

@@ -24,14 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from seq2seq.device import gpu_for_each_process
-from seq2seq.errors import (
-    EXIT_FAULT,
-    ConfigError,
-    RankLostError,
-    UserError,
-    WorkerError,
-    verdict,
-)
+from seq2seq.errors import EXIT_FAULT, ConfigError, RankLostError, UserError, WorkerError, verdict
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -307,11 +300,7 @@ def _map_over_ranks(
 
 
 def ordered_map(
-    function: Callable[[Item], T],
-    items: Iterable[Item],
-    *,
-    processes: int,
-    option: str,
+    function: Callable[[Item], T], items: Iterable[Item], *, processes: int, option: str
 ) -> Iterator[T]:
     """Return an iterator over the results of all items in order, computed by forked workers.
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import (
-    LABELS,
-    RESAMPLES,
-    Metric,
-    Test,
-    paired_test,
-    sentence_chrf,
-)
+from seq2seq.evaluation.metrics import LABELS, RESAMPLES, Metric, Test, paired_test, sentence_chrf
 
 RANDOMIZATIONS = 10_000
 TESTS = {

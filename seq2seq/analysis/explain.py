@@ -33,15 +33,7 @@ from seq2seq.analysis.explanation import (
     residual_name,
     score_formula,
 )
-from seq2seq.data.tokenizer import (
-    BOS,
-    BOS_PIECE,
-    EOS,
-    EOS_PIECE,
-    PAD,
-    PAD_PIECE,
-    normalize_line,
-)
+from seq2seq.data.tokenizer import BOS, BOS_PIECE, EOS, EOS_PIECE, PAD, PAD_PIECE, normalize_line
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.prefix import forced_pieces
 from seq2seq.inference.protocol import Hypothesis, SearchOptions

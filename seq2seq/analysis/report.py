@@ -26,13 +26,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import EOS_PIECE, UNK_PIECE, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import Evaluation, references_of
-from seq2seq.evaluation.metrics import (
-    RESAMPLES,
-    Metric,
-    lengths,
-    score,
-    sentence_chrf,
-)
+from seq2seq.evaluation.metrics import RESAMPLES, Metric, lengths, score, sentence_chrf
 from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator

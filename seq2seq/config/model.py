@@ -27,8 +27,7 @@ class AttentionConfig(Section):
         False, description="bahdanau: the query also sees the piece before, s_(i-1) + W y_(i-1)"
     )
     residual: bool | None = Field(
-        None,
-        description="add the query to the attention output; null: only in style pre_attention",
+        None, description="add the query to the attention output; null: only in style pre_attention"
     )
 
 

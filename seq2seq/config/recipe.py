@@ -97,8 +97,7 @@ class TrainingConfig(Section):
         None, description="CPU threads; null: chosen by torch"
     )
     reduce_bf16: bool = Field(
-        False,
-        description="processes exchange gradients in bf16, half the size of fp32",
+        False, description="processes exchange gradients in bf16, half the size of fp32"
     )
     log_every: Count = Field(100, description="steps between log lines")
     validate_every: Count = Field(1000, description="steps between validations")

@@ -21,13 +21,7 @@ from tqdm import tqdm
 from seq2seq.config import CleaningConfig, Config, DataConfig
 from seq2seq.data.arrow import PAIRS, SIDES, MappedRows, map_rows, shuffle, write_pairs
 from seq2seq.data.cache import Cache, Entry, code_of, open_cache
-from seq2seq.data.cleaning import (
-    Assessed,
-    HeldOut,
-    assess_pairs,
-    filter_pairs,
-    read_validation,
-)
+from seq2seq.data.cleaning import Assessed, HeldOut, assess_pairs, filter_pairs, read_validation
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.sources import describe, refuse_same_files
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer

@@ -224,11 +224,7 @@ class Alternative:
 
 
 def next_words(
-    decoding: Decoding,
-    prefix: Prefix,
-    spelling: Spelling,
-    options: SearchOptions,
-    number: int,
+    decoding: Decoding, prefix: Prefix, spelling: Spelling, options: SearchOptions, number: int
 ) -> list[tuple[str, float]]:
     """Return the likeliest words after a prefix with their log probabilities, best first.
 

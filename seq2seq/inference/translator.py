@@ -290,11 +290,7 @@ class Translator:
         return [self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences)]
 
     def alternatives(
-        self,
-        source: str,
-        prefix: str = "",
-        number: int = 5,
-        options: SearchOptions | None = None,
+        self, source: str, prefix: str = "", number: int = 5, options: SearchOptions | None = None
     ) -> list[Alternative]:
         """Return the likeliest next words after a prefix of a translation, best first.
 

@@ -20,10 +20,7 @@ _OF_PIECES = ("source_embedding.weight", "target_embedding.weight", "output_weig
 
 @torch.no_grad()
 def transfer(
-    old: TranslationModel,
-    old_tokenizers: Tokenizers,
-    new: TranslationModel,
-    tokenizers: Tokenizers,
+    old: TranslationModel, old_tokenizers: Tokenizers, new: TranslationModel, tokenizers: Tokenizers
 ) -> None:
     """Set the weights of a model to those of another one with other tokenizers.
 
