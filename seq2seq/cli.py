@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from seq2seq import __version__
-from seq2seq.commands.options import EXIT_CODES, Commands, Parser
+from seq2seq.commands.options import EXIT_CODES, Parser
 from seq2seq.errors import WINGS, did_you_mean, verdict
 
 # The modules of the commands, in the order of the help. Those of the wings are only there if the
@@ -91,15 +91,9 @@ def _command_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
-        _add(command, commands)
+        try:
+            import_module(command).add(commands)
+        except ModuleNotFoundError as error:
+            if error.name not in WINGS:
+                raise
     return parser
-
-
-def _add(command: str, commands: Commands) -> None:
-    try:
-        module = import_module(command)
-    except ModuleNotFoundError as error:
-        if error.name not in WINGS:
-            raise
-    else:
-        module.add(commands)
