@@ -121,12 +121,8 @@ def _add_plot(commands: options.Commands) -> None:
     )
     parser = options.add_command(commands, "plot", _plot_attention, text)
     kinds = parser.add_subparsers(required=True, metavar="KIND")
-    _add_attention(options.add_command(kinds, "attention", _plot_attention))
-    _add_training(options.add_command(kinds, "training", _plot_training))
-    _add_length(options.add_command(kinds, "length", _plot_length))
 
-
-def _add_attention(parser: argparse.ArgumentParser) -> None:
+    parser = options.add_command(kinds, "attention", _plot_attention)
     options.add_arguments(parser, "run")
     parser.add_argument(
         "sentences", nargs="*", metavar="SENTENCE", help="sentences of the source language"
@@ -139,8 +135,7 @@ def _add_attention(parser: argparse.ArgumentParser) -> None:
         help="draw this translation of the sentence instead of the model's own",
     )  # fmt: skip
 
-
-def _add_training(parser: argparse.ArgumentParser) -> None:
+    parser = options.add_command(kinds, "training", _plot_training)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory")
     _add_output(parser, "training.png")
     parser.add_argument(
@@ -148,16 +143,14 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         help="x axis: updates (default), minutes, or target pieces",
     )  # fmt: skip
 
-
-def _add_length(parser: argparse.ArgumentParser) -> None:
+    parser = options.add_command(kinds, "length", _plot_length)
     parser.add_argument(
         "systems", nargs="+", metavar="RUN",
         help="run or checkpoint to translate the test set with, or a file of translations, such "
         "as seq2seq evaluate writes",
     )  # fmt: skip
     options.add_arguments(parser, "--test", required=True)
-    options.add_arguments(parser, "--target")
-    options.add_arguments(parser, "--beam")
+    options.add_arguments(parser, "--target", "--beam")
     _add_output(parser, "length.png")
 
 
