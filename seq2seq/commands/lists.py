@@ -23,30 +23,21 @@ def _models(arguments: argparse.Namespace) -> int:
     """
     from seq2seq import packaged
 
-    names = packaged.model_names()
-    cards = {name: packaged.read_card(packaged.MODELS / name) for name in names}
-    sizes = {
-        name: sum(
-            path.stat().st_size for path in (packaged.MODELS / name).rglob("*") if path.is_file()
-        )
-        for name in names
-    }
+    found = {}
+    for name in packaged.model_names():
+        path = packaged.MODELS / name
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        card = packaged.read_card(path)
+        found[name] = {**card.model_dump(), "path": str(path), "bytes": size}
+        if not arguments.json:
+            print(
+                f"{name}  {card.source_language} to {card.target_language}, {size / 1e6:.1f} MB\n"
+                f"  BLEU {card.bleu:.1f}, chrF {card.chrf:.1f} on {card.test_set}\n"
+                f"  trained on {card.data} ({card.data_license}); {path / packaged.CARD}"
+            )
     if arguments.json:
-        found = {
-            name: {**card.model_dump(), "path": str(packaged.MODELS / name), "bytes": sizes[name]}
-            for name, card in cards.items()
-        }
         print(json.dumps(found, indent=1, ensure_ascii=False))
-        return 0
-    for name, card in cards.items():
-        print(
-            f"{name}  {card.source_language} to {card.target_language}, "
-            f"{sizes[name] / 1e6:.1f} MB\n"
-            f"  BLEU {card.bleu:.1f}, chrF {card.chrf:.1f} on {card.test_set}\n"
-            f"  trained on {card.data} ({card.data_license}); "
-            f"{packaged.MODELS / name / 'README.md'}"
-        )
-    if not names:
+    elif not found:
         print("no models come with this installation")
     return 0
 

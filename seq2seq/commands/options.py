@@ -197,10 +197,5 @@ def load_translator(arguments: argparse.Namespace, *runs: str) -> Translator:
         if threads:
             raise UserError("--workers: each worker has one thread; remove --threads")
         threads = 1
-    return Translator.load(
-        *runs,
-        device=arguments.device,
-        precision=arguments.precision,
-        backend=arguments.backend,
-        threads=threads,
-    )
+    chosen = {name: getattr(arguments, name) for name in ("device", "precision", "backend")}
+    return Translator.load(*runs, **chosen, threads=threads)

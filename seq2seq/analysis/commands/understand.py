@@ -156,7 +156,7 @@ def _add_plot(commands: options.Commands) -> None:
 
 def _add_output(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
-        "-o", "--output", default=default, metavar="FILE",
+        "-o", "--output", type=Path, default=default, metavar="FILE",
         help=f"PNG, SVG or PDF; default: {default}",
     )  # fmt: skip
 
@@ -181,13 +181,12 @@ def _plot_attention(arguments: argparse.Namespace) -> int:
         sentences = [line.text for line in read_lines(arguments.input) if line.text.strip()]
     if not sentences:
         raise UserError("no sentence to draw; give sentences, or -i FILE with one per line")
-    path = Path(arguments.output)
     translator = Translator.load(arguments.run)
     plot_sentences(
-        translator, sentences, path, beam=arguments.beam, words=arguments.words,
+        translator, sentences, arguments.output, beam=arguments.beam, words=arguments.words,
         target=arguments.force,
     )  # fmt: skip
-    print(path)
+    print(arguments.output)
     return 0
 
 
@@ -200,9 +199,8 @@ def _plot_training(arguments: argparse.Namespace) -> int:
     """
     from seq2seq.analysis.plots import plot_training
 
-    path = Path(arguments.output)
-    plot_training(arguments.runs, path, unit=arguments.x)
-    print(path)
+    plot_training(arguments.runs, arguments.output, unit=arguments.x)
+    print(arguments.output)
     return 0
 
 
@@ -217,12 +215,11 @@ def _plot_length(arguments: argparse.Namespace) -> int:
     from seq2seq.analysis.plots import check_picture, plot_length, run_names
     from seq2seq.evaluation.evaluate import read_systems
 
-    path = Path(arguments.output)
-    check_picture(path)
+    check_picture(arguments.output)
     pairs, systems = read_systems(
         arguments.systems, arguments.test, target=arguments.target, beam=arguments.beam
     )
     names = run_names(arguments.systems)
-    plot_length(dict(zip(names, systems, strict=True)), pairs, path)
-    print(path)
+    plot_length(dict(zip(names, systems, strict=True)), pairs, arguments.output)
+    print(arguments.output)
     return 0
