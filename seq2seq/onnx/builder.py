@@ -212,8 +212,7 @@ class Parameters:
         """Return the embeddings of source pieces [V, E]."""
         if self.config.joint_embeddings:
             return self.target_embedding()
-        sizes = self.source_vocab, self.config.embedding_size
-        return self("source_embedding.weight", *sizes)
+        return self("source_embedding.weight", self.source_vocab, self.config.embedding_size)
 
     def target_embedding(self) -> Array:
         """Return the embeddings of target pieces [V, E]; a shared matrix has its first name."""

@@ -81,11 +81,8 @@ _LAUNCH = ".launch"
 MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
 MAX_GRAPH_BYTES = 1 << 31  # of a protocol buffer
-_MAX_BYTES = {
-    ".model": MAX_TOKENIZER_BYTES,
-    ".safetensors": None,
-    ".onnx": MAX_GRAPH_BYTES,
-}  # by suffix; else MAX_TEXT_BYTES
+# By suffix; else MAX_TEXT_BYTES.
+_MAX_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None, ".onnx": MAX_GRAPH_BYTES}
 
 
 class RunDirectory:
