@@ -312,9 +312,6 @@ class MultiHeadAttention(Attention):
 class FixedContext(Attention):
     """No attention: every step sees the same summary of the source (Cho et al. 2014, fig. 1)."""
 
-    def __init__(self, *, query_size: int, memory_size: int, residual: bool) -> None:
-        super().__init__(query_size=query_size, output_size=memory_size, residual=residual)
-
     def make_memory(self, encoded: Encoded) -> Memory:
         nothing = encoded.states_BSH[:, :, :0]
         return Memory.of(encoded, nothing, nothing)
@@ -330,6 +327,6 @@ def build_attention(
 ) -> Attention:
     """Return the attention that the config names."""
     if config.score == "none":
-        return FixedContext(query_size=query_size, memory_size=memory_size, residual=residual)
+        return FixedContext(query_size=query_size, output_size=memory_size, residual=residual)
     kind = MultiHeadAttention if config.score == "multi_head" else SingleHeadAttention
     return kind(config, query_size=query_size, memory_size=memory_size, residual=residual)
