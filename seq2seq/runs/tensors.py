@@ -92,16 +92,12 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     from safetensors.numpy import save_file
 
     with _writing(path):
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors of any device to a file."""
-    from safetensors.torch import save_file
-
-    on_host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with _writing(path):
-        save_file(on_host, path)
+    write_arrays(path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
 
 
 @contextlib.contextmanager
