@@ -219,7 +219,6 @@ class EnsembleState(tuple[State, ...]):
     """The states of the members."""
 
     def select(self, rows_R: Ints) -> EnsembleState:
-        """Return the state of these rows."""
         return EnsembleState(state.select(rows_R) for state in self)
 
 
@@ -235,11 +234,9 @@ class Ensemble:
 
     @property
     def source_lengths_B(self) -> Ints:
-        """Return the number of source pieces of each sentence, EOS included."""
         return self.members[0].source_lengths_B
 
     def start(self) -> EnsembleState:
-        """Return the states before the first piece."""
         return EnsembleState(member.start() for member in self.members)
 
     def step(
@@ -267,5 +264,4 @@ class Ensemble:
         )
 
     def select(self, sentences_B: Ints) -> Ensemble:
-        """Return the ensemble for these sentences only."""
         return Ensemble([member.select(sentences_B) for member in self.members])

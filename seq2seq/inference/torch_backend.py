@@ -1,5 +1,7 @@
 """PyTorch behind the interface of search: the plain model, on any device.
 
+seq2seq.inference.protocol says what a Backend, a State and a Decoding do.
+
 Legend: B sentences, R rows, S source length, V vocabulary, C candidates a row
 """
 
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class TorchBackend:
-    """A model in evaluation mode; matrix products in `dtype`, everything else in its own."""
+    """A `Backend`: a model in evaluation mode; products in `dtype`, everything else in its own."""
 
     def __init__(self, model: TranslationModel, *, dtype: torch.dtype = torch.float32) -> None:
         self.model = model.eval()
@@ -33,7 +35,6 @@ class TorchBackend:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the model is on a GPU, which processes cannot share."""
         return self.device.type != "cpu"
 
     @property
@@ -43,7 +44,6 @@ class TorchBackend:
 
     @torch.inference_mode()
     def decoding(self, source_BS: Ints) -> TorchDecoding:
-        """Return the model bound to a batch of sources, padded with PAD."""
         source = torch.from_numpy(source_BS).to(self.device)
         with self.autocast():
             return TorchDecoding(self, self.model.decoding(source, source != PAD))
@@ -83,33 +83,30 @@ def load_model(
 
 @dataclass(frozen=True)
 class TorchState:
-    """The decoder's state, one row per hypothesis."""
+    """A `State`: that of the decoder."""
 
     decoder: DecoderState
 
     @torch.inference_mode()
     def select(self, rows_R: Ints) -> TorchState:
-        """Return the state of these rows."""
         device = self.decoder.hidden[0].device
         return TorchState(self.decoder.select(torch.from_numpy(rows_R).to(device)))
 
 
 @dataclass(frozen=True)
 class TorchDecoding:
-    """A model and the memory of a batch; implements seq2seq.inference.protocol.Decoding."""
+    """A `Decoding`: a model and the memory of a batch."""
 
     backend: TorchBackend
     bound: TranslationDecoding
 
     @property
     def source_lengths_B(self) -> Ints:
-        """Return the number of source pieces of each sentence, EOS included."""
         lengths: Ints = self.bound.memory.mask_BS.sum(1).cpu().numpy()
         return lengths
 
     @torch.inference_mode()
     def start(self) -> TorchState:
-        """Return the state before the first piece, one row per sentence."""
         with self.backend.autocast():
             return TorchState(self.bound.start())
 
@@ -135,7 +132,6 @@ class TorchDecoding:
 
     @torch.inference_mode()
     def select(self, sentences_B: Ints) -> TorchDecoding:
-        """Return the decoding of these sentences only."""
         chosen = torch.from_numpy(sentences_B).to(self.backend.device)
         return TorchDecoding(self.backend, self.bound.select(chosen))
 

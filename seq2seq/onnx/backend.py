@@ -1,5 +1,7 @@
 """ONNX Runtime behind the interface of search: the exported graphs, on the CPU.
 
+seq2seq.inference.protocol says what a Backend, a State and a Decoding do.
+
 Legend: B sentences, K hypotheses a sentence, R = B * K rows, S source length, Z state size,
 V vocabulary
 """
@@ -38,7 +40,7 @@ _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory")  # ONNX Runtime's me
 
 
 class OnnxBackend:
-    """The encoder and the step of a model as ONNX graphs (docs/export.md)."""
+    """A `Backend`: the encoder and the step of a model as ONNX graphs (docs/export.md)."""
 
     on_gpu = False
 
@@ -102,7 +104,6 @@ class OnnxBackend:
         return found
 
     def decoding(self, source_BS: Ints) -> OnnxDecoding:
-        """Return the model bound to a batch of sources, padded with PAD."""
         state_BZ, *memory = _run(self.encoder, ["state", *self.memory], {"source": source_BS})
         sizes = {array.shape[:1] for array in (state_BZ, *memory)}
         if state_BZ.ndim != 2 or sizes != {source_BS.shape[:1]}:
@@ -205,18 +206,17 @@ def _start(graphs: Graphs, *, vocab_size: int, precision: str, threads: int) -> 
 
 @dataclass(frozen=True)
 class OnnxState:
-    """The decoder's state, one row per hypothesis."""
+    """A `State`: that of the decoder."""
 
     rows_RZ: Floats
 
     def select(self, rows_R: Ints) -> OnnxState:
-        """Return the state of these rows."""
         return OnnxState(self.rows_RZ[rows_R])
 
 
 @dataclass(frozen=True)
 class OnnxDecoding:
-    """A model and the memory of a batch; implements seq2seq.inference.protocol.Decoding."""
+    """A `Decoding`: a model and the memory of a batch."""
 
     backend: OnnxBackend
     source_lengths_B: Ints
@@ -225,7 +225,6 @@ class OnnxDecoding:
     initial_BZ: Floats
 
     def start(self) -> OnnxState:
-        """Return the state before the first piece, one row per sentence."""
         return OnnxState(self.initial_BZ)
 
     def step(
