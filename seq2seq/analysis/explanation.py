@@ -188,14 +188,9 @@ _FORMULAS: dict[Score, Formula] = {
         "W can learn any scale",
     ),
     "additive": Formula(
-        "v·tanh(W1 q + W2 k + b)",
-        "Bahdanau et al. 2014, A.1.2",
-        {
-            "v": "score.energy",
-            "W1": "score.query.weight",
-            "W2": "score.key.weight",
-            "b": "score.key.bias",
-        },
+        "v·tanh(W1 q + W2 k + b)", "Bahdanau et al. 2014, A.1.2",
+        {"v": "score.energy", "W1": "score.query.weight", "W2": "score.key.weight",
+         "b": "score.key.bias"},
         "W2 k + b of each key", None, _ANY_SCALE,
     ),
     "concat": Formula(

@@ -47,10 +47,9 @@ def add(commands: options.Commands) -> None:
     )
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")
     parser.add_argument(
-        "--attention",
-        action="store_true",
+        "--attention", action="store_true",
         help="include attention weights; requires --format jsonl",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--tree", action="store_true",
         help="include all hypotheses of the beam search, as a tree; requires --format jsonl",

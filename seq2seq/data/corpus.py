@@ -34,8 +34,6 @@ COMPRESSED: dict[str, Any] = {
     ".bz2": bz2.open, ".tbz2": bz2.open,
     ".xz": lzma.open, ".txz": lzma.open,
 }  # fmt: skip
-
-
 _BUILDERS = {
     ".parquet": "parquet",
     ".arrow": "arrow",

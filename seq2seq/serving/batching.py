@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
 
-
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 

@@ -86,10 +86,7 @@ class Optimizer:
         sizes = [math.ceil(p.numel() / _ALIGNMENT) * _ALIGNMENT for p in values]
         *self._starts, columns = accumulate(sizes, initial=0)
         matrices = sum(size for p, size in zip(values, sizes, strict=True) if p.dim() > 1)
-        self._parts = (
-            (slice(0, matrices), config.weight_decay),
-            (slice(matrices, columns), 0.0),
-        )
+        self._parts = ((slice(0, matrices), config.weight_decay), (slice(matrices, columns), 0.0))
         self.state_SN = torch.zeros(_AVERAGE + bool(config.ema), columns, device=device)
         self.gradients_N = torch.zeros(columns, device=device)
         self.updates = torch.zeros(len(self._parts), device=device)  # the same for each part

@@ -31,10 +31,9 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "runs", metavar="RUN", nargs="+", help="two or more runs; all are compared with the first"
     )
     parser.add_argument(
-        "test_set",
-        metavar="TEST",
+        "test_set", metavar="TEST",
         help="TSV in the layout of the first run's test set; or the source side",
-    )
+    )  # fmt: skip
     options.add_arguments(parser, "--target")
     parser.add_argument(
         "--test", choices=("bootstrap", "randomization"), default="bootstrap",
