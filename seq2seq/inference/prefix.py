@@ -175,14 +175,10 @@ class Spelling:
 
     def _longer(self, text: str) -> list[int]:
         """Return the pieces that begin with a text and are longer."""
-        found: list[int] = []
-        if len(text) < self._longest:
-            for place in range(bisect_left(self._sorted, text), len(self._sorted)):
-                if not self._sorted[place].startswith(text):
-                    break
-                if self._sorted[place] != text:
-                    found.append(self._ids[self._sorted[place]])
-        return found
+        places = range(bisect_left(self._sorted, text), len(self._sorted))
+        pieces = (self._sorted[place] for place in places)
+        begin_so = takewhile(lambda piece: piece.startswith(text), pieces)
+        return [self._ids[piece] for piece in begin_so if piece != text]
 
 
 def _spell(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
