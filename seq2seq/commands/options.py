@@ -148,11 +148,6 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "CPU threads; default: 1 with onnx, PyTorch's own choice with torch",
     },
 }
-_SEARCH = (
-    "--beam", "--length-penalty", "--coverage-penalty", "--no-repeat-ngram",
-    "--no-split-sentences",
-)  # fmt: skip
-_DEVICE = "--device", "--precision", "--backend", "--threads"
 
 
 def add_arguments(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
@@ -164,13 +159,17 @@ def add_arguments(parser: argparse._ActionsContainer, *names: str, **changes: An
 def add_search(parser: argparse.ArgumentParser) -> None:
     """Add the options of search and of the device."""
     group = parser.add_argument_group("search (defaults: the run's inference section)")
-    add_arguments(group, *_SEARCH)
+    add_arguments(
+        group, "--beam", "--length-penalty", "--coverage-penalty", "--no-repeat-ngram",
+        "--no-split-sentences",
+    )  # fmt: skip
     add_device(parser)
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add the options of the device, which load_translator reads."""
-    add_arguments(parser.add_argument_group("device"), *_DEVICE)
+    group = parser.add_argument_group("device")
+    add_arguments(group, "--device", "--precision", "--backend", "--threads")
 
 
 @contextlib.contextmanager
