@@ -280,6 +280,7 @@ def _note(text: str) -> str:
 def _picture(part: Part) -> str:
     """Return the picture of a part with notes about what it leaves out."""
     assert part.weights is not None
+    weights_TS = part.weights[:MOST_PIECES, :MOST_PIECES]
     sides = {"source": part.source_pieces, "target": part.target_pieces}
     notes = [
         f"Shown are the first {MOST_PIECES} of {len(pieces)} {side} pieces."
@@ -290,7 +291,7 @@ def _picture(part: Part) -> str:
         part,
         source_pieces=part.source_pieces[:MOST_PIECES],
         target_pieces=part.target_pieces[:MOST_PIECES],
-        weights=part.weights[:MOST_PIECES, :MOST_PIECES],
+        weights=weights_TS,
     )
     try:
         figure = attention_figure([shown])
@@ -298,19 +299,13 @@ def _picture(part: Part) -> str:
         return _note("Install matplotlib to see the attention weights: pip install matplotlib")
     file = BytesIO()
     write_figure(figure, file)
+    rows = zip(shown.target_pieces, weights_TS.tolist(), strict=True)
+    heaviest = ((piece, shown.source_pieces[row.index(max(row))], max(row)) for piece, row in rows)
+    each = (f"{piece_label(t)}: {piece_label(s)} {weight:.2f}" for t, s, weight in heaviest)
+    text = f"Attention, the largest weight for each target piece: {', '.join(each)}"
     image = (
-        f'<img width="{figure.get_figwidth() * _PIXELS_PER_INCH:.0f}" '
-        f'alt="{escape_text(_alternative_text(shown))}" '
+        f'<img width="{figure.get_figwidth() * _PIXELS_PER_INCH:.0f}" alt="{escape_text(text)}" '
         f'src="data:image/png;base64,{b64encode(file.getvalue()).decode()}"/>'
     )
     rule = f"{_RULE}{marks_legend(''.join(shown.source_pieces + shown.target_pieces))}."
     return image + _note(" ".join([rule, *notes]))
-
-
-def _alternative_text(part: Part) -> str:
-    """Return for each target piece the source piece with the largest weight, as text."""
-    assert part.weights is not None
-    rows = zip(part.target_pieces, part.weights.tolist(), strict=True)
-    heaviest = ((piece, part.source_pieces[row.index(max(row))], max(row)) for piece, row in rows)
-    each = (f"{piece_label(t)}: {piece_label(s)} {weight:.2f}" for t, s, weight in heaviest)
-    return f"Attention, the largest weight for each target piece: {', '.join(each)}"
