@@ -11,6 +11,7 @@ O features size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -380,3 +381,11 @@ class PreAttentionDecoder(Decoder):
 
     def _features(self, state: Tensor) -> Tensor:
         return state if self.readout is None else torch.tanh(self.readout(state))
+
+
+DECODERS: dict[str, Callable[[ModelConfig], Decoder]] = {
+    "bahdanau": BahdanauDecoder,
+    "conditional": ConditionalDecoder,
+    "luong": LuongDecoder,
+    "pre_attention": PreAttentionDecoder,
+}

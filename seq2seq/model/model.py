@@ -6,7 +6,7 @@ E embedding size, O features size, h encoder size, H memory size (both direction
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Encoded, Memory
-from seq2seq.model.decoder import (
-    BahdanauDecoder,
-    ConditionalDecoder,
-    Decoder,
-    DecoderState,
-    LuongDecoder,
-    PreAttentionDecoder,
-)
+from seq2seq.model.decoder import DECODERS, DecoderState
 from seq2seq.model.layers import Dropout, Layers
 
 
@@ -56,14 +49,6 @@ class Encoder(nn.Module):
         last_Bh = forth_SBh[last_B, torch.arange(len(last_B), device=last_B.device)]
         states_BSH = self.dropout(layer_SBX.transpose(0, 1), time_axis=1)
         return Encoded(states_BSH, mask_SB.t(), torch.cat([last_Bh, back_SBh[0]], -1))
-
-
-DECODERS: dict[str, Callable[[ModelConfig], Decoder]] = {
-    "bahdanau": BahdanauDecoder,
-    "conditional": ConditionalDecoder,
-    "luong": LuongDecoder,
-    "pre_attention": PreAttentionDecoder,
-}
 
 
 class TranslationModel(nn.Module):
