@@ -165,6 +165,7 @@ class BatchStream:
 
     def _made_for(self) -> dict[str, Any]:
         augmentation = self._config.augmentation
+        weights = [corpus.weight for corpus in self._config.train]
         return {
             "training.seed": self._seed,
             "data.train": self._pairs.fingerprint,
@@ -172,9 +173,7 @@ class BatchStream:
             "data.tokenizer.sampling_alpha": self._config.tokenizer.sampling_alpha,
             "data.word_dropout": self._config.word_dropout,
             # None where they are not used, as in runs from before there were any.
-            "data.train.weight": None
-            if self._weights is None
-            else [corpus.weight for corpus in self._config.train],
+            "data.train.weight": None if self._weights is None else weights,
             "data.augmentation": augmentation and augmentation.model_dump(),
         }
 

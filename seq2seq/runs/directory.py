@@ -256,10 +256,7 @@ def check_files(run: Path, *folders: Path) -> None:
     of the run, for anything that is not a file or folder (reading a pipe would block), and for a
     text file of absurd size.
     """
-    for path in (
-        *(run / name for name in ("config.yaml", "source.model", "target.model")),
-        *folders,
-    ):
+    for path in (*(run / name for name in ("config.yaml", *TOKENIZERS)), *folders):
         _check_path(path, run)
     for folder in folders:
         for parent, inner, files in os.walk(folder):  # follows no links

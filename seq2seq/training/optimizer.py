@@ -78,6 +78,7 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
         self.config = config
+        self.averages = bool(config.ema)  # whether there is a moving average
         # Vectors (biases, norms) come last: weight decay leaves them out.
         ordered = sorted(model.named_parameters(), key=lambda named: named[1].dim() <= 1)
         self.parameters = dict(ordered)
@@ -87,18 +88,13 @@ class Optimizer:
         *self._starts, columns = accumulate(sizes, initial=0)
         matrices = sum(size for p, size in zip(values, sizes, strict=True) if p.dim() > 1)
         self._parts = ((slice(0, matrices), config.weight_decay), (slice(matrices, columns), 0.0))
-        self.state_SN = torch.zeros(_AVERAGE + bool(config.ema), columns, device=device)
+        self.state_SN = torch.zeros(_AVERAGE + self.averages, columns, device=device)
         self.gradients_N = torch.zeros(columns, device=device)
         self.updates = torch.zeros(len(self._parts), device=device)  # the same for each part
         self.restore({name: parameter.detach() for name, parameter in ordered}, {})
         self._use(_WEIGHTS)
         for name, view in self._views(self.gradients_N).items():
             self.parameters[name].grad = view
-
-    @property
-    def averages(self) -> bool:
-        """Whether there is a moving average."""
-        return bool(self.config.ema)
 
     def zero_grad(self) -> None:
         """Set all gradients to zero."""
