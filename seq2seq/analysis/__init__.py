@@ -10,15 +10,13 @@ from typing import Any, Literal, TypeAlias
 # How contributions of source pieces are computed (seq2seq/analysis/attribution.py).
 Method: TypeAlias = Literal["gradient", "integrated", "occlusion"]
 
-NOT_JSON = {"json": False}  # metadata of a field that to_json leaves out
-
 
 def to_json(value: Any) -> Any:
     """Return a value in types that JSON has; a dataclass becomes an object of its fields.
 
-    Names of fields lose the suffix of their shape. A tensor is {"shape", "data"}; each of its
-    numbers has the fewest digits that are exact, and null stands for minus infinity. A NumPy array
-    becomes lists.
+    Names of fields lose the suffix of their shape; metadata {"json": False} leaves a field out. A
+    tensor is {"shape", "data"}; each of its numbers has the fewest digits that are exact, and null
+    stands for minus infinity. A NumPy array becomes lists.
     """
     if is_dataclass(value):
         shown = [field.name for field in fields(value) if field.metadata.get("json", True)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.analysis import NOT_JSON, to_json
+from seq2seq.analysis import to_json
 from seq2seq.analysis.alignment import AlignmentError, forced_alignment_error
 from seq2seq.analysis.pages import render
 from seq2seq.analysis.plots import fixed_buckets
@@ -75,7 +75,7 @@ class ScoredSentence:
     translation: str
     chrf: float
     score: float  # of the search
-    parts: list[Part] = field(metadata=NOT_JSON)
+    parts: list[Part] = field(metadata={"json": False})
 
 
 @dataclass(frozen=True)
@@ -274,12 +274,11 @@ def write_report(folder: Path, report: Report, *, run: str, test: str) -> Path:
 
     `run` and `test` are the names it shows. Raises DataError if they cannot be written.
     """
-    numbers = json.dumps(
-        {"run": run, "test": test, **to_json(report)}, indent=1, ensure_ascii=False
-    )
+    numbers = {"run": run, "test": test, **to_json(report)}
     make_folder(folder)
     path = folder / "report.html"
     page = render("report.html", report=report, run=run, test=test, resamples=RESAMPLES)
     write_atomic(path, page)
-    write_atomic(folder / "report.json", numbers + "\n")
+    text = json.dumps(numbers, indent=1, ensure_ascii=False)
+    write_atomic(folder / "report.json", text + "\n")
     return path

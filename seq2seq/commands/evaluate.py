@@ -39,7 +39,7 @@ def add(commands: options.Commands) -> None:
         help="print 95 %% intervals of the scores, from 1000 bootstrap resamples",
     )  # fmt: skip
     parser.add_argument(
-        "--report", metavar="DIR",
+        "--report", type=Path, metavar="DIR",
         help="write report.html and report.json: intervals, scores by length, attention, frequent "
         "errors, best and worst sentences",
     )  # fmt: skip
@@ -91,7 +91,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         path = Path(arguments.output) if arguments.output else default
         check_writable(path)
         if reports:
-            make_folder(Path(arguments.report))
+            make_folder(arguments.report)
         search = translator.options(**options.search_options(arguments), keep_weights=reports)
         resamples = RESAMPLES if arguments.confidence or reports else 0
         result = evaluate(translator, pairs, search, resamples=resamples, parallelism=shared)
@@ -114,7 +114,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         print(result.as_json(path) if arguments.json else result.as_text(path))
         if reports:
             report = reporting.make_report(translator, pairs, result)
-            folder = Path(arguments.report)
-            page = reporting.write_report(folder, report, run=arguments.run, test=test)
+            page = reporting.write_report(arguments.report, report, run=arguments.run, test=test)
             log.info("report: %s", page)
     return 0

@@ -89,8 +89,7 @@ def _train(arguments: argparse.Namespace) -> int:
         if arguments.restarts:  # otherwise each restart would repeat the same error
             check_start(config, resume=arguments.resume, overwrite=arguments.overwrite)
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
-        how += _from(arguments)
-        command = ["train", arguments.config, *arguments.overrides, *how]
+        command = ["train", arguments.config, *arguments.overrides, *how, *_from(arguments)]
         return launch(arguments.processes, command, restarts=arguments.restarts)
     before = _saved(config.run_dir) if arguments.resume else {}
     try:
@@ -120,10 +119,9 @@ def _show_pairs(config: Config, number: int) -> int:
 
 def _saved(run_dir: str) -> dict[Path, int]:
     """Return when each checkpoint was saved, in ns."""
-    states = Path(run_dir, "checkpoints").glob("step-*/state.json")
     return {
         path.parent: path.stat().st_mtime_ns
-        for path in states
+        for path in Path(run_dir, "checkpoints").glob("step-*/state.json")
         if path.parent.name.removeprefix("step-").isdecimal()
     }
 

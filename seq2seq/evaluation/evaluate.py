@@ -62,8 +62,7 @@ class Evaluation:
     def as_json(self, path: Path) -> str:
         """Return the same as a JSON object."""
         metrics = {name: metric.as_dict() for name, metric in self.metrics.items()}
-        size = len(self.translations)
-        counts = {"sentences": size, "split": self.split, "beam": self.beam}
+        counts = {"sentences": len(self.translations), "split": self.split, "beam": self.beam}
         tables = {name: found.as_dict() for name, found in self.tables.items()}
         return json.dumps({**counts, **metrics, "hypotheses": str(path), **tables}, indent=1)
 

@@ -122,7 +122,6 @@ def paired_test(
     signatures, results = paired()
     # The results have sacreBLEU's names as keys, such as chrF2, in the order of the metrics.
     keys = dict(zip(metrics, signatures, strict=True))
-
     texts = list(systems.values())
 
     def metric(name: Name, row: int) -> Metric:

@@ -82,10 +82,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         page = render("comparison.html", comparison=comparison, test=arguments.test_set)
         write_text(Path(arguments.html), page)
-    if arguments.json:
-        print(json.dumps(to_json(comparison), indent=1, ensure_ascii=False))
-    else:
-        print(comparison_text(comparison))
+    plain = json.dumps(to_json(comparison), indent=1, ensure_ascii=False)
+    print(plain if arguments.json else comparison_text(comparison))
     return 0
 
 
