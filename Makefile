@@ -12,7 +12,7 @@ export MPLBACKEND := Agg
 # Python keeps what it has compiled: the tests start dozens of interpreters.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test test-fast fuzz bench lint types format docs clean
+.PHONY: help setup demo test test-fast fuzz bench lint types format docs site dist clean
 
 help:
 	@echo "make setup      install into .venv"
@@ -25,7 +25,9 @@ help:
 	@echo "make format     format the code and fix what ruff can fix"
 	@echo "make docs       write docs/configuration.md, the sizes in docs/architecture.md,"
 	@echo "                and the outputs of docs/attention.ipynb"
-	@echo "make clean      remove .venv, runs/quickstart and caches"
+	@echo "make site       write the documentation as a site into site/"
+	@echo "make dist       write the source distribution and the wheel into dist/"
+	@echo "make clean      remove .venv, site, dist, runs/quickstart and caches"
 
 setup: $(STAMP)
 
@@ -71,5 +73,11 @@ docs: $(STAMP)
 	$(BIN)/python scripts/architecture.py
 	$(BIN)/python scripts/notebook.py
 
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+dist: $(STAMP)
+	$(BIN)/python -m build --no-isolation
+
 clean:
-	rm -rf $(VENV) runs/quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) site dist runs/quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
