@@ -1,4 +1,4 @@
-"""What `make site` adds to MkDocs (mkdocs.yml): pages from outside docs/, and formulas as MathML."""
+"""What `make site` adds to MkDocs: pages from outside docs/, and formulas as MathML."""
 
 from __future__ import annotations
 
