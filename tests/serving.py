@@ -80,7 +80,7 @@ def both_directions(translator: Translator, run: str = "") -> ServedModels:
     languages = {"source_language": "en", "target_language": "es"}
     data = translator.config.data.model_copy(update=languages)
     config = translator.config.model_copy(update={"data": data})
-    back = Translator(translator.backends, translator.target, translator.source, config)
+    back = Translator(translator.backends, translator.source, translator.target, config)
     return ServedModels(
         {"there": ServedModel("there", translator, run), "back": ServedModel("back", back, run)}
     )

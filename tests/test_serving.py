@@ -33,8 +33,6 @@ from properties import examples
 from py3langid.langid import LanguageIdentifier
 from serving import Client, Gate, both_directions, served, until
 
-from seq2seq.config import TokenizerConfig
-from seq2seq.data.tokenizer import train_tokenizer
 from seq2seq.errors import UserError, WorkerError
 from seq2seq.inference import text as inference_text
 from seq2seq.inference.translator import Translator
@@ -163,6 +161,7 @@ def test_auto_detects_the_language_of_each_text(client: Client) -> None:
 
 
 def test_language_of_a_text_is_detected(models: ServedModels) -> None:
+    models = ServedModels({"there": models.by_name["there"]})  # the other one is not real
     pairs = toy_pairs(100, seed=9)
     for side, code in enumerate(("es", "en")):
         found = [models.detect(pair[side])[0] for pair in pairs]
@@ -236,47 +235,23 @@ def test_tokenizers_decide_for_a_language_that_py3langid_does_not_know(
     assert models.detect("el perro come pan")[0].language == "es"
 
 
-def test_frequencies_of_pieces_tell_the_languages_of_a_joint_vocabulary_apart(
+def test_the_model_that_leaves_a_text_as_it_is_decides(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = toy_pairs(200, seed=3)
-    joint = train_tokenizer(
-        [text for pair in pairs for text in pair],
-        config=TokenizerConfig(joint=True),
-        vocab_size=400,
-        name="joint",
-    )
-    both = Translator(translator.backends, joint, joint, translator.config)
-    models = both_directions(both)
-    for side, name in enumerate(("back", "there")):
-        ids = np.concatenate(joint.encode_batch([pair[side] for pair in pairs]))
-        counts = np.bincount(ids, minlength=joint.vocab_size) + 1
-        log_probs = np.log(counts / counts.sum())
-        monkeypatch.setitem(vars(models.by_name[name]), "target_log_probs_V", log_probs)
-    # Where no language is likelier than others by itself, the pieces alone decide.
-    monkeypatch.setattr(served_models, "_identifier", lambda: Mock(rank=lambda _: [("fr", 0.1)]))
-    for pair in toy_pairs(20, seed=4):
-        for text, code in zip(pair, ("es", "en"), strict=True):
-            for word in text.split():
-                assert models.detect(word)[0].language == code, word
+    models = both_directions(translator)
+    same = Mock(rank=lambda _: [("en", 0.5), ("es", 0.5)])
+    monkeypatch.setattr(served_models, "_identifier", lambda: same)
+    for kept, code in (("there", "en"), ("back", "es")):
+        of_kept = models.by_name[kept].translator
+        monkeypatch.setattr(served_models, "_copying", lambda t, _, kept=of_kept: -5 * (t != kept))
+        assert models.detect("gato")[0].language == code
 
 
-def test_output_biases_are_the_log_probabilities_of_pieces(
-    trained: Path, translator: Translator
-) -> None:
-    found = ServedModel("toy", translator, str(trained)).target_log_probs_V
-    assert found is not None
-    assert np.exp(found).sum() == pytest.approx(1)
-    rows = [translator.target.encode(target) for _, target in toy_pairs(200, seed=3)]
-    counts = np.bincount(np.concatenate(rows), minlength=len(found)) + 1
-    assert np.corrcoef(found, np.log(counts / counts.sum()))[0, 1] > 0.9
-
-
-def test_a_run_without_weights_has_no_probabilities_of_pieces(
-    exported: Path, translator: Translator
-) -> None:
-    assert not (exported / "checkpoints").exists()
-    assert ServedModel("toy", translator, str(exported)).target_log_probs_V is None
+def test_models_translate_their_source_language_and_leave_the_other() -> None:
+    for name, theirs, others in (("es-en", "perro", "dog"), ("en-es", "dog", "perro")):
+        translator = Translator.load(name)
+        assert served_models._copying(translator, theirs) < -5
+        assert -2 < served_models._copying(translator, others) <= 0
 
 
 @pytest.mark.skipif(not TATOEBA.is_dir(), reason="needs real sentences")

@@ -200,27 +200,20 @@ class Tokenizer:
         """Return the piece of each id, as SentencePiece spells it."""
         return [self._pieces[int(i)] for i in ids]
 
-    def log_likelihood(
-        self, text: str, log_probs_V: npt.NDArray[np.float64] | None = None
-    ) -> float:
+    def log_likelihood(self, text: str) -> float:
         """Return how likely a text is in the tokenizer's language, in nats.
 
-        `log_probs_V` are those of the pieces in the language. Without them, pieces have frequencies
-        after Zipf's law by their rank in the vocabulary, which SentencePiece sorts; pieces for
-        single bytes and <unk> are the rarest. Where pieces mark capitals, the text is read in lower
-        case.
+        Pieces have frequencies after Zipf's law by their rank in the vocabulary, which
+        SentencePiece sorts; pieces for single bytes and <unk> are the rarest. Where pieces mark
+        capitals, the text is read in lower case.
         """
-        ids = self.encode(text.lower() if self.marks_case else text)
-        log_probs_V = self._zipf if log_probs_V is None else log_probs_V
-        return float(log_probs_V[ids].sum())
-
-    @cached_property
-    def _zipf(self) -> npt.NDArray[np.float64]:
-        """The log probabilities of pieces after Zipf's law."""
         size, first = self.vocab_size, self._first_rank
-        log_probs_V = np.full(size, -2 * math.log(size))
-        log_probs_V[first:] = -np.log(np.arange(2, size - first + 2) * math.log(size))
-        return log_probs_V
+        return -sum(
+            math.log((number - first + 2) * math.log(size))
+            if number >= first
+            else 2 * math.log(size)
+            for number in self.encode(text.lower() if self.marks_case else text)
+        )
 
     @cached_property
     def _first_rank(self) -> int:

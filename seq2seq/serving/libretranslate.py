@@ -176,7 +176,7 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
     models, detected = service.models, None
     parts: Sequence[str | Token | Block] = read_html(text) if is_html else text.split("\n")
     if source is None:
-        able = {code for code in models.codes if models.of(code, target)}
+        able = {code for code in models.tokenizers if models.of(code, target)}
         visible = text
         if is_html:
             visible = " ".join(part.text for part in parts if isinstance(part, Block))
@@ -184,7 +184,7 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
         if not detected.confidence:  # no language: keep the text
             detected = DetectedLanguage(language=target, confidence=0)
         source = detected.language
-        if source not in models.codes:
+        if source not in models.tokenizers:
             raise RequestError(
                 f"source: a text seems to be {LANGUAGE_NAMES.get(source, source)} (confidence "
                 f"{detected.confidence:.0f} %), and no model translates that into {target}; if it "

@@ -9,16 +9,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
 
-import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from pydantic import BaseModel, Field
 
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.errors import CheckpointError, UserError
+from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run, model_names
-from seq2seq.runs.directory import find_checkpoint
-from seq2seq.runs.tensors import Array
 
 LANGUAGE_NAMES = {  # in English
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
@@ -34,6 +31,7 @@ LANGUAGE_NAMES = {  # in English
 }  # fmt: skip
 _FIRST = "es-en"  # of the models that come with the program, the one that README shows
 _MOST_DETECTED = 500  # characters that are enough to detect a language
+_MOST_COPIED = 100  # characters that the models try to copy
 _PRIOR = 10  # how many times as likely as others are expected languages, and those with a name
 _LEAST_CONFIDENCE = 25  # percent, with which a language that no model has is detected
 _LOADING = Lock()  # several first requests load py3langid's model once
@@ -68,19 +66,6 @@ class ServedModel:
         """The run with its weights, for seq2seq.analysis.explain, which needs PyTorch."""
         return Translator.load(self.run, device="cpu", backend="torch", threads=1)
 
-    @cached_property
-    def target_log_probs_V(self) -> Array | None:
-        """The log probabilities of target pieces in any text; None for a run without its weights.
-
-        They are the output biases: training begins with them as the log frequencies of the pieces.
-        """
-        try:
-            bias_V = find_checkpoint(find_run(self.run)).arrays()["output_bias"].astype(np.float64)
-        except CheckpointError:
-            return None
-        log_probs_V: Array = bias_V - np.logaddexp.reduce(bias_V)
-        return log_probs_V
-
     @property
     def source(self) -> str:
         """The code of the language that it translates."""
@@ -99,24 +84,13 @@ class ServedModels:
     by_name: dict[str, ServedModel]
 
     @cached_property
-    def codes(self) -> list[str]:
-        """The codes of the languages on either side of the models, sorted."""
-        return sorted({code for m in self.by_name.values() for code in (m.source, m.target)})
-
-    @cached_property
-    def unigrams(self) -> dict[str, list[tuple[Tokenizer, Array | None]]]:
-        """The tokenizers of each language, and the log probabilities of their pieces in it.
-
-        None stands for unknown ones. A model that translates into the language knows them; those
-        that only translate from it count where there is no such model.
-        """
-        sources: dict[str, list[tuple[Tokenizer, Array | None]]] = {}
-        targets: dict[str, list[tuple[Tokenizer, Array | None]]] = {}
+    def tokenizers(self) -> dict[str, list[Tokenizer]]:
+        """The tokenizers of each language."""
+        found: dict[str, list[Tokenizer]] = {}
         for model in self.by_name.values():
-            sources.setdefault(model.source, []).append((model.translator.source, None))
-            known = model.translator.target, model.target_log_probs_V
-            targets.setdefault(model.target, []).append(known)
-        return sources | targets
+            found.setdefault(model.source, []).append(model.translator.source)
+            found.setdefault(model.target, []).append(model.translator.target)
+        return found
 
     def of(self, source: str, target: str) -> ServedModel | None:
         """Return the model that translates from one language into the other."""
@@ -132,7 +106,7 @@ class ServedModels:
         """The languages on either side of the models, sorted by code."""
         return [
             Language(code=code, name=LANGUAGE_NAMES.get(code, code), targets=self.targets(code))
-            for code in self.codes
+            for code in sorted(self.tokenizers)
         ]
 
     def detect(self, text: str, expected: Collection[str] | None = None) -> list[DetectedLanguage]:
@@ -142,7 +116,7 @@ class ServedModels:
         are 0 for a text without letters, or in no language. `expected` are the languages that it
         is likelier to be in; default: those of the models.
         """
-        codes, text = self.codes, text.strip()[:_MOST_DETECTED]
+        codes, text = sorted(self.tokenizers), text.strip()[:_MOST_DETECTED]
         odds = {}
         if any(map(str.isalpha, text)):
             odds = self._odds(text, codes if expected is None else expected)
@@ -161,8 +135,7 @@ class ServedModels:
         """Return the odds of all languages.
 
         They are the probabilities of py3langid, weighted by how likely a language is at all.
-        Between the languages of the models their vocabularies decide too: a language's own spells
-        a text in fewer and more frequent pieces.
+        Between the languages of the models, these decide too.
         """
         lower = text.lower()
         with _LOADING:
@@ -175,17 +148,41 @@ class ServedModels:
         }
         prior = {
             code: found.get(code, likeliest) * (_PRIOR if code in expected else 1)
-            for code in self.codes
+            for code in self.tokenizers
         }
-        # A vocabulary has few words with a capital, so that "Hola" is also read as "hola".
-        log_probs = {
-            code: max(each.log_likelihood(s, p_V) for each, p_V in known for s in (text, lower))
-            for code, known in self.unigrams.items()
-        }
+        log_probs = self._log_probs(text)
         best, root = max(log_probs.values()), math.sqrt(len(text.encode()))  # as py3langid does
         own = {code: p * math.exp((log_probs[code] - best) / root) for code, p in prior.items()}
         scale = sum(prior.values()) / (sum(own.values()) or 1)
         return odds | {code: scale * each for code, each in own.items()}
+
+    def _log_probs(self, text: str) -> dict[str, float]:
+        """Return log probabilities of a text by language, which are comparable.
+
+        A model translates text of its source language, and leaves text of its target language as
+        it is. So they are those of a copy, relative to the translation, by the model into the
+        language for which this is least likely. Where no model translates into a language, as with
+        a single model, tokenizers decide: that of the right language spells the text in fewer and
+        more frequent pieces.
+        """
+        into: dict[str, list[float]] = {code: [] for code in self.tokenizers}
+        if into.keys() == {model.target for model in self.by_name.values()}:
+            for model in self.by_name.values():
+                into[model.target].append(_copying(model.translator, text[:_MOST_COPIED]))
+            return {code: min(found) for code, found in into.items()}
+        # A vocabulary has few words with a capital, so that "Hola" is also read as "hola".
+        return {
+            code: max(each.log_likelihood(s) for each in tokenizers for s in (text, text.lower()))
+            for code, tokenizers in self.tokenizers.items()
+        }
+
+
+def _copying(translator: Translator, text: str) -> float:
+    """Return how much likelier a copy of a text is than its translation, in nats, at most 0."""
+    options = translator.options(beam_size=1, split_sentences=False)
+    [[translation]] = translator.translate([text], options)
+    [copy] = translator.force([text], [text])
+    return min(0, copy.log_prob - sum(part.log_prob for part in translation.parts))
 
 
 @cache

@@ -124,7 +124,7 @@ def _complete(document: dict[str, Any], service: Service) -> None:
             del operations["post"]["responses"]["422"]  # FastAPI's own check is not used
     for name in ("HTTPValidationError", "ValidationError"):
         del schemas[name]
-    limits, languages = service.limits, service.models.codes
+    limits, languages = service.limits, sorted(service.models.tokenizers)
     properties = schemas["TranslateRequest"]["properties"]
     properties["alternatives"]["maximum"] = limits.alternatives
     text, several = properties["q"]["anyOf"]

@@ -124,7 +124,7 @@ class Service:
         Case, and a region or script that they do not name, are ignored: `ES`, `es-MX` and `es_ES`
         are `es`. Raises RequestError, which names the parameter, for a language that no model has.
         """
-        known = {code.lower().replace("_", "-"): code for code in self.models.codes}
+        known = {code.lower().replace("_", "-"): code for code in self.models.tokenizers}
         wanted = code.lower().replace("_", "-")
         found = known.get(wanted) or known.get(wanted.partition("-")[0])
         if found is None:
