@@ -35,6 +35,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "Python 3.10 or newer is needed; found $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing PyTorch and the rest into $(VENV), which takes a few minutes"
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch setuptools wheel
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--no-build-isolation --editable '.[dev]'
