@@ -59,6 +59,8 @@ def hold_out(**corpora: Sequence[Pair]) -> HeldOut:
         ("a\udc80b", "a b"),
         ("\u200b\x00 ", ""),
         ("¿Qué? 😀 «sí» ½ ﬁ", "¿Qué? 😀 «sí» ½ ﬁ"),
+        ("👩\u200d💻 👩🏽\u200d🚀 ❤\ufe0f\u200d🔥", "👩\u200d💻 👩🏽\u200d🚀 ❤\ufe0f\u200d🔥"),
+        ("a\u200d👩\u200d 👩\u200d\u200d💻\u200d", "a👩 👩💻"),
     ],
 )
 def test_normalize(text: str, expected: str) -> None:

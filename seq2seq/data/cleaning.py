@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -40,6 +41,9 @@ class _ByCategory(dict[int, str]):
 
 
 _CONTROLS = _ByCategory({"Cc": " ", "Cs": " ", "Cf": ""})
+_CONTROLS[ord("\u200d")] = "\u200d"  # joins emoji to one; elsewhere it is removed as well:
+_EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
+_LOOSE_JOINER = re.compile(f"(?<![{_EMOJI}\ufe0f])\u200d|\u200d(?![{_EMOJI}])")
 _PUNCTUATION = _ByCategory(dict.fromkeys(("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps"), " "))
 
 
@@ -47,10 +51,10 @@ def normalize(text: str) -> str:
     """Return the text in NFC on one line, with single spaces and without control characters.
 
     Control characters and lone surrogates become spaces; format characters, such as zero-width
-    spaces, soft hyphens and byte order marks, are removed.
+    spaces, soft hyphens and byte order marks, are removed, but not joiners between emoji.
     """
     if not text.isprintable():  # most texts are printable and need no translation
-        text = text.translate(_CONTROLS)
+        text = _LOOSE_JOINER.sub("", text.translate(_CONTROLS))
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
