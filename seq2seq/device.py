@@ -33,8 +33,9 @@ def is_cpu(name: str) -> bool:
     _check_name(name)
     if name.startswith("cpu"):
         return True
-    may_have_gpu = any(Path(file).exists() for file in _GPU_FILES)
-    if name == "auto" and (find_spec("torch") is None or not may_have_gpu):
+    if name == "auto" and (
+        find_spec("torch") is None or not any(Path(file).exists() for file in _GPU_FILES)
+    ):
         return True
     return choose_device(name).type == "cpu"
 

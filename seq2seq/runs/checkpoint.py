@@ -189,10 +189,15 @@ def best_first(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
     """Copy weights into a model. Raises CheckpointError if names or shapes do not match."""
-    parameters = dict(model.named_parameters())
-    check_shapes(parameters, {n: tuple(w.shape) for n, w in weights.items()}, origin=origin)
-    for name, parameter in parameters.items():
+    check_model(model, weights, origin=origin)
+    for name, parameter in model.named_parameters():
         parameter.data.copy_(weights[name])
+
+
+def check_model(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
+    """Raise CheckpointError if the weights' names or shapes are not those of a model."""
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    check_shapes(dict(model.named_parameters()), found, origin=origin)
 
 
 def check_shapes(
