@@ -10,14 +10,15 @@ its validation set.
 from __future__ import annotations
 
 import argparse
-import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 
+import torch
+
+from benchmarks.measuring import describe
 from general_corpus.sources import read_sources
 from seq2seq import Translator, evaluate
 from seq2seq.commands.options import Parser
@@ -262,8 +263,8 @@ def _training(run: RunDirectory, step: int, machine: str, recipe: str | None) ->
 
 def _machine() -> str:
     """Return the processor and the number of its cores."""
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    return f"{os.cpu_count()} cores of {cpu[1] if cpu else 'an unknown processor'}"
+    found = describe(torch.device("cpu"))
+    return f"{found['cores']} cores of {found['processor']}"
 
 
 def main() -> int:

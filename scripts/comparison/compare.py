@@ -27,6 +27,7 @@ from seq2seq.config.loading import dump_config, load_config  # noqa: E402
 from seq2seq.data.cleaning import normalize  # noqa: E402
 from seq2seq.data.dataset import load_pairs, train_tokenizers  # noqa: E402
 from seq2seq.data.tokenizer import EOS, Tokenizer  # noqa: E402
+from seq2seq.evaluation.evaluate import write_lines  # noqa: E402
 from seq2seq.evaluation.robustness import KINDS, lines_of  # noqa: E402
 from seq2seq.runs.directory import RunDirectory, find_checkpoint  # noqa: E402
 
@@ -49,7 +50,7 @@ def prepare(data: Path, out: Path) -> None:
     for name, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         tokenizer.save(out / f"{name}.model")
         pieces = tokenizer.pieces(range(EOS + 1, tokenizer.vocab_size))  # without the special ones
-        _write(out / f"{name}.vocab", pieces)
+        write_lines(out / f"{name}.vocab", pieces)
     sides = [
         [text for texts in column for text in texts] for column in zip(*pairs.texts(), strict=True)
     ]
@@ -58,25 +59,21 @@ def prepare(data: Path, out: Path) -> None:
     sizes = {"train": len(pairs), "valid": len(valid), "test": len(test)}
     for name, both in sets.items():
         for suffix, tokenizer, texts in zip(("es", "en"), tokenizers, both, strict=True):
-            _write(out / f"{name}.{suffix}", [_pieces(tokenizer, text) for text in texts])
+            write_lines(out / f"{name}.{suffix}", [_pieces(tokenizer, text) for text in texts])
     made = [sides[0] for kind in KINDS for sides, *_ in lines_of(kind, test)]
     lines = {"choose": [p.source for p in valid], "test": [p.source for p in test], "robust": made}
     for name, texts in lines.items():
         unique = {normalize(text): _pieces(tokenizers[0], text) for text in texts}
         ordered = sorted(unique.items(), key=lambda item: (item[1].count(" "), item))
         for part, some in ((name, ordered), (f"{name}-head", ordered[::HEAD])):
-            _write(out / f"{part}.txt", [text for text, _ in some])
-            _write(out / f"{part}.pieces", [pieces for _, pieces in some])
+            write_lines(out / f"{part}.txt", [text for text, _ in some])
+            write_lines(out / f"{part}.pieces", [pieces for _, pieces in some])
     (out / "recipe.yaml").write_text(dump_config(config), encoding="utf-8")
     (out / "prepared.json").write_text(json.dumps(sizes), encoding="utf-8")
 
 
 def _pieces(tokenizer: Tokenizer, text: str) -> str:
     return " ".join(tokenizer.pieces(tokenizer.encode(text)))
-
-
-def _write(path: Path, lines: list[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
 def run(setup: Setup, core: int, repeats: int) -> None:

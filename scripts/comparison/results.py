@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from benchmarks.measuring import describe
 from comparison.toolkits import MODELS, Setup, logged
-from seq2seq.data.cleaning import normalize
-from seq2seq.data.corpus import Pair
+from seq2seq.config import CorpusConfig
+from seq2seq.data.cleaning import normalize, normalize_pair
+from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.tokenizer import UNK
 from seq2seq.evaluation.evaluate import Evaluation, references_of
 from seq2seq.evaluation.metrics import score
@@ -36,8 +38,7 @@ ROWS: dict[str, tuple[str, str, bool | None]] = {  # label, format, whether more
 
 def read_pairs(path: Path) -> list[Pair]:
     """Return the pairs of a TSV file, normalized, with the first reference only."""
-    rows = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
-    return [Pair(normalize(row[0]), normalize(row[1])) for row in (r.split("\t") for r in rows)]
+    return list(map(normalize_pair, read_corpus(CorpusConfig(path=str(path)))))
 
 
 def translations(setup: Setup, part: str, target: Path) -> dict[str, str]:
@@ -153,10 +154,10 @@ def _ruled(rows: list[str]) -> str:
 
 def gather(out: Path, page: Path, path: Path) -> None:
     """Write the JSON of all models and, between the markers of the page, its tables."""
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    machine = describe(torch.device("cpu"))
     results = {
-        "cpu": cpu[1] if cpu else "an unknown processor",
-        "torch": version("torch").partition("+")[0],
+        "cpu": machine["processor"],
+        "torch": machine["torch"].partition("+")[0],
         "sizes": json.loads((out / "prepared.json").read_text(encoding="utf-8")),
         "models": {name: measure(Setup(name, out)) for name in MODELS},
     }
