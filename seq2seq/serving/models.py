@@ -31,7 +31,7 @@ LANGUAGE_NAMES = {  # in English
 }  # fmt: skip
 _FIRST = "es-en"  # of the models that come with the program, the one that README shows
 _MOST_DETECTED = 500  # characters that are enough to detect a language
-_MOST_COPIED = 100  # characters that the models try to copy
+_MOST_COPIED = 100  # characters of a text that the models try to copy; py3langid knows longer ones
 _PRIOR = 10  # how many times as likely as others are expected languages, and those with a name
 _LEAST_CONFIDENCE = 25  # percent, with which a language that no model has is detected
 _LOADING = Lock()  # several first requests load py3langid's model once
@@ -161,14 +161,15 @@ class ServedModels:
 
         A model translates text of its source language, and leaves text of its target language as
         it is. So they are those of a copy, relative to the translation, by the model into the
-        language for which this is least likely. Where no model translates into a language, as with
-        a single model, tokenizers decide: that of the right language spells the text in fewer and
-        more frequent pieces.
+        language for which this is least likely. For long texts, and where no model translates into
+        a language, as with a single model, tokenizers decide: that of the right language spells the
+        text in fewer and more frequent pieces.
         """
         into: dict[str, list[float]] = {code: [] for code in self.tokenizers}
-        if into.keys() == {model.target for model in self.by_name.values()}:
-            for model in self.by_name.values():
-                into[model.target].append(_copying(model.translator, text[:_MOST_COPIED]))
+        models = self.by_name.values()
+        if len(text) <= _MOST_COPIED and into.keys() == {model.target for model in models}:
+            for model in models:
+                into[model.target].append(_copying(model.translator, text))
             return {code: min(found) for code, found in into.items()}
         # A vocabulary has few words with a capital, so that "Hola" is also read as "hola".
         return {
