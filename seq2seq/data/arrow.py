@@ -11,6 +11,7 @@ import errno
 import hashlib
 import itertools
 import mmap
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class MappedRows(Sequence[Pair]):
             reader = pa.ipc.open_stream(pa.py_buffer(mapped))
             for batch in reader:  # which reads the page that each one begins with
                 batches.append(batch)
-                mapped.madvise(mmap.MADV_DONTNEED)
+                _release(mapped)
         if sum(map(len, batches)) != number or not batches:
             raise FileNotFoundError(errno.ENOENT, "Arrow files were deleted", str(folder))
         self.table: pa.Table = pa.Table.from_batches(batches)
@@ -66,7 +67,7 @@ class MappedRows(Sequence[Pair]):
     def release(self) -> None:
         """Release all pages."""
         for each in self._maps:
-            each.madvise(mmap.MADV_DONTNEED)
+            _release(each)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, some at a time."""
@@ -92,6 +93,11 @@ class MappedRows(Sequence[Pair]):
             copies.append(table.combine_chunks())
             self.release()
         return pa.concat_tables(copies).combine_chunks()
+
+
+def _release(mapped: mmap.mmap) -> None:
+    if sys.platform != "win32":  # which has no such call
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def write_pairs(pairs: Iterable[Pair], file: Path) -> int:
@@ -123,7 +129,7 @@ def map_rows(
 
     datasets.logging.set_verbosity_error()
     datasets.disable_progress_bars()
-    number = processes or cores()
+    number = processes or (cores() if sys.platform == "linux" else 1)
     size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
     starts = range(0, len(rows), size)
 
