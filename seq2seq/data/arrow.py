@@ -53,7 +53,7 @@ class MappedRows(Sequence[Pair]):
             reader = pa.ipc.open_stream(pa.py_buffer(mapped))
             for batch in reader:  # which reads the page that each one begins with
                 batches.append(batch)
-                _release(mapped)
+                self.release(-1)
         if sum(map(len, batches)) != number or not batches:
             raise FileNotFoundError(errno.ENOENT, "Arrow files were deleted", str(folder))
         self.table: pa.Table = pa.Table.from_batches(batches)
@@ -64,10 +64,11 @@ class MappedRows(Sequence[Pair]):
     def __getitem__(self, row: Any) -> Any:
         return Pair(*(self.table.column(side)[row].as_py() for side in SIDES))
 
-    def release(self) -> None:
-        """Release all pages."""
-        for each in self._maps:
-            _release(each)
+    def release(self, first: int = 0) -> None:
+        """Release all pages, or those of the files from the first one on."""
+        if sys.platform != "win32":  # which has no such call
+            for each in self._maps[first:]:
+                each.madvise(mmap.MADV_DONTNEED)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, some at a time."""
@@ -93,11 +94,6 @@ class MappedRows(Sequence[Pair]):
             copies.append(table.combine_chunks())
             self.release()
         return pa.concat_tables(copies).combine_chunks()
-
-
-def _release(mapped: mmap.mmap) -> None:
-    if sys.platform != "win32":  # which has no such call
-        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def write_pairs(pairs: Iterable[Pair], file: Path) -> int:
