@@ -26,7 +26,7 @@ help:
 	@echo "make docs       write docs/configuration.md, the sizes in docs/architecture.md,"
 	@echo "                and the outputs of docs/attention.ipynb"
 	@echo "make site       write the documentation as a site into site/"
-	@echo "make dist       write the source distribution and the wheel into dist/"
+	@echo "make dist       write the source distribution, the wheel and a man page into dist/"
 	@echo "make clean      remove .venv, site, dist, runs/quickstart and caches"
 
 setup: $(STAMP)
@@ -79,6 +79,8 @@ site: $(STAMP)
 
 dist: $(STAMP)
 	$(BIN)/python -m build --no-isolation
+	$(BIN)/argparse-manpage --module seq2seq.cli --function _command_parser --prog seq2seq \
+		--manual-title seq2seq --format single-commands-section --output dist/seq2seq.1
 
 clean:
 	rm -rf $(VENV) site dist runs/quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

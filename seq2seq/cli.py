@@ -96,4 +96,6 @@ def _command_parser() -> Parser:
         except ModuleNotFoundError as error:
             if error.name not in WINGS:
                 raise
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow (seq2seq completion)
+        import_module("argcomplete").autocomplete(parser)
     return parser

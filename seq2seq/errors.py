@@ -10,7 +10,6 @@ A message names the place, what is wrong there, and how to fix it.
 import difflib
 import errno
 from collections.abc import Iterable
-from importlib.util import find_spec
 
 EXIT_FAULT, EXIT_USER = 1, 2
 
@@ -19,11 +18,11 @@ _PATH_ERRORS = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS,
     errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO,
 }  # fmt: skip
-# What an installation for translating alone lacks (requirements-inference.txt), by the names that
-# pip and `import` share.
-_TRAINING = ("torch", "datasets", "pyarrow", "pooch", "requests", "tensorboard")
-_OPTIONAL = dict.fromkeys(_TRAINING, _TRAINING) | {
-    name: (name,) for name in ("matplotlib", "jinja2", "rich")
+# What a plain installation lacks, by the extra of pyproject.toml that brings it.
+_EXTRAS = {
+    "train": "torch datasets pyarrow rich tensorboard",
+    "serve": "fastapi prometheus_client py3langid python_multipart starlette uvicorn",
+    "plot": "matplotlib",
 }
 WINGS = ("seq2seq.analysis", "seq2seq.serving")  # training and translating work without them
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU
@@ -85,20 +84,17 @@ def verdict(error: Exception) -> tuple[int, str] | None:
 
 
 def missing_package(error: Exception) -> str | None:
-    """Return how to install the package that could not be imported, if not every command needs it.
-
-    All packages that training needs are named together.
-    """
+    """Return how to install the package that could not be imported, if an extra brings it."""
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
     if name in WINGS:
         return f"this needs {name}, which this copy of the program lacks; install all of it"
-    if name not in _OPTIONAL:
-        return None
-    missing = [package for package in _OPTIONAL[name] if package == name or not find_spec(package)]
-    return (
-        f"this needs {missing[0]}, which is not installed; install it with: pip install "
-        f"{' '.join(missing)}"
-    )
+    package = name.partition(".")[0]
+    for extra, packages in _EXTRAS.items():
+        if package in packages.split():
+            what = "PyTorch" if package == "torch" else package
+            install = f"pip install 'attentional-seq2seq[{extra}]'"
+            return f"this needs {what}, which is not installed; install it with: {install}"
+    return None
 
 
 def system_error(error: OSError) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import glob
 import hashlib
 import os
@@ -18,7 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import lock_descriptor
+
 from seq2seq.errors import DataError
+
+_IS_WINDOWS = os.name == "nt"  # where a folder cannot be opened, nor an open file renamed
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
@@ -35,6 +38,8 @@ def write_atomic(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+            if _IS_WINDOWS:
+                file.close()
             partial.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -49,7 +54,7 @@ def _open_partial(path: Path) -> BinaryIO:
         name = f".{path.name}.{secrets.token_hex(8)}.partial"
         file = path.with_name(name).open("xb")  # "x": never follows a link
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_descriptor(file.fileno())
         if os.fstat(file.fileno()).st_nlink:  # otherwise deleted before it was locked
             return file
         file.close()
@@ -69,12 +74,16 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold the lock of a folder, or of a file, which is created if it does not exist.
 
     The system releases it when the process ends, however that ends. Raises BlockingIOError where
-    another process, or another caller in this one, holds it and `wait` is false.
+    another process, or another caller in this one, holds it and `wait` is false. On Windows the
+    lock of a folder is a file in it.
     """
+    if _IS_WINDOWS and path.is_dir():
+        path = path / ".folder.lock"
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, flags, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock_descriptor(descriptor, blocking=wait):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
         yield
     finally:
         os.close(descriptor)
@@ -176,12 +185,14 @@ def sha256(path: Path) -> str:
 
 def sync_file(path: Path) -> None:
     """Sync a file's content to disk."""
-    with naming(path), path.open("rb") as file:
+    with naming(path), path.open("rb+" if _IS_WINDOWS else "rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """Sync a directory's entries to disk."""
+    """Sync a directory's entries to disk; Windows has no call for this."""
+    if _IS_WINDOWS:
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         with naming(path):

@@ -257,7 +257,9 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
 
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -325,8 +327,10 @@ def ordered_map(
 def worker_pool(function: Callable[[Any], Any], processes: int) -> ProcessPoolExecutor:
     """Return workers that are forked when the pool gets its first item (see ordered_map).
 
-    `pool.submit(work, item)` calls the function with an item.
+    `pool.submit(work, item)` calls the function with an item. Raises UserError on Windows.
     """
+    if not hasattr(os, "fork"):
+        raise UserError("this system cannot fork worker processes; use 1 instead of several")
     import multiprocessing  # slow to import, and a single sentence needs no workers
     from concurrent.futures import ProcessPoolExecutor
 

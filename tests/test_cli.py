@@ -74,6 +74,7 @@ def test_version_matches_package(capsys: pytest.CaptureFixture[str]) -> None:
         ["export"],
         ["distill"],
         ["reference"],
+        ["completion"],
     ],
 )
 def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What importing takes: translating and scoring on the CPU do without PyTorch."""
+"""What importing takes: a plain installation translates, scores and explains without PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from seq2seq import device
 from seq2seq.errors import ConfigError, missing_package, verdict
 
 ROOT = Path(__file__).parents[1]
-# Modules that work with requirements-inference.txt alone.
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# Modules that a plain installation can import.
 INFERENCE_ONLY = (
     "seq2seq",
     "seq2seq.cli",
@@ -125,18 +126,83 @@ def test_reference_needs_no_numpy() -> None:
     assert loaded("from seq2seq import cli; cli.main(['reference'])", (*OTHERS, "numpy")) == []
 
 
-@pytest.mark.parametrize(
-    "command", [["train", "recipe.yaml"], ["doctor", "run"], ["faults", "run"]]
-)
-def test_command_without_torch_is_a_user_error(without_others: str, command: list[str]) -> None:
-    code = f"{without_others}from seq2seq import cli; sys.exit(cli.main(sys.argv[1:]))"
-    found = python(code, *command)
-    assert found.returncode == 2
-    assert re.fullmatch(
-        r"seq2seq: this needs torch, which is not installed; install it with: pip install torch "
-        r"datasets .*\n",
-        found.stderr,
+def needs(package: str, extra: str) -> str:
+    """Return the message about a missing package."""
+    return (
+        f"this needs {package}, which is not installed; install it with: pip install "
+        f"'{PROJECT['name']}[{extra}]'"
     )
+
+
+def imported_name(requirement: str) -> str:
+    """Return the name by which the package of a requirement is imported."""
+    name = re.split(r"[<>=\[;]", requirement)[0]
+    return {"pyyaml": "yaml"}.get(name, name.replace("-", "_"))
+
+
+EXTRAS = {
+    extra: [imported_name(each) for each in PROJECT["optional-dependencies"][extra]]
+    for extra in ("train", "serve", "plot")
+}
+
+
+@pytest.fixture
+def plain() -> str:
+    """Code that makes every import of a package of an extra fail as if it were not installed."""
+    names = [name for extra in EXTRAS.values() for name in extra]
+    return f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n"
+
+
+def test_plain_installation_translates_evaluates_and_explains(plain: str, tmp_path: Path) -> None:
+    text, test = tmp_path / "text", tmp_path / "test.tsv"
+    text.write_text("No lo veo.\n", encoding="utf-8")
+    test.write_text("No lo veo.\tI don't see it.\n", encoding="utf-8")
+    commands = [
+        ["translate", "es-en", "-i", str(text)],
+        ["evaluate", "es-en", str(test), "-o", str(tmp_path / "hypotheses")],
+        ["explain", "es-en", "No lo veo."],
+        ["explain", "es-en", "No lo veo.", "--words", "--force", "I see it."],
+    ]
+    code = f"{plain}from seq2seq import cli\n" + "".join(
+        f"assert cli.main({command!r}) == 0\nprint('--')\n" for command in commands
+    )
+    found = python(code)
+    assert found.returncode == 0, found.stderr
+    translated, scored, explained, forced, _ = found.stdout.split("--\n")
+    assert "see it" in translated
+    assert scored.startswith("BLEU = ")
+    lines = explained.splitlines()
+    assert lines[0] == "No lo veo."
+    assert lines[1].startswith(translated.strip())
+    rows = dict(line.split(maxsplit=1) for line in lines[2:])
+    assert rows["see"].startswith("ve 0.")  # of veo
+    assert [line.split()[0] for line in forced.splitlines()[2:]] == ["I", "see", "it", "."]
+    assert found.stderr.count(needs("PyTorch", "train")) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        ("train recipe.yaml", "PyTorch", "train"),
+        ("train recipe.yaml --processes 2", "PyTorch", "train"),
+        ("doctor run", "PyTorch", "train"),
+        ("faults run", "PyTorch", "train"),
+        ("explain es-en No --step 1", "PyTorch", "train"),
+        ("translate es-en -i text --backend torch", "PyTorch", "train"),
+        ("serve es-en", r"\w+", "serve"),
+        ("plot attention es-en No", "matplotlib", "plot"),
+    ],
+)
+def test_missing_extra_is_a_user_error(
+    plain: str, command: str, package: str, extra: str, tmp_path: Path
+) -> None:
+    enter = f"import os; os.chdir({str(tmp_path)!r})\n"
+    code = f"{plain}{enter}from seq2seq import cli; sys.exit(cli.main(sys.argv[1:]))"
+    found = python(code, *command.split())
+    assert found.returncode == 2
+    line = re.escape(needs("PACKAGE", extra)).replace("PACKAGE", package)
+    *_, last = found.stderr.splitlines()  # es-en may say that it made its graphs
+    assert re.fullmatch(f"seq2seq: {line}", last), found.stderr
 
 
 def test_python_name_without_torch_is_an_import_error(without_others: str) -> None:
@@ -145,9 +211,7 @@ def test_python_name_without_torch_is_an_import_error(without_others: str) -> No
         "try:\n    from seq2seq import train\n"
         "except ImportError as error:\n    print(error.name, error)"
     )
-    assert python(code).stdout.startswith(
-        "torch this needs torch, which is not installed; install it with: pip install torch "
-    )
+    assert python(code).stdout == f"torch {needs('PyTorch', 'train')}\n"
 
 
 def test_corpus_without_datasets_is_a_user_error(without_others: str) -> None:
@@ -160,14 +224,15 @@ def test_corpus_without_datasets_is_a_user_error(without_others: str) -> None:
         "try:\n    list(read_corpus(CorpusConfig(**fields)))\n"
         "except Exception as error:\n    print(*verdict(error))"
     )
-    assert python(code).stdout.startswith("2 this needs torch, which is not installed")
+    assert python(code).stdout == f"2 {needs('datasets', 'train')}\n"
 
 
 def test_missing_package() -> None:
-    error = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
-    assert missing_package(error) == (
-        "this needs matplotlib, which is not installed; install it with: pip install matplotlib"
-    )
+    for extra, names in EXTRAS.items():
+        for name in names:
+            error = ModuleNotFoundError(f"No module named '{name}'", name=name)
+            assert missing_package(error) == needs("PyTorch" if name == "torch" else name, extra)
+    assert missing_package(ModuleNotFoundError("No module named 'numpy'", name="numpy")) is None
     assert verdict(ModuleNotFoundError("No module named 'seq2seq.x'", name="seq2seq.x")) is None
 
 
@@ -193,15 +258,20 @@ def test_auto_asks_torch_where_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatc
         assert device.is_cpu("auto") is not found
 
 
-def test_requirements_of_inference_are_among_the_dependencies() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = (ROOT / "requirements-inference.txt").read_text().splitlines()
-    minimal = {line for line in lines if not line.startswith("#")}
-    assert minimal - set(project["dependencies"]) == set()
-    names = {re.split(r"[<>=]", line)[0] for line in project["dependencies"]}
-    rest = names - {re.split(r"[<>=]", line)[0] for line in minimal}
-    for name in rest:  # each has a message
-        assert missing_package(ModuleNotFoundError(name=name)) is not None
+def test_dependencies_are_what_the_package_imports() -> None:
+    imported = set()
+    for path in (ROOT / "seq2seq").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add((node.module or "").partition(".")[0])
+    # What pydantic and Jinja2 bring, whose names are theirs too.
+    imported -= {*sys.stdlib_module_names, "seq2seq", "markupsafe", "pydantic_core"}
+    imported.discard("typing_extensions")  # for types alone
+    required = {imported_name(each) for each in PROJECT["dependencies"]}
+    # FastAPI reads forms by python_multipart.
+    assert imported | {"python_multipart"} == required.union(*EXTRAS.values())
 
 
 def test_no_private_name_of_torch_is_required() -> None:

@@ -115,7 +115,7 @@ def test_docker_gets_all_that_the_package_needs_and_no_runs() -> None:
 
     links = [path.resolve() for path in (ROOT / "seq2seq").rglob("*") if path.is_symlink()]
     assert any("data" in path.parts for path in links)
-    needed = ["requirements-inference.txt", "pyproject.toml", "exported/config.yaml"]
+    needed = ["README.md", "pyproject.toml", "exported/config.yaml"]
     needed += [str(path.relative_to(ROOT)) for path in links]
     assert [name for name in needed if is_ignored(Path(name))] == []
     unwanted = ["runs/quickstart/config.yaml", "data/tatoeba/train.tsv", ".git/HEAD", ".venv/bin"]

@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from io import BytesIO
@@ -108,19 +108,20 @@ def _boxes(maps: Sequence[_Map]) -> tuple[list[tuple[float, float, float, float]
 def plot_sentences(
     translator: Translator,
     sentences: Sequence[str],
-    path: Path,
+    path: Path | None,
     *,
     beam: int | None = None,
     words: bool = False,
     target: str | None = None,
-) -> None:
-    """Translate sentences and draw their attention; of split lines, that of all parts.
+) -> list[Part]:
+    """Translate sentences, draw their attention, if there is a path, and return all parts of them.
 
     A `target` is drawn as the translation of the only sentence, whatever the model would write.
     Raises DataError for an empty sentence or target, for a target of several sentences, and as
     save and attention_figure do.
     """
-    check_picture(path)
+    if path:
+        check_picture(path)
     _check_count(len(sentences))
     for number, sentence in enumerate(sentences, start=1):
         if not normalize_line(sentence):
@@ -134,7 +135,9 @@ def plot_sentences(
         parts = [_forced(translator, sentences, normalize_line(target))]
     data = translator.config.data
     languages = (data.source_language, data.target_language)
-    save(attention_figure(parts, languages=languages, words=words), path)
+    if path:
+        save(attention_figure(parts, languages=languages, words=words), path)
+    return parts
 
 
 def _forced(translator: Translator, sentences: Sequence[str], target: str) -> Part:
@@ -181,6 +184,17 @@ def attention_figure(
     figure.text(middle, 0.1 / height, below, ha="center", va="bottom")
     figure.text(0.1 / width, 0.5, f"target {unit}{target}", rotation=90, ha="left", va="center")
     return figure
+
+
+def attention_lines(part: Part, *, words: bool = False) -> Iterator[str]:
+    """Yield both texts, and a line for each target piece or word: the heaviest of the source."""
+    found = _word_map(part) if words else _piece_map(part)
+    yield f"{part.source}\n{part.text}   (log p = {part.log_prob:.3f})"
+    for label, row in zip(found.target, found.weights_TS, strict=True):
+        heavy = (
+            f"  {found.source[n]} {row[n]:.2f}" for n in (-row).argsort()[:3] if row[n] >= LIGHT
+        )
+        yield f"{label:{max(map(len, found.target))}}{''.join(heavy)}"
 
 
 def _check_count(count: int) -> None:

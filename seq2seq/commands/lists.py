@@ -1,4 +1,4 @@
-"""Commands that list what there is: trained models, and the keys of a recipe."""
+"""Commands that list what there is: trained models, the keys of a recipe, words to complete."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "models", _models)
     options.add_arguments(parser, "--json")
     options.add_command(commands, "reference", _reference)
+    parser = options.add_command(commands, "completion", _completion)
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def _models(arguments: argparse.Namespace) -> int:
@@ -51,4 +53,17 @@ def _reference(arguments: argparse.Namespace) -> int:
     from seq2seq.config.reference import reference
 
     print(reference(), end="")
+    return 0
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    """Print a script by which a shell completes commands, options and file names.
+
+    examples:
+      eval "$(seq2seq completion bash)"         (in ~/.bashrc; in ~/.zshrc with zsh)
+      seq2seq completion fish > ~/.config/fish/completions/seq2seq.fish
+    """
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["seq2seq"], shell=arguments.shell))
     return 0

@@ -214,7 +214,8 @@ class DataConfig(Section):
         "$XDG_CACHE_HOME/seq2seq or ~/.cache/seq2seq; null: a temporary folder",
     )
     processes: Count | None = Field(
-        None, description="number of processes that prepare data; null: one per core"
+        None,
+        description="number of processes that prepare data; null: one, on Linux one per core",
     )
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import itertools
 import mmap
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class MappedRows(Sequence[Pair]):
             reader = pa.ipc.open_stream(pa.py_buffer(mapped))
             for batch in reader:  # which reads the page that each one begins with
                 batches.append(batch)
-                mapped.madvise(mmap.MADV_DONTNEED)
+                self.release(-1)
         if sum(map(len, batches)) != number or not batches:
             raise FileNotFoundError(errno.ENOENT, "Arrow files were deleted", str(folder))
         self.table: pa.Table = pa.Table.from_batches(batches)
@@ -63,10 +64,11 @@ class MappedRows(Sequence[Pair]):
     def __getitem__(self, row: Any) -> Any:
         return Pair(*(self.table.column(side)[row].as_py() for side in SIDES))
 
-    def release(self) -> None:
-        """Release all pages."""
-        for each in self._maps:
-            each.madvise(mmap.MADV_DONTNEED)
+    def release(self, first: int = 0) -> None:
+        """Release all pages, or those of the files from the first one on."""
+        if sys.platform != "win32":  # which has no such call
+            for each in self._maps[first:]:
+                each.madvise(mmap.MADV_DONTNEED)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, some at a time."""
@@ -123,7 +125,7 @@ def map_rows(
 
     datasets.logging.set_verbosity_error()
     datasets.disable_progress_bars()
-    number = processes or cores()
+    number = processes or (cores() if sys.platform == "linux" else 1)
     size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
     starts = range(0, len(rows), size)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
 from seq2seq.analysis import Method
 from seq2seq.commands import options
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, missing_package
+
+_NEED_TORCH = ("step", "look", "attribution", "json", "html")  # of the options of explain
 
 
 def add(commands: options.Commands) -> None:
@@ -70,6 +73,8 @@ def _explain(arguments: argparse.Namespace) -> int:
       seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png
       seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
     """
+    if not find_spec("torch") and not any(getattr(arguments, name) for name in _NEED_TORCH):
+        return _explain_by_graphs(arguments)
     from seq2seq.analysis.explain import explain
     from seq2seq.analysis.heatmaps import attention_figure
     from seq2seq.analysis.plots import check_picture, save
@@ -108,6 +113,21 @@ def _explain(arguments: argparse.Namespace) -> int:
         print_explanation(found, sys.stdout, number=arguments.step, words=arguments.words)
     for path in filter(None, (arguments.html, arguments.plot)):
         print(path, file=sys.stderr)
+    return 0
+
+
+def _explain_by_graphs(arguments: argparse.Namespace) -> int:
+    """Print which source pieces each target piece attends to, which needs no PyTorch."""
+    from seq2seq.analysis.heatmaps import attention_lines, plot_sentences
+    from seq2seq.inference.translator import Translator
+
+    plot, words = arguments.plot and Path(arguments.plot), arguments.words
+    translated = Translator.load(arguments.run), [arguments.sentence], plot
+    changes = {"beam": arguments.beam, "target": arguments.force}
+    for part in plot_sentences(*translated, words=words, **changes):
+        print(*attention_lines(part, words=words), sep="\n")
+    missing = missing_package(ModuleNotFoundError(name="torch"))
+    print(f"keys, queries and scores: {missing}", file=sys.stderr)
     return 0
 
 
