@@ -74,24 +74,23 @@ def check_directions(
     The tokenizers know the direction of the corpora that they were trained on. Training corpora are
     compared with each other, if there are several, and with the tokenizers of another run.
     """
-    data = config.data
+    data, initial = config.data, config.training.initial
     corpora: dict[str, tuple[CorpusConfig, Iterable[Pair]]] = {"valid": (data.valid, valid)}
     if data.test is not None:
         corpora["test"] = data.test, read_corpus(data.test)
-    if len(data.train) > 1 or config.training.initial is not None:
+    if len(data.train) > 1 or initial:
         corpora |= {f"train.{n}": (each, read_corpus(each)) for n, each in enumerate(data.train)}
+    of, other = "data.train", "exchange those of data.train"
+    if initial and not initial.new_tokenizers:
+        of, other = f"the run {initial.run}", "start from another run"
     for name, (corpus, pairs) in corpora.items():
         first = list(map(normalize_pair, itertools.islice(pairs, _COMPARED_PAIRS)))
         if is_reversed(first, tokenizers):
-            of = (
-                f"the run {config.training.initial.run}"
-                if config.training.initial
-                else "data.train"
-            )
             raise DataError(
                 f"data.{name}: runs in the other direction than {of}: its sources, such as "
                 f"{first[0].source[:40]!r}, are like the targets there, its targets, such as "
-                f"{first[0].target[:40]!r}, like the sources; {_exchange(corpus, name)}"
+                f"{first[0].target[:40]!r}, like the sources; {_exchange(corpus, name)}, or, if "
+                f"its sides are right ({data.source_language} to {data.target_language}), {other}"
             )
 
 
