@@ -145,6 +145,8 @@ def _report_end(
 
     `before` is what was saved when a run was resumed: if nothing is new, it was finished already.
     """
+    from seq2seq.runs.directory import find_checkpoint
+
     code = options.EXIT_CODES[ended]
     if int(os.environ.get("RANK", "0")):
         return code
@@ -157,6 +159,14 @@ def _report_end(
             why = f"the run was already finished at step {step}; nothing was left to do"
         elif ended == "early":
             why = "training ended: no better metric for training.patience validations"
+        scores = find_checkpoint(Path(run_dir)).state.get("validation", {})
+        # BLEU alone does not tell: it is 0 wherever all sentences are short.
+        if scores.get("bleu", 1) < 1 and scores["chrf"] < 20:
+            why += (
+                f". The model has learned next to nothing (validation BLEU {scores['bleu']:.1f}, "
+                f"chrF {scores['chrf']:.1f}): check with --show-pairs 20 that sources and targets "
+                "correspond, train on more pairs or longer, or change training.learning_rate"
+            )
         message = f"{why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"
     print(message, file=sys.stderr)
     return code
