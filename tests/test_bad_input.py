@@ -119,7 +119,15 @@ RECIPES: list[Case] = [
 ]  # fmt: skip
 
 CORPORA: list[Case] = [
-    ("missing", lambda p: p.train("data.train.0.path=none.tsv"), "none.tsv: no such file; check"),
+    ("missing", lambda p: p.train("data.train.0.path=none.tsv"),
+     r"none.tsv: no such file; check data.train.0.path \(README.md describes"),
+    ("missing side", lambda p: p.train("data.train.1={format: aligned, source_path: "
+     f"{p.toy.folder}/train.tsv, target_path: none.tsv}}"),
+     "none.tsv: no such file; check data.train.1.target_path"),
+    ("missing validation set", lambda p: p.train("data.valid.path=none.tsv"),
+     "none.tsv: no such file; check data.valid.path"),
+    ("missing test set", lambda p: p.train("data.test.path=none.tsv"),
+     "none.tsv: no such file; check data.test.path"),
     ("a folder", lambda p: p.train(f"data.train.0.path={p.folder}"),
      "a directory; name a file in it"),
     ("empty", lambda p: p.corpus(""),

@@ -94,9 +94,7 @@ def read_lines(path: str) -> Iterator[Line]:
         with open_unpacked(path) as stream:
             yield from decode_lines(stream, path)
     except FileNotFoundError:
-        raise DataError(
-            f"{path}: no such file; check the path (README.md describes how to prepare one)"
-        ) from None
+        raise DataError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; name a file in it") from None
     except DAMAGED as error:

@@ -51,8 +51,13 @@ def describe(corpus: CorpusConfig, checksum: Callable[[Path], str]) -> dict[str,
     return {**settings, "files": [_checksum(path, checksum) for path in places]}
 
 
-def refuse_same_files(data: DataConfig) -> None:
-    """Raise DataError where the test corpus is a file of the training data, or a copy of one."""
+def check_files(data: DataConfig) -> None:
+    """Raise DataError where a file is missing, or the test corpus equals one of data.train."""
+    for key, place in _places(data):
+        if not key.endswith(".name") and not find_data(place).exists():
+            raise DataError(
+                f"{place}: no such file; check {key} (README.md describes how to prepare a corpus)"
+            )
     for number, corpus in enumerate(data.train):
         for tested in _files(data.test):
             for path in _files(corpus):
@@ -136,7 +141,8 @@ def checksum_sources(data: DataConfig) -> dict[str, str]:
     A pipe has none. A validation set that is on the Hugging Face hub goes by its pairs; such
     training data is known to BatchStream only.
     """
-    found = {key: _checksum(find_data(place), sha256) for key, place in _places(data)}
+    places = [each for each in _places(data) if not each[0].startswith("data.test.")]
+    found = {key: _checksum(find_data(place), sha256) for key, place in places}
     checksums = {key: value for key, value in found.items() if value}
     if data.valid.format == "huggingface" and "data.valid.name" not in checksums:
         content = hashlib.sha256()
@@ -188,10 +194,10 @@ def dump_checksums(checksums: Mapping[str, str]) -> str:
 
 def _places(data: DataConfig) -> Iterator[tuple[str, str]]:
     """Yield the key and the path or name of each source."""
-    corpora: dict[str, CorpusConfig] = {f"train.{n}": c for n, c in enumerate(data.train)}
-    for name, corpus in (corpora | {"valid": data.valid}).items():
+    corpora: dict[str, CorpusConfig | None] = {f"train.{n}": c for n, c in enumerate(data.train)}
+    for name, corpus in (corpora | {"valid": data.valid, "test": data.test}).items():
         for place in PLACES:
-            if (value := getattr(corpus, place)) is not None:
+            if (value := getattr(corpus, place, None)) is not None:
                 yield f"data.{name}.{place}", value
 
 
