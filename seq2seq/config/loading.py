@@ -255,6 +255,15 @@ def _parse_yaml(text: str) -> Any:
         problem = error.problem or error.context or "syntax error"
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        is_syntax = isinstance(error, yaml.scanner.ScannerError)
+        until = text[: mark.index + 1] if mark and is_syntax else ""
+        if re.search(r"(^ *\t.*|\t)\Z", until, re.MULTILINE):
+            problem = "a tab where YAML expects spaces; replace it by spaces"
+        elif problem.startswith("mapping values"):
+            problem = (
+                "no key can be here; put each key on its own line, indented like its neighbours, "
+                "with a space after the colon, and quote texts with ': '"
+            )
         raise ValueError(place + " ".join(problem.split())) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(" ".join(str(error).split())) from None
