@@ -120,7 +120,7 @@ RECIPES: list[Case] = [
 
 CORPORA: list[Case] = [
     ("missing", lambda p: p.train("data.train.0.path=none.tsv"),
-     r"none.tsv: no such file; check data.train.0.path \(README.md describes"),
+     r"none.tsv: no such file; check data.train.0.path or prepare it as in README.md"),
     ("missing side", lambda p: p.train("data.train.1={format: aligned, source_path: "
      f"{p.toy.folder}/train.tsv, target_path: none.tsv}}"),
      "none.tsv: no such file; check data.train.1.target_path"),

@@ -160,12 +160,10 @@ def _report_end(
         elif ended == "early":
             why = "training ended: no better metric for training.patience validations"
         scores = find_checkpoint(Path(run_dir)).state.get("validation", {})
-        # BLEU alone does not tell: it is 0 wherever all sentences are short.
-        if scores.get("bleu", 1) < 1 and scores["chrf"] < 20:
+        if scores.get("bleu", 1) < 1 and scores["chrf"] < 20:  # BLEU is 0 if sentences are short
             why += (
-                f". The model has learned next to nothing (validation BLEU {scores['bleu']:.1f}, "
-                f"chrF {scores['chrf']:.1f}): check with --show-pairs 20 that sources and targets "
-                "correspond, train on more pairs or longer, or change training.learning_rate"
+                f". The model has learned next to nothing (validation BLEU {scores['bleu']:.1f}): "
+                "check the columns (--show-pairs 20), add pairs or updates, change learning_rate"
             )
         message = f"{why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"
     print(message, file=sys.stderr)

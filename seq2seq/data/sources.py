@@ -55,9 +55,7 @@ def check_files(data: DataConfig) -> None:
     """Raise DataError where a file is missing, or the test corpus equals one of data.train."""
     for key, place in _places(data):
         if not key.endswith(".name") and not find_data(place).exists():
-            raise DataError(
-                f"{place}: no such file; check {key} (README.md describes how to prepare a corpus)"
-            )
+            raise DataError(f"{place}: no such file; check {key} or prepare it as in README.md")
     for number, corpus in enumerate(data.train):
         for tested in _files(data.test):
             for path in _files(corpus):

@@ -112,11 +112,10 @@ def translate_files(
         linked = _open_output(alignments, stack) if alignments else None
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
-        refuse = request.refuse_invalid
-        texts = _prompted(reading) if is_prompt else _lines(reading, refuse, source)
+        texts = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid, source)
         lines: Iterator[InputLine] = map(InputLine, texts)
         if prefixes:
-            begins = _lines(_open_input(prefixes, stack), refuse, prefixes)
+            begins = _lines(_open_input(prefixes, stack), request.refuse_invalid, prefixes)
             lines = _with_prefixes(texts, begins, prefixes)
         elif request.input_format == "jsonl":
             lines = map(_parse, texts, count(1))
