@@ -60,7 +60,7 @@ class Initial:
     tokenizers: tuple[Tokenizer, Tokenizer]
     model: ModelConfig
     new_tokenizers: bool  # to be trained
-    target_language: str
+    languages: tuple[str, str]
 
 
 def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
@@ -201,15 +201,20 @@ def _build_trainer(
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
     if initial and not initial.new_tokenizers:
         load_weights(model, initial.weights, origin=initial.path)
-        log.info("starting from %s", initial.path)
     elif initial:
         sizes = (tokenizer.vocab_size for tokenizer in initial.tokenizers)
         old = TranslationModel(initial.model, *sizes)
         load_weights(old, initial.weights, origin=initial.path)
         transfer(old, initial.tokenizers, model, tokenizers)
-        log.info("starting from %s, with new tokenizers", initial.path)
-    language = config.data.target_language
-    if not initial or initial.new_tokenizers or initial.target_language != language:
+    languages = (config.data.source_language, config.data.target_language)
+    if initial:
+        new = ", with new tokenizers" * initial.new_tokenizers
+        log.info("starting from %s%s", initial.path, new)
+    if initial and initial.languages != languages:
+        log.info(
+            "that model translates %s to %s, this run %s to %s", *initial.languages, *languages
+        )
+    if not initial or initial.new_tokenizers or initial.languages[1] != languages[1]:
         model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
     threads = torch.get_num_threads()
     log.info(
@@ -263,7 +268,7 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
         run.tokenizers(),
         parent.model,
         initial.new_tokenizers,
-        parent.data.target_language,
+        (parent.data.source_language, parent.data.target_language),
     )
 
 

@@ -119,7 +119,15 @@ RECIPES: list[Case] = [
 ]  # fmt: skip
 
 CORPORA: list[Case] = [
-    ("missing", lambda p: p.train("data.train.0.path=none.tsv"), "none.tsv: no such file; check"),
+    ("missing", lambda p: p.train("data.train.0.path=none.tsv"),
+     r"none.tsv: no such file; check data.train.0.path or prepare it as in README.md"),
+    ("missing side", lambda p: p.train("data.train.1={format: aligned, source_path: "
+     f"{p.toy.folder}/train.tsv, target_path: none.tsv}}"),
+     "none.tsv: no such file; check data.train.1.target_path"),
+    ("missing validation set", lambda p: p.train("data.valid.path=none.tsv"),
+     "none.tsv: no such file; check data.valid.path"),
+    ("missing test set", lambda p: p.train("data.test.path=none.tsv"),
+     "none.tsv: no such file; check data.test.path"),
     ("a folder", lambda p: p.train(f"data.train.0.path={p.folder}"),
      "a directory; name a file in it"),
     ("empty", lambda p: p.corpus(""),
@@ -132,9 +140,9 @@ CORPORA: list[Case] = [
      "bad.tsv:2: a NUL byte at byte 5; .* is expected"),
     ("latin-1", lambda p: p.corpus("a\tb\nñ\tn\n".encode("latin-1")),
      "bad.tsv:2: not UTF-8: byte 0xf1 at byte 4; convert the file"),
-    ("ragged", lambda p: p.corpus("a\tb\nc\n"), "bad.tsv:2: 1 column but column 1 is asked for"),
+    ("ragged", lambda p: p.corpus("a\tb\nc\n"), "bad.tsv:2: 1 column, but 'target: 1' needs 2"),
     ("malformed lines", lambda p: p.corpus("a\tb\nc\n" * 20),
-     "bad.tsv:2: 1 column .*; 20 lines are malformed: 2, 4, .*, 20, ..."),
+     "bad.tsv:2: 1 column, .*; 20 lines are malformed: 2, 4, .*, 20, ..."),
     ("CSV", lambda p: [*p.corpus('es,en\na,"b', "a.csv"), "data.train.0.format=csv",
      "data.train.0.source=es", "data.train.0.target=en"], "a.csv:2: not CSV .unexpected end of"),
     ("damaged", lambda p: p.corpus(gzip.compress(b"a\tb\n" * 99)[:-5], "a.tsv.gz"),
@@ -155,7 +163,7 @@ CORPORA: list[Case] = [
      "data.test: .*bad.tsv is the same as data.train.0 .*train.tsv"),
     ("nothing to score", lambda p: p.evaluate(""), "test.tsv: an empty file"),
     ("blanks to score", lambda p: p.evaluate("\n"), "test.tsv:1: blank lines only"),
-    ("half a test set", lambda p: p.evaluate("gato\n"), "test.tsv:1: 1 column but column 1"),
+    ("half a test set", lambda p: p.evaluate("gato\n"), "test.tsv:1: 1 column, but 'target: 1'"),
     ("too few to resample", lambda p: p.evaluate(
         "gato come pan agua\tcat eats bread water\ngato\tx\n", "--confidence"),
      "2 sentences are too few for an interval of .*, which is 0 in .*; .* give more sentences"),

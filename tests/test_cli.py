@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -339,10 +340,28 @@ def test_resume_of_a_finished_run_says_so(
     recipe.write_text(toy.recipe(tmp_path / "run"))
     quick = ("training.max_steps=2", "training.validation_sentences=2")
     assert run("train", recipe, *quick) == 0
-    assert "training ended: done. Translate with" in capsys.readouterr().err
+    assert "training ended: done. The model has learned next to nothing" in capsys.readouterr().err
     assert run("train", recipe, *quick, "--resume") == 0
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("the run was already finished at step 2; nothing was left to do. ")
+
+
+def test_end_of_training_says_if_the_model_has_learned_next_to_nothing(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    assert run("train", recipe, "training.max_steps=1") == 0
+    words = (
+        r"training ended: done\. The model has learned next to nothing \(validation BLEU 0\.\d\): "
+        r"check the columns \(--show-pairs 20\), .* learning_rate\. Translate with: seq2seq "
+    )
+    assert re.match(words, capsys.readouterr().err.splitlines()[-1])
+    shutil.copytree(trained, tmp_path / "learned")
+    recipe = tmp_path / "learned/config.yaml"
+    assert run("train", recipe, f"run_dir={tmp_path}/learned", "--resume") == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "nothing was left to do. Translate with: seq2seq translate " in last
 
 
 def test_explain_prints_and_writes(

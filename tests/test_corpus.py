@@ -128,9 +128,10 @@ def test_manythings_has_english_first(tmp_path: Path) -> None:
 
 def test_ragged_rows_are_named_with_their_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "Hola.\tHello.\nSí. Yes.\n")
-    assert fails(path=path).startswith(f"{path}:2: 1 column but column 1 is asked for")
-    assert fails(path=path, target=7).startswith(f"{path}:1: 2 columns but column 7")
-    assert fails(path=path, alignment=2).startswith(f"{path}:1: 2 columns but column 2")
+    assert fails(path=path).startswith(f"{path}:2: 1 column, but 'target: 1' needs 2, as")
+    for key, last in (("source", 2), ("target", 7), ("alignment", 2)):
+        words = f"{path}:1: 2 columns, but '{key}: {last}' needs {last + 1}, as the first is"
+        assert fails(path=path, **{key: last}).startswith(words)
 
 
 # --- files that cannot be read
@@ -328,9 +329,9 @@ def test_csv_column_that_the_header_lacks(tmp_path: Path) -> None:
 def test_first_ten_malformed_lines_are_named_and_all_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\n" + "c\nd\te\n" * 14)
     assert fails(path=path) == (
-        f"{path}:2: 1 column but column 1 is asked for, counted from 0; separate columns by tabs "
-        "or set source, target, alignment; 14 lines are malformed: 2, 4, 6, 8, 10, 12, 14, 16, 18, "
-        "20, ..."
+        f"{path}:2: 1 column, but 'target: 1' needs 2, as the first is number 0; separate columns "
+        "by tabs, or change source, target or alignment; 14 lines are malformed: 2, 4, 6, 8, 10, "
+        "12, 14, 16, 18, 20, ..."
     )
 
 

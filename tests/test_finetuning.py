@@ -114,6 +114,23 @@ def test_output_biases_are_those_of_the_parent_unless_the_target_language_differ
     torch.testing.assert_close(found[1], (counts_V / counts_V.sum()).log().float())
 
 
+def test_other_languages_than_the_parent_are_logged(
+    toy: ToyCorpus, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    keys = "data.source_language", "data.target_language"
+    for languages, expected in (
+        (("es", "en"), []),
+        (("es", "fr"), ["that model translates es to en, this run es to fr"]),
+        (("en", "es"), ["that model translates es to en, this run en to es"]),
+    ):
+        caplog.clear()
+        given = [f"{key}={value}" for key, value in zip(keys, languages, strict=True)]
+        train(tuning(toy, tmp_path / "-".join(languages), trained, "training.max_steps=1", *given))
+        found = [r.getMessage() for r in caplog.records if "translates" in r.getMessage()]
+        assert found == expected
+
+
 def test_new_tokenizers_get_embeddings_made_of_the_old_ones(
     toy: ToyCorpus, trained: Path, tmp_path: Path
 ) -> None:

@@ -190,7 +190,8 @@ def test_corpus_in_the_other_direction_is_refused(
     with pytest.raises(
         DataError,
         match=rf"data\.{name}: runs in the other direction than data\.train: .*; set "
-        rf"data\.{name}\.source=1 and data\.{name}\.target=0",
+        rf"data\.{name}\.source=1 and data\.{name}\.target=0, or, if its sides are right "
+        r"\(es to en\), exchange those of data\.train$",
     ):
         train(config)
     assert not (tmp_path / "run/config.yaml").exists()
@@ -221,11 +222,16 @@ data:
   valid: {{path: {toy.folder}/valid.tsv}}
 """
     with pytest.raises(
-        DataError, match=rf"data\.valid: runs in the other direction than the run {trained}: "
+        DataError,
+        match=rf"data\.valid: runs in the other direction than the run {trained}: .*, or, if its "
+        r"sides are right \(es to en\), start from another run$",
     ):
         train(parse_config(text, [start, TWO, *columns]))
     with pytest.raises(DataError, match=r"data\.train\.0: runs in the other direction"):
         train(parse_config(text, [start, TWO, *columns[:2]]))
+    new = f"training.initial={{run: {trained}, new_tokenizers: true}}"
+    with pytest.raises(DataError, match=r"data\.valid: .* than data\.train: .* data\.train$"):
+        train(parse_config(text, [new, TWO, *columns[:2]]))
     train(parse_config(text, [start, TWO]))
 
 

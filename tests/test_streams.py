@@ -166,9 +166,15 @@ def test_invalid_utf8(
 ) -> None:
     data, mended = b"gato\na\xff\nagua\n", "gato\na\ufffd\nagua\n"
     found, _ = run(translator, tmp_path, data)
+    first = f"{tmp_path}/in: line 2: not UTF-8 (byte 0xff at 1): replaced; convert the input, for "
+    first += "example with iconv -f latin1 -t utf-8"
+    assert [record.getMessage() for record in caplog.records] == [first]
     assert found == run(translator, tmp_path, mended.encode())[0]
     assert len(found) == 3
-    assert "line 2: not UTF-8 (byte 0xff at 1): replaced" in caplog.text
+    caplog.clear()
+    assert len(run(translator, tmp_path, data * 1000, workers=2)[0]) == 3000
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [first, f"{tmp_path}/in: 1000 of 3000 lines were not UTF-8: replaced"]
     with pytest.raises(DataError, match=r"line 2: not UTF-8 \(byte 0xff at 1\)"):
         run(translator, tmp_path, data, refuse_invalid=True)
 
@@ -297,5 +303,5 @@ def test_tabs_are_warned_about_once(
     found, _ = run(translator, tmp_path, b"gato\nperro\tdog\npan\tbread\n")
     assert len(found) == 3
     [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert warning.startswith("line 2: it has tabs")
+    assert warning.startswith(f"{tmp_path}/in: line 2: it has tabs")
     assert "cut -f1" in warning

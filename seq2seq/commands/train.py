@@ -145,6 +145,8 @@ def _report_end(
 
     `before` is what was saved when a run was resumed: if nothing is new, it was finished already.
     """
+    from seq2seq.runs.directory import find_checkpoint
+
     code = options.EXIT_CODES[ended]
     if int(os.environ.get("RANK", "0")):
         return code
@@ -157,6 +159,12 @@ def _report_end(
             why = f"the run was already finished at step {step}; nothing was left to do"
         elif ended == "early":
             why = "training ended: no better metric for training.patience validations"
+        scores = find_checkpoint(Path(run_dir)).state.get("validation", {})
+        if scores.get("bleu", 1) < 1 and scores["chrf"] < 20:  # BLEU is 0 if sentences are short
+            why += (
+                f". The model has learned next to nothing (validation BLEU {scores['bleu']:.1f}): "
+                "check the columns (--show-pairs 20), add pairs or updates, change learning_rate"
+            )
         message = f"{why}. Translate with: seq2seq translate {shlex.quote(run_dir)}"
     print(message, file=sys.stderr)
     return code

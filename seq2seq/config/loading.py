@@ -22,6 +22,7 @@ from seq2seq.errors import ConfigError
 MAX_BYTES = 1 << 20  # of a recipe file
 MAX_NODES = 100_000  # of a document with its aliases expanded
 MAX_DIGITS = 100  # of an integer; Python itself refuses some thousands
+TAB = re.compile(r"(^ *\t.*|\t)\Z", re.MULTILINE)  # as the last character, or indenting its line
 
 SectionT = TypeVar("SectionT", bound=Section)
 
@@ -255,6 +256,11 @@ def _parse_yaml(text: str) -> Any:
         problem = error.problem or error.context or "syntax error"
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        is_syntax = isinstance(error, yaml.scanner.ScannerError)
+        if mark and is_syntax and TAB.search(text, 0, mark.index + 1):
+            problem = "a tab where YAML expects spaces; replace it by spaces"
+        elif problem.startswith("mapping values"):
+            problem = "no key can be here; write one 'key: value' on each line, indented alike"
         raise ValueError(place + " ".join(problem.split())) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(" ".join(str(error).split())) from None

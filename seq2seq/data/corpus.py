@@ -94,9 +94,7 @@ def read_lines(path: str) -> Iterator[Line]:
         with open_unpacked(path) as stream:
             yield from decode_lines(stream, path)
     except FileNotFoundError:
-        raise DataError(
-            f"{path}: no such file; check the path (README.md describes how to prepare one)"
-        ) from None
+        raise DataError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; name a file in it") from None
     except DAMAGED as error:
@@ -188,7 +186,7 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
         for column, default in zip((config.source, config.target), usual, strict=True)
     )
     alignment = None if config.alignment is None else int(config.alignment)
-    last = max(source, target, alignment or 0)
+    last, key = max((source, "source"), (target, "target"), (alignment or 0, "alignment"))
 
     def parse(where: str, text: str) -> Pair | None:
         if not text:
@@ -196,8 +194,9 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
         columns = text.split("\t")
         if len(columns) <= last:
             raise DataError(
-                f"{where}: {_count(len(columns), 'column')} but column {last} is asked for, "
-                "counted from 0; separate columns by tabs or set source, target, alignment"
+                f"{where}: {_count(len(columns), 'column')}, but '{key}: {last}' needs {last + 1}, "
+                "as the first is number 0; separate columns by tabs, or change source, target or "
+                "alignment"
             )
         references: tuple[str, ...] = ()
         if config.references and not english_first:

@@ -23,7 +23,7 @@ from seq2seq.data.arrow import PAIRS, SIDES, MappedRows, map_rows, shuffle, writ
 from seq2seq.data.cache import Cache, Entry, code_of, open_cache
 from seq2seq.data.cleaning import Assessed, HeldOut, assess_pairs, filter_pairs, read_validation
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.data.sources import describe, refuse_same_files
+from seq2seq.data.sources import check_files, describe
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
 
@@ -97,7 +97,7 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
     was killed.
     """
     data = config.data
-    refuse_same_files(data)
+    check_files(data)
     valid = read_validation(data)
     began = time.monotonic()
     cache = open_cache(data.cache)

@@ -51,8 +51,11 @@ def describe(corpus: CorpusConfig, checksum: Callable[[Path], str]) -> dict[str,
     return {**settings, "files": [_checksum(path, checksum) for path in places]}
 
 
-def refuse_same_files(data: DataConfig) -> None:
-    """Raise DataError where the test corpus is a file of the training data, or a copy of one."""
+def check_files(data: DataConfig) -> None:
+    """Raise DataError where a file is missing, or the test corpus equals one of data.train."""
+    for key, place in _places(data):
+        if not key.endswith(".name") and not find_data(place).exists():
+            raise DataError(f"{place}: no such file; check {key} or prepare it as in README.md")
     for number, corpus in enumerate(data.train):
         for tested in _files(data.test):
             for path in _files(corpus):
@@ -74,24 +77,23 @@ def check_directions(
     The tokenizers know the direction of the corpora that they were trained on. Training corpora are
     compared with each other, if there are several, and with the tokenizers of another run.
     """
-    data = config.data
+    data, initial = config.data, config.training.initial
     corpora: dict[str, tuple[CorpusConfig, Iterable[Pair]]] = {"valid": (data.valid, valid)}
     if data.test is not None:
         corpora["test"] = data.test, read_corpus(data.test)
-    if len(data.train) > 1 or config.training.initial is not None:
+    if len(data.train) > 1 or initial:
         corpora |= {f"train.{n}": (each, read_corpus(each)) for n, each in enumerate(data.train)}
+    of, other = "data.train", "exchange those of data.train"
+    if initial and not initial.new_tokenizers:
+        of, other = f"the run {initial.run}", "start from another run"
     for name, (corpus, pairs) in corpora.items():
         first = list(map(normalize_pair, itertools.islice(pairs, _COMPARED_PAIRS)))
         if is_reversed(first, tokenizers):
-            of = (
-                f"the run {config.training.initial.run}"
-                if config.training.initial
-                else "data.train"
-            )
             raise DataError(
                 f"data.{name}: runs in the other direction than {of}: its sources, such as "
                 f"{first[0].source[:40]!r}, are like the targets there, its targets, such as "
-                f"{first[0].target[:40]!r}, like the sources; {_exchange(corpus, name)}"
+                f"{first[0].target[:40]!r}, like the sources; {_exchange(corpus, name)}, or, if "
+                f"its sides are right ({data.source_language} to {data.target_language}), {other}"
             )
 
 
@@ -137,7 +139,8 @@ def checksum_sources(data: DataConfig) -> dict[str, str]:
     A pipe has none. A validation set that is on the Hugging Face hub goes by its pairs; such
     training data is known to BatchStream only.
     """
-    found = {key: _checksum(find_data(place), sha256) for key, place in _places(data)}
+    places = [each for each in _places(data) if not each[0].startswith("data.test.")]
+    found = {key: _checksum(find_data(place), sha256) for key, place in places}
     checksums = {key: value for key, value in found.items() if value}
     if data.valid.format == "huggingface" and "data.valid.name" not in checksums:
         content = hashlib.sha256()
@@ -189,10 +192,10 @@ def dump_checksums(checksums: Mapping[str, str]) -> str:
 
 def _places(data: DataConfig) -> Iterator[tuple[str, str]]:
     """Yield the key and the path or name of each source."""
-    corpora: dict[str, CorpusConfig] = {f"train.{n}": c for n, c in enumerate(data.train)}
-    for name, corpus in (corpora | {"valid": data.valid}).items():
+    corpora: dict[str, CorpusConfig | None] = {f"train.{n}": c for n, c in enumerate(data.train)}
+    for name, corpus in (corpora | {"valid": data.valid, "test": data.test}).items():
         for place in PLACES:
-            if (value := getattr(corpus, place)) is not None:
+            if (value := getattr(corpus, place, None)) is not None:
                 yield f"data.{name}.{place}", value
 
 

@@ -112,10 +112,10 @@ def translate_files(
         linked = _open_output(alignments, stack) if alignments else None
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
-        texts = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid)
+        texts = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid, source)
         lines: Iterator[InputLine] = map(InputLine, texts)
         if prefixes:
-            begins = _lines(_open_input(prefixes, stack), request.refuse_invalid, f"{prefixes}: ")
+            begins = _lines(_open_input(prefixes, stack), request.refuse_invalid, prefixes)
             lines = _with_prefixes(texts, begins, prefixes)
         elif request.input_format == "jsonl":
             lines = map(_parse, texts, count(1))
@@ -373,15 +373,16 @@ def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
     return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
 
 
-def _lines(file: BinaryIO, refuse_invalid: bool, name: str = "") -> Iterator[str]:
+def _lines(file: BinaryIO, refuse_invalid: bool, path: str | None) -> Iterator[str]:
     """Yield lines without their ends; only a line feed ends one, so that lines keep their numbers.
 
-    `name` is the start of messages about another file than the input.
+    Messages begin with the path, if there is one.
     """
-    number, has_tabs = 0, bool(name)
+    number, invalid, has_tabs = 0, 0, False
+    of = f"{path}: " if path else ""
     while raw := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        where = f"{name}line {number}"
+        where = f"{of}line {number}"
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
                 f"{where}: more than {MAX_LINE_BYTES} bytes without a line feed; give shorter lines"
@@ -391,16 +392,21 @@ def _lines(file: BinaryIO, refuse_invalid: bool, name: str = "") -> Iterator[str
             has_tabs = True
             log.warning(
                 "%s: it has tabs, which do not separate columns here; if this is a table, give "
-                "only the source column (cut -f1 FILE)", where,
+                "only one column of it (cut -f1 FILE)", where,
             )  # fmt: skip
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
             fault = f"{where}: not UTF-8 (byte {line[error.start]:#04x} at {error.start})"
+            how = "convert the input, for example with iconv -f latin1 -t utf-8"
             if refuse_invalid:
-                raise DataError(f"{fault}; convert the input with iconv") from None
-            log.warning("%s: replaced", fault)
+                raise DataError(f"{fault}; {how}") from None
+            if not invalid:
+                log.warning("%s: replaced; %s", fault, how)
+            invalid += 1
             yield line.decode("utf-8", "replace")
+    if invalid > 1:
+        log.warning("%s%d of %d lines were not UTF-8: replaced", of, invalid, number)
 
 
 def _prompted(file: BinaryIO) -> Iterator[str]:
