@@ -23,7 +23,7 @@ _PATH_ERRORS = {
 # pip and `import` share.
 _TRAINING = ("torch", "datasets", "pyarrow", "pooch", "requests", "tensorboard")
 _OPTIONAL = dict.fromkeys(_TRAINING, _TRAINING) | {
-    name: (name,) for name in ("matplotlib", "jinja2", "rich")
+    name: (name,) for name in ("matplotlib", "jinja2", "rich", "huggingface_hub")
 }
 WINGS = ("seq2seq.analysis", "seq2seq.serving")  # training and translating work without them
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU

@@ -73,6 +73,7 @@ def test_version_matches_package(capsys: pytest.CaptureFixture[str]) -> None:
         ["plot", "length"],
         ["export"],
         ["distill"],
+        ["push"],
         ["reference"],
     ],
 )
@@ -135,6 +136,9 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         ),
         (["translate", "{run}", "-i", "{lines}", "--device", "cuda:42"], "device cuda:42"),
         (["translate", "{run}", "-i", "{run}/source.model", "--invalid", "refuse"], "not UTF-8"),
+        (["push", "{run}"], "required: USER/NAME"),
+        (["push", "{run}", "a/b", "-o", "x", "--evaluate", "t.tsv"], "expected NAME=FILE, such as"),
+        (["push", "none", "a/b"], "none: not a run directory"),
         (["distill", "{run}", "{lines}"], "required: -o/--output"),
         (["distill", "{run}", "{lines}", "-o", "/none/x"], "lines.txt:1: 1 column"),
         (["train", "{toy}", "--from", "none"], "none: not a run directory"),

@@ -38,6 +38,7 @@ INFERENCE_ONLY = (
     "seq2seq.evaluation.metrics",
     "seq2seq.evaluation.robustness",
     "seq2seq.files",
+    "seq2seq.hub",
     "seq2seq.analysis.heatmaps",
     "seq2seq.onnx.backend",
     "seq2seq.inference.protocol",
@@ -64,7 +65,7 @@ INFERENCE_ONLY = (
 # What they must not import, nor need.
 OTHERS = (
     "torch", "safetensors", "datasets", "pyarrow", "pandas", "pooch", "requests", "onnx",
-    "tensorboard", "matplotlib", "jinja2", "rich",
+    "tensorboard", "matplotlib", "jinja2", "rich", "huggingface_hub",
 )  # fmt: skip
 SERVING = ("fastapi", "starlette", "uvicorn", "python_multipart", "prometheus_client")
 HELP_NEEDS_NONE_OF = (
