@@ -25,6 +25,7 @@ COMMANDS = (
     "seq2seq.analysis.commands.understand",
     "seq2seq.analysis.commands.measure",
     "seq2seq.commands.export",
+    "seq2seq.analysis.commands.publish",
     "seq2seq.commands.distill",
     "seq2seq.commands.lists",
 )

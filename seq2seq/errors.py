@@ -23,6 +23,7 @@ _EXTRAS = {
     "train": "torch datasets pyarrow rich tensorboard",
     "serve": "fastapi prometheus_client py3langid python_multipart starlette uvicorn",
     "plot": "matplotlib",
+    "hub": "huggingface_hub",
 }
 WINGS = ("seq2seq.analysis", "seq2seq.serving")  # training and translating work without them
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU

@@ -1,6 +1,7 @@
 """What comes with the package: trained models and their cards, recipes and the sample corpus.
 
-Commands take a model or a recipe by its name, where no such path exists.
+Commands take a model or a recipe by its name, where no such path exists, and a run on the Hugging
+Face hub as `hf:user/name[@revision]`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,25 @@ from pathlib import Path
 
 from pydantic import Field
 
+from seq2seq import hub
 from seq2seq.config.section import Section
 from seq2seq.errors import CheckpointError, ConfigError, did_you_mean
 
 MODELS, RECIPES, SAMPLE = (Path(__file__).parent / name for name in ("models", "recipes", "sample"))
 CARD = "README.md"  # of a model
 _SAMPLE_PATH = Path("data/sample")  # in recipes and in the documentation
+LANGUAGE_NAMES = {  # in English
+    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
+    "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto",
+    "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish",
+    "fr": "French", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
+    "hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean",
+    "lt": "Lithuanian", "lv": "Latvian", "nb": "Norwegian Bokmål", "nl": "Dutch",
+    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian",
+    "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "ta": "Tamil",
+    "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
+    "zh": "Chinese",
+}  # fmt: skip
 
 
 def model_names() -> list[str]:
@@ -23,11 +37,13 @@ def model_names() -> list[str]:
 
 
 def find_run(run: str | Path) -> Path:
-    """Return the path of a run, or that of the model that has this name.
+    """Return the path of a run, or that of the model that has this name; download a run of the hub.
 
-    Raises CheckpointError for a word that is neither.
+    Raises CheckpointError for a word that is neither, and as `hub.download` does.
     """
     path = Path(run)
+    if str(run).startswith(hub.PREFIX):
+        return hub.download(str(run))
     if path.exists() or len(path.parts) != 1 or path.suffix:
         return path
     if path.name in model_names():
@@ -38,26 +54,63 @@ def find_run(run: str | Path) -> Path:
     )
 
 
-def is_packaged(run: Path) -> bool:
-    """Return whether a run is one of the models that come with the package."""
-    return run.resolve().parent == MODELS.resolve()
+def is_read_only(run: Path) -> bool:
+    """Return whether nothing is written into a run: a model of the package, or one of the hub."""
+    return run.resolve().parent == MODELS.resolve() or hub.cache_of(run) is not None
+
+
+class Subject(Section):
+    """What a score is of: a task or a test set."""
+
+    type: str
+    name: str
+
+
+class CardMetric(Section):
+    """A score."""
+
+    type: str
+    name: str
+    value: float
+    args: dict[str, str] | None = None  # sacreBLEU's signature
+
+
+class CardResult(Section):
+    """Scores on a test set."""
+
+    task: Subject
+    dataset: Subject
+    metrics: tuple[CardMetric, ...]
+
+
+class CardIndex(Section):
+    """The scores of a model."""
+
+    name: str
+    results: tuple[CardResult, ...]
 
 
 class Card(Section):
     """The card of a model: README.md in its directory, which begins with these keys.
 
-    They are YAML between two lines of three hyphens, as on the Hugging Face hub.
+    They are YAML between two lines of three hyphens, as the Hugging Face hub defines them, except
+    for the last two.
     """
 
-    source_language: str = Field(description="source language")
-    target_language: str = Field(description="target language")
-    test_set: str = Field(description="what the scores were measured on")
-    bleu: float = Field(description="BLEU on it, by sacreBLEU")
-    chrf: float = Field(description="chrF on it")
-    bleu_signature: str = Field(description="how sacreBLEU computed it")
-    chrf_signature: str = Field(description="likewise")
+    language: tuple[str, str] = Field(description="codes of source and target language")
+    license: str | None = Field(None, description="licence of the model, by the hub's name")
+    library_name: str = "seq2seq"
+    pipeline_tag: str = "translation"
+    datasets: tuple[str, ...] | None = Field(None, description="training data on the hub")
+    metrics: tuple[str, ...] = ("bleu", "chrf")
+    index: tuple[CardIndex, ...] = Field((), alias="model-index", description="scores")
     data: str = Field(description="training data")
-    data_license: str = Field(description="its licence")
+    data_license: str | None = Field(None, description="its licence")
+
+    @property
+    def languages(self) -> str:
+        """The direction in words."""
+        return " to ".join(LANGUAGE_NAMES.get(code, code) for code in self.language)
 
 
 def read_card(run: Path) -> Card:

@@ -39,6 +39,7 @@ INFERENCE_ONLY = (
     "seq2seq.evaluation.metrics",
     "seq2seq.evaluation.robustness",
     "seq2seq.files",
+    "seq2seq.hub",
     "seq2seq.analysis.heatmaps",
     "seq2seq.onnx.backend",
     "seq2seq.inference.protocol",
@@ -65,7 +66,7 @@ INFERENCE_ONLY = (
 # What they must not import, nor need.
 OTHERS = (
     "torch", "safetensors", "datasets", "pyarrow", "pandas", "pooch", "requests", "onnx",
-    "tensorboard", "matplotlib", "jinja2", "rich",
+    "tensorboard", "matplotlib", "jinja2", "rich", "huggingface_hub",
 )  # fmt: skip
 SERVING = ("fastapi", "starlette", "uvicorn", "python_multipart", "prometheus_client")
 HELP_NEEDS_NONE_OF = (
@@ -142,7 +143,7 @@ def imported_name(requirement: str) -> str:
 
 EXTRAS = {
     extra: [imported_name(each) for each in PROJECT["optional-dependencies"][extra]]
-    for extra in ("train", "serve", "plot")
+    for extra in ("train", "serve", "plot", "hub")
 }
 
 
@@ -191,6 +192,7 @@ def test_plain_installation_translates_evaluates_and_explains(plain: str, tmp_pa
         ("translate es-en -i text --backend torch", "PyTorch", "train"),
         ("serve es-en", r"\w+", "serve"),
         ("plot attention es-en No", "matplotlib", "plot"),
+        ("translate hf:user/name", "huggingface_hub", "hub"),
     ],
 )
 def test_missing_extra_is_a_user_error(

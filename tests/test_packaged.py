@@ -25,7 +25,7 @@ from seq2seq.packaged import (
     MODELS,
     find_recipe,
     find_run,
-    is_packaged,
+    is_read_only,
     model_names,
     read_card,
 )
@@ -34,13 +34,15 @@ from seq2seq.runs.directory import RunDirectory, find_checkpoint
 ROOT = Path(__file__).parents[1]
 TESTS = [("Tatoeba", "test"), ("Valid", "valid")]
 HEAD = """---
-source_language: Toy
-target_language: English
-test_set: 20 pairs
-bleu: 99.0
-chrf: 98.5
-bleu_signature: a
-chrf_signature: b
+language: [toy, en]
+model-index:
+- name: toy-en
+  results:
+  - task: {type: translation, name: Toy to English}
+    dataset: {type: toys, name: 20 pairs}
+    metrics:
+    - {type: bleu, name: BLEU, value: 99.0, args: {signature: a}}
+    - {type: chrf, name: chrF, value: 98.5, args: {signature: b}}
 data: toys
 data_license: none
 ---
@@ -102,7 +104,7 @@ def test_graphs_are_not_written_into_the_package(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("export", "toy-en") == 2
-    assert "toy-en: a model that came with the program; name" in capsys.readouterr().err
+    assert "toy-en: a model of the program or the hub; name" in capsys.readouterr().err
     assert run("export", "toy-en", "-o", "copy", "--precision", "fp32") == 0
     assert not (models / "toy-en/graph").exists()
 
@@ -110,7 +112,7 @@ def test_graphs_are_not_written_into_the_package(
 def test_existing_path_wins(models: Path, other: Path) -> None:
     shutil.copytree(other, "toy-en")
     assert find_run("toy-en") == Path("toy-en")
-    assert not is_packaged(find_run("toy-en"))
+    assert not is_read_only(find_run("toy-en"))
     assert find_run("./toy-en") == Path("toy-en")
 
 
@@ -132,12 +134,13 @@ def test_unknown_names_are_refused_with_those_that_exist(models: Path) -> None:
 def test_models_are_listed(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("models") == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("toy-en  Toy to English, 0.")
+    assert printed.startswith("toy-en  toy to English, 0.")
     assert "BLEU 99.0, chrF 98.5 on 20 pairs" in printed
     assert "toys (none)" in printed
     assert run("models", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["toy-en"]["bleu"] == 99.0
+    [index] = found["toy-en"]["model-index"]
+    assert [each["value"] for each in index["results"][0]["metrics"]] == [99.0, 98.5]
     assert found["toy-en"]["bytes"] > 1000
     shutil.rmtree(models)
     assert run("models") == 0
@@ -152,9 +155,12 @@ def test_model_is_made_of_a_run(
         tests = [f"{test}={toy.folder / file}.tsv" for test, file in TESTS]
         ship_model.ship(str(trained), "es-en", tests, "a machine", None, ["general", "tatoeba"])
     card, text = read_card(models / "es-en"), (models / "es-en" / CARD).read_text(encoding="utf-8")
-    assert (card.source_language, card.target_language) == ("Spanish", "English")
-    assert card.bleu > 50
-    assert card.test_set == "20 pairs of Tatoeba, one reference, beam 3"
+    assert card.languages == "Spanish to English"
+    [result, _] = card.index[0].results
+    assert [metric.type for metric in result.metrics] == ["bleu", "chrf"]
+    assert result.metrics[0].value > 50
+    assert result.metrics[0].args["signature"].startswith("nrefs:1|case:mixed")
+    assert result.dataset.name == "20 pairs of Tatoeba, one reference, beam 3"
     assert card.data.startswith("sentence pairs of Tatoeba; text of textbooks")
     assert card.data_license.startswith("CC BY 2.0 FR; CC BY 4.0, translations CC0")
     tested, chosen_on = (line for line in text.splitlines() if line.startswith(("| Tat", "| Val")))
@@ -164,7 +170,7 @@ def test_model_is_made_of_a_run(
         assert words in text
     assert "xquad" not in text
     assert "minutes on a machine. `config.yaml` is the complete recipe." in text
-    assert "{" not in text
+    assert "{" not in text.partition("\n---\n")[2]
     assert Translator.load("es-en").translate(["gato"])[0][0].text == "cat"
 
 
@@ -212,8 +218,10 @@ def test_corpora_are_those_of_the_folders_of_a_recipe() -> None:
         ("", "no lines of YAML between"),
         ("# A toy\n", "no lines of YAML between"),
         (HEAD.removesuffix("---\n"), "no lines of YAML between"),
-        (HEAD.replace("99.0", "good"), "bleu: expected"),
-        (HEAD.replace("bleu:", "blue:"), "blue: unknown key"),
+        (HEAD.replace("99.0", "good"), "metrics.0.value: expected"),
+        (HEAD.replace("BLEU, value:", "BLEU, values:"), "metrics.0.value: missing required key"),
+        (HEAD.replace("data:", "date:"), "date: unknown key"),
+        (HEAD.replace("[toy, en]", "[toy]"), "language.1: missing required key"),
     ],
 )
 def test_card_that_cannot_be_read_is_refused(
@@ -258,7 +266,8 @@ def test_recipes_of_both_directions_are_equal(name: str) -> None:
 def test_committed_model_translates_and_has_a_card(name: str, tmp_path: Path) -> None:
     card, checkpoint = read_card(MODELS / name), find_checkpoint(MODELS / name)
     assert RunDirectory(MODELS / name).config().run_dir == f"runs/{name}"
-    assert (card.bleu > 30, card.chrf > 50) == (True, True)
+    bleu, chrf = card.index[0].results[0].metrics
+    assert (bleu.value > 30, chrf.value > 50) == (True, True)
     assert isinstance(checkpoint.state["compact_bleu_loss"], float)
     assert not (checkpoint.path / "training.safetensors").exists()
     translator = Translator.load(name)

@@ -16,6 +16,7 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import RESAMPLES, Metric, References, score
 from seq2seq.files import check_writable
+from seq2seq.packaged import find_run
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import KINDS, Record, read_metrics
 
@@ -155,7 +156,7 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
 
     if len(runs) > MOST_CURVES:
         raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_CURVES}")
-    curves = [read_curves(Path(run)) for run in runs]
+    curves = [read_curves(find_run(run)) for run in runs]
     figure = new_figure(7.5, 7.5)
     losses, metrics, rates = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 1.4])
     for number, (name, found) in enumerate(zip(run_names(list(runs)), curves, strict=True)):

@@ -68,7 +68,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import evaluate, read_test, translate_all, write_lines
     from seq2seq.evaluation.metrics import RESAMPLES
     from seq2seq.files import check_writable, make_folder
-    from seq2seq.packaged import find_run, is_packaged
+    from seq2seq.packaged import find_run, is_read_only
     from seq2seq.runs.directory import run_of
 
     reports = arguments.report is not None
@@ -86,7 +86,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             named = {name: getattr(arguments, name) for name in ("target", "single_reference")}
             pairs = read_test(test, translator.config.data, **named)
         run = run_of(find_run(arguments.run)).path
-        folder = Path() if is_packaged(run) else run
+        folder = Path() if is_read_only(run) else run
         default = folder / f"{Path(test).stem}.hypotheses.txt"
         path = Path(arguments.output) if arguments.output else default
         check_writable(path)

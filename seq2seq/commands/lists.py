@@ -30,13 +30,13 @@ def _models(arguments: argparse.Namespace) -> int:
         path = packaged.MODELS / name
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         card = packaged.read_card(path)
-        found[name] = {**card.model_dump(), "path": str(path), "bytes": size}
+        found[name] = {**card.model_dump(by_alias=True), "path": str(path), "bytes": size}
         if not arguments.json:
-            print(
-                f"{name}  {card.source_language} to {card.target_language}, {size / 1e6:.1f} MB\n"
-                f"  BLEU {card.bleu:.1f}, chrF {card.chrf:.1f} on {card.test_set}\n"
-                f"  trained on {card.data} ({card.data_license}); {path / packaged.CARD}"
-            )
+            print(f"{name}  {card.languages}, {size / 1e6:.1f} MB")
+            for result in [each for index in card.index for each in index.results][:1]:
+                scores = ", ".join(f"{each.name} {each.value:.1f}" for each in result.metrics)
+                print(f"  {scores} on {result.dataset.name}")
+            print(f"  trained on {card.data} ({card.data_license}); {path / packaged.CARD}")
     if arguments.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
     elif not found:

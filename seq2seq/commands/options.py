@@ -78,11 +78,11 @@ def _threads(text: str) -> int:
 _TEST = {"metavar": "TEST", "help": "TSV: source, target, further references; or the source side"}
 # What several commands take, by name; `add_arguments` adds it to a parser.
 _SHARED: dict[str, dict[str, Any]] = {
-    "run": {"metavar": "RUN", "help": "run directory or checkpoint"},
+    "run": {"metavar": "RUN", "help": "run directory, checkpoint, model name or hf:user/name"},
     "runs": {
         "metavar": "RUN",
         "nargs": "+",
-        "help": "run directory or checkpoint; several: ensemble",
+        "help": "run directory, checkpoint, model name or hf:user/name; several: ensemble",
     },
     "test": _TEST,
     "--test": _TEST,

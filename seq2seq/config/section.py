@@ -106,8 +106,9 @@ def _locate(location: Sequence[int | str], schema: type[Section]) -> tuple[str, 
         elif section is None:
             break
         else:
-            field = section.model_fields.get(part)
-            annotation = None if field is None else field.annotation
+            fields = section.model_fields.items()
+            found = (each.annotation for name, each in fields if part in (name, each.alias))
+            annotation = next(found, None)
         names.append(str(part))
     return ".".join(names), annotation
 

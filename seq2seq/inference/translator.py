@@ -68,7 +68,8 @@ class Translator:
     ) -> Translator:
         """Load the best checkpoint of each run, or the checkpoint that a path names.
 
-        A run may also be the name of a model that comes with the package.
+        A run may also be the name of a model that comes with the package, or hf:user/name, a run
+        on the Hugging Face hub.
 
         On CPUs ONNX Runtime translates with the exported graphs, which are made now where they
         are missing; PyTorch does with `backend="torch"`, on GPUs, and in bf16.

@@ -24,7 +24,7 @@ from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.protocol import Floats, Ints, Step
 from seq2seq.onnx.graphs import AGAIN, FORMAT, Graphs, origin_of, read_graphs
-from seq2seq.packaged import is_packaged
+from seq2seq.packaged import is_read_only
 from seq2seq.runs.checkpoint import Checkpoint, open_checkpoint
 from seq2seq.runs.directory import RunDirectory, check_files, find_checkpoint, run_of
 from seq2seq.version import VERSION
@@ -173,7 +173,7 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
     except CheckpointError as error:
         log.warning("%s: doing that now", error)
     checkpoint = find_checkpoint(path)
-    if is_run and not is_packaged(run.path):
+    if is_run and not is_read_only(run.path):
         from seq2seq.onnx.export import ensure_graphs  # imports onnx, which is slow
 
         with contextlib.suppress(OSError):

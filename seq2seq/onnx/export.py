@@ -42,8 +42,8 @@ from seq2seq.onnx.graphs import (
     read_graphs,
 )
 from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
-from seq2seq.packaged import find_run, is_packaged
-from seq2seq.runs.checkpoint import Checkpoint, list_checkpoints, save_compact
+from seq2seq.packaged import find_run, is_read_only
+from seq2seq.runs.checkpoint import Checkpoint, copy_checkpoint, list_checkpoints, save_compact
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of
 from seq2seq.version import VERSION
 
@@ -73,8 +73,9 @@ def export(
     """
     path = find_run(run)
     checkpoint, source = find_checkpoint(path), run_of(path)
-    if output is None and (path != source.path or is_packaged(path)):
-        kind = "a checkpoint" if path != source.path else "a model that came with the program"
+    if output is None and (path != source.path or is_read_only(path)):
+        is_run = path == source.path
+        kind = "a model of the program or the hub" if is_run else "a checkpoint"
         raise UserError(f"{run}: {kind}; name a directory for its graphs with --output")
     unknown = sorted({*precisions} - {*PRECISIONS})
     if unknown:
@@ -130,6 +131,21 @@ def export_compact(
             state["int8_bleu_loss"] = round(bleu - _bleu(small, "int8", target, valid), 3)
     log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
     return save_compact(made.path, arrays, state)
+
+
+def export_run(run: str | Path, output: str | Path) -> Checkpoint:
+    """Write a run's best checkpoint and its graphs, a run that translates the same, and return it.
+
+    What training and resuming need is left out. Raises as `export` does.
+    """
+    graphs, checkpoint = export(run, output), find_checkpoint(find_run(run))
+    kept = {"step", "validation", "compact_bleu_loss", "int8_bleu_loss"}
+    state = {key: value for key, value in checkpoint.state.items() if key in kept}
+    path = RunDirectory(Path(output)).checkpoints / checkpoint.path.name
+    made = copy_checkpoint(checkpoint, path, state)
+    # The file may differ, as its metadata does; the weights are the same.
+    _write_meta(graphs.path, graphs.meta | {"weights": made.weights_sum})
+    return made
 
 
 def _directory(source: RunDirectory, output: str | Path) -> RunDirectory:

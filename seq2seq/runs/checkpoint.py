@@ -135,6 +135,14 @@ def save_compact(path: Path, weights: Mapping[str, Array], state: dict[str, Any]
     return _save(path, lambda folder: write_arrays(folder / MODEL, compact(weights)), state)
 
 
+def copy_checkpoint(checkpoint: Checkpoint, path: Path, state: dict[str, Any]) -> Checkpoint:
+    """Write the weights of a checkpoint, fp32 or int8, without what resuming needs."""
+    from seq2seq.runs.tensors import read_arrays, write_arrays
+
+    arrays = read_arrays(checkpoint.path / MODEL)
+    return _save(path, lambda folder: write_arrays(folder / MODEL, arrays), state)
+
+
 def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> Checkpoint:
     state = {"version": VERSION, **state}
     with publish_directory(path) as partial:

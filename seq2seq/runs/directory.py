@@ -25,6 +25,7 @@ from seq2seq.data.sources import PLACES, dump_checksums
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import locked, remove_directory, sync_directory, write_atomic
+from seq2seq.hub import cache_of
 from seq2seq.runs.checkpoint import (
     MODEL,
     Checkpoint,
@@ -267,7 +268,7 @@ def check_files(run: Path, *folders: Path) -> None:
 def _check_path(path: Path, run: Path) -> None:
     try:
         found = path.stat()
-        inside = path.resolve().is_relative_to(run.resolve())
+        inside = path.resolve().is_relative_to((cache_of(run) or run).resolve())
     except FileNotFoundError:
         if path.is_symlink():
             raise CheckpointError(f"{path}: broken link; put the file itself there") from None

@@ -87,12 +87,21 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return dict(load_file(path))
 
 
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Return the tensors of a file as they are. Raises CheckpointError for a damaged one."""
+    from safetensors.numpy import load_file
+
+    with _reading(path):
+        return dict(load_file(path))
+
+
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays to a file."""
     from safetensors.numpy import save_file
 
+    ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with _writing(path):
-        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
+        save_file(ordered, path, metadata={"format": "pt"})  # as other programs expect
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -15,20 +15,8 @@ from pydantic import BaseModel, Field
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
-from seq2seq.packaged import find_run, model_names
+from seq2seq.packaged import LANGUAGE_NAMES, model_names
 
-LANGUAGE_NAMES = {  # in English
-    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
-    "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto",
-    "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish",
-    "fr": "French", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
-    "hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean",
-    "lt": "Lithuanian", "lv": "Latvian", "nb": "Norwegian Bokmål", "nl": "Dutch",
-    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian",
-    "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "ta": "Tamil",
-    "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
-    "zh": "Chinese",
-}  # fmt: skip
 _FIRST = "es-en"  # of the models that come with the program, the one that README shows
 _MOST_DETECTED = 500  # characters that are enough to detect a language
 _MOST_COPIED = 100  # characters of a text that the models try to copy; py3langid knows longer ones
@@ -203,7 +191,7 @@ def load_models(runs: Sequence[str], load: Callable[[str], Translator]) -> Serve
         raise UserError(
             "no models come with this installation; name a run: seq2seq serve runs/quickstart"
         )
-    names = [find_run(run).resolve().name for run in runs]
+    names = [Path(run).resolve().name for run in runs]
     models: dict[str, ServedModel] = {}
     for run, short in zip(runs, names, strict=True):
         name = short if names.count(short) == 1 else str(Path(run))
