@@ -158,7 +158,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["plot", "attention", "{run}", "a", "--force", " "], "the given translation is empty"),
         (["plot", "attention", "{run}", "-i", "none.txt"], "none.txt: no such file"),
         (["plot", "training", "none"], "none: not a run directory, nor the name of a model"),
-        (["plot", "training", "./none"], "none/metrics.jsonl: cannot be read"),
+        (["plot", "training", "a/none"], "a/none/metrics.jsonl: cannot be read"),
         (["plot", "training", "{run}", "-o", "a.gif"], "unknown picture format; use .png"),
         (["plot", "training", "{run}", "--x", "hours"], "invalid choice: 'hours'"),
         (["plot", "length", "{run}"], "required: --test"),
