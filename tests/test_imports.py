@@ -138,12 +138,12 @@ def needs(package: str, extra: str) -> str:
 def imported_name(requirement: str) -> str:
     """Return the name by which the package of a requirement is imported."""
     name = re.split(r"[<>=\[;]", requirement)[0]
-    return {"pyyaml": "yaml"}.get(name, name.replace("-", "_"))
+    return {"pyyaml": "yaml", "mlflow-skinny": "mlflow"}.get(name, name.replace("-", "_"))
 
 
 EXTRAS = {
     extra: [imported_name(each) for each in PROJECT["optional-dependencies"][extra]]
-    for extra in ("train", "serve", "plot", "hub")
+    for extra in ("train", "serve", "plot", "hub", "mlflow", "wandb")
 }
 
 

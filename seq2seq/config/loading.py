@@ -99,19 +99,20 @@ def dump_config(config: Config) -> str:
 
 def changed_keys(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Return the keys whose values differ between two recipes, with both; a missing one is None."""
-    before, after = (_flat(config.model_dump(mode="json"), "") for config in (old, new))
+    before, after = (flat(config.model_dump(mode="json")) for config in (old, new))
     keys = sorted(before.keys() | after.keys())
     pairs = {key: (before.get(key), after.get(key)) for key in keys}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flat(value: Any, prefix: str) -> dict[str, Any]:
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested keys with dots between them, as in overrides."""
     if not isinstance(value, dict | list):
         return {prefix: value}
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found: dict[str, Any] = {}
     for key, item in items:
-        found |= _flat(item, f"{prefix}.{key}" if prefix else str(key))
+        found |= flat(item, f"{prefix}.{key}" if prefix else str(key))
     return found
 
 

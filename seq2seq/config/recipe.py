@@ -120,6 +120,9 @@ class TrainingConfig(Section):
         "none", description="average the kept checkpoints into the final model"
     )
     tensorboard: bool = Field(True, description="write TensorBoard logs into the run directory")
+    trackers: tuple[Literal["mlflow", "wandb"], ...] = Field(
+        (), description="also report to MLflow, Weights & Biases or both (docs/measuring.md)"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> TrainingConfig:

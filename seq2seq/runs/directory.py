@@ -103,6 +103,10 @@ class RunDirectory:
         """Return the folder of the checkpoint of a step."""
         return self.checkpoints / f"step-{step:06d}"
 
+    def tracked(self, tracker: str) -> Path:
+        """Return the file with the name that a tracker gave the run."""
+        return self.path / f"{tracker}.id"
+
     def exists(self) -> bool:
         """Return whether there is a run, or at least checkpoints of one."""
         return self.config_path.exists() or any(self.checkpoints.glob("step-*"))
@@ -168,8 +172,10 @@ class RunDirectory:
         names = ("config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH)
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-        for folder in (self.graphs, self.checkpoints, self.path / "tensorboard"):
-            remove_directory(folder)
+        for tracker in ("mlflow", "wandb"):
+            self.tracked(tracker).unlink(missing_ok=True)
+        for name in ("graph", "checkpoints", "tensorboard", "wandb"):
+            remove_directory(self.path / name)
 
     def newest(self) -> Checkpoint:
         """Return the latest intact checkpoint. Raises CheckpointError if there is none."""

@@ -1,4 +1,4 @@
-"""What training reports (progress, metrics.jsonl, TensorBoard), and the signals that stop it."""
+"""What training reports, to people, files and trackers, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -17,7 +18,9 @@ from typing import Any
 from tqdm import tqdm
 
 from seq2seq.config import TrainingConfig
-from seq2seq.files import naming
+from seq2seq.config.loading import flat
+from seq2seq.errors import ConfigError
+from seq2seq.files import naming, write_atomic
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import MetricsLog
 
@@ -45,11 +48,13 @@ class Monitor:
         is_first: bool,
     ) -> None:
         """Open the outputs and drop what was recorded after the step `start` (see MetricsLog)."""
-        self._files: list[MetricsLog | Board] = []
+        self._files: list[MetricsLog | Board | Tracker] = []
         if is_first:
             self._files.append(MetricsLog(run.metrics, step=start, validated=validated))
         if is_first and config.tensorboard:
             self._files.append(Board(run.path / "tensorboard", first=start + 1))
+        if is_first:
+            self._files += [Tracker(name, run) for name in config.trackers]
         self._bar = tqdm(
             total=config.max_steps,
             initial=start,
@@ -156,6 +161,65 @@ class Board:
         with naming(self._path):
             self._file.write(event.SerializeToString())
             self._file.flush()
+
+
+class Tracker:
+    """Reports to MLflow or Weights & Biases, which read their own environment variables.
+
+    A resumed run goes on in the record that it began. Training goes on where reporting fails.
+    """
+
+    def __init__(self, name: str, run: RunDirectory) -> None:
+        """Begin a record, or go on with that of the run. Raises ConfigError if that fails."""
+        self._name = name
+        self._log: Callable[..., object]
+        self._end: Callable[[], object]
+        known = run.tracked(name).read_text() if run.tracked(name).exists() else None
+        recipe = flat(run.config().model_dump(mode="json"))
+        try:
+            identity = (self._mlflow if name == "mlflow" else self._wandb)(run, known, recipe)
+        except ModuleNotFoundError:
+            raise
+        except Exception as error:  # of a server, an account or a disk
+            raise ConfigError(f"training.trackers: {name} cannot be used: {error}") from None
+        write_atomic(run.tracked(name), identity)
+
+    def _mlflow(self, run: RunDirectory, known: str | None, recipe: dict[str, Any]) -> str:
+        import mlflow
+
+        found = mlflow.start_run(run_id=known, run_name=run.path.name)
+        if not known:
+            mlflow.log_params(recipe)
+        self._log, self._end = mlflow.log_metrics, mlflow.end_run
+        return str(found.info.run_id)
+
+    def _wandb(self, run: RunDirectory, known: str | None, recipe: dict[str, Any]) -> str:
+        import wandb
+
+        found = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "seq2seq"),
+            name=run.path.name,
+            dir=run.path,
+            id=known,
+            resume="allow" if known else None,
+            config=recipe,
+        )
+        self._log, self._end = found.log, found.finish
+        return str(found.id)
+
+    def write(self, kind: str, record: dict[str, Any]) -> None:
+        """Report the record's floats."""
+        numbers = {f"{kind}/{key}": x for key, x in record.items() if isinstance(x, float)}
+        self._try(lambda: self._log(numbers, step=record["step"]))
+
+    def close(self) -> None:
+        self._try(self._end)
+
+    def _try(self, report: Callable[[], object]) -> None:
+        try:
+            report()
+        except Exception as error:
+            log.warning("%s: %s; this was not reported, training goes on", self._name, error)
 
 
 REASONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
