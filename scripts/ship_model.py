@@ -74,8 +74,9 @@ CORPORA = {  # by the name of their folder; the last one says what a model has n
         "words and greetings",
         "MIT",
         "It was trained on words and greetings,",
-        "Words and greetings of `data/everyday.tsv`, written for this project, MIT. Other files in "
-        "`data`\nwere made of the following corpora by models that were trained on them.",
+        "Words, greetings and sentences of `data/everyday.tsv` and `data/words.tsv`, written for "
+        "this project,\nMIT. Other files in `data` were made of the following corpora by models "
+        "that were trained on\nthem.",
     ),
     "tatoeba": Corpus(
         "sentence pairs of Tatoeba",

@@ -434,8 +434,9 @@ def test_documentation_lists_the_sources() -> None:
         assert f"`{name}`" in corpora
 
 
-def test_everyday_words_are_pairs_without_duplicates() -> None:
-    rows = (ROOT / "data/everyday.tsv").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("name", ["everyday", "words"])
+def test_words_are_pairs_without_duplicates(name: str) -> None:
+    rows = (ROOT / f"data/{name}.tsv").read_text(encoding="utf-8").splitlines()
     assert len(set(rows)) == len(rows) > 1000
     for row in rows:
         assert [side == side.strip() != "" for side in row.split("\t")] == [True, True], row
