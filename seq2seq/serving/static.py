@@ -192,9 +192,9 @@ def _download(library: Library) -> Path:
 def _index(sums: dict[str, str]) -> bytes:
     """Return the page's HTML with a security policy and the hashes of its scripts and styles."""
     html = (PAGE / "index.html").read_text(encoding="utf-8")
-    scripts = {f"./page/{name}": each for name, each in sums.items() if name.endswith("js")}
     # The hashes of modules that other modules import.
-    imports = json.dumps({"integrity": scripts})
+    modules = [path.name for path in PAGE_FILES if path.suffix == ".js"]
+    imports = json.dumps({"integrity": {f"./page/{name}": sums[name] for name in modules}})
     charset = '<meta charset="utf-8">'
     policy = _POLICY.format(_integrity(imports.encode()))
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'

@@ -1,0 +1,234 @@
+"""`seq2seq export --web`: what the folder has, where its libraries come from, and errors."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli import main
+from seq2seq.serving import static
+from seq2seq.serving.static import LIBRARIES, export_web
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """A folder like node_modules, with packages that only look like those."""
+    folder = tmp_path / "packages"
+    for library in LIBRARIES:
+        for name in library.files:
+            path = folder / library.name / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{library.name}/{name}")
+        about = json.dumps({"version": library.version})
+        (folder / library.name / "package.json").write_text(about)
+    return folder
+
+
+def integrity(content: bytes) -> str:
+    return f"sha384-{b64encode(hashlib.sha384(content).digest()).decode()}"
+
+
+def test_all_files_are_named_with_their_hashes(
+    single: Path, packages: Path, tmp_path: Path
+) -> None:
+    folder = export_web(single, tmp_path / "web", "fp32", str(packages))
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    worker, index = found.pop("service-worker.js").decode(), found.pop("index.html")
+    [sums] = re.findall(r"const FILES = (\{.*?\});", worker, re.DOTALL)
+    expected = {name: integrity(content) for name, content in found.items()}
+    assert json.loads(sums) == {"./": integrity(index), **expected}
+
+    about = json.loads(found["page/model.json"])
+    assert about["files"] == {
+        name.removeprefix("page/"): each
+        for name, each in expected.items()
+        if name != "page/model.json"
+    }
+    html = index.decode()
+    [imports] = re.findall(r'<script type="importmap">(.*?)</script>', html)
+    assert f"'{integrity(imports.encode())}'" in html.partition("\n<script")[0]
+    hashes = json.loads(imports)["integrity"]
+    scripts = {f"./page/{name}" for name in ("page.js", "tree.js", "drawing.js", "backend.js")}
+    assert scripts < {*hashes}
+    assert all(expected[name[2:]] == each for name, each in hashes.items())
+    linked = re.findall(r'(?:href|src)="(page/\S+)" integrity="(\S+)"', html)
+    assert {*linked} == {(name, expected[name]) for name, _ in linked}
+    assert [name for name, _ in linked] == ["page/explanation.css", "page/page.css", "page/page.js"]
+    assert not re.search(r'(?:href|src)="(?!page/|data:,)', html)  # also below a path
+
+
+def test_page_and_web_folder_share_all_modules_but_the_backend(
+    single: Path, packages: Path, tmp_path: Path
+) -> None:
+    folder = export_web(single, tmp_path / "web", "fp32", str(packages)) / "page"
+    for path in static.PAGE_FILES:
+        assert (path.read_bytes() == (folder / path.name).read_bytes()) == (
+            path.name != "backend.js"
+        )
+    packed = gzip.decompress((folder / "onnxruntime.wasm.gzip").read_bytes())
+    assert packed == b"onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
+
+
+def test_exported_directory_without_weights_can_be_exported(
+    single: Path, packages: Path, tmp_path: Path
+) -> None:
+    assert main(["export", str(single), "-o", str(tmp_path / "copy"), "--precision", "fp32"]) == 0
+    direct = export_web(single, tmp_path / "direct", "fp32", str(packages)) / "page"
+    copied = export_web(tmp_path / "copy", tmp_path / "web", "fp32", str(packages)) / "page"
+    for kind in ("encoder", "embedding", "step"):
+        name = f"{kind}.fp32.onnx"
+        assert (direct / name).read_bytes() == (copied / name).read_bytes()
+
+
+def test_earlier_export_is_replaced(single: Path, packages: Path, tmp_path: Path) -> None:
+    folder = export_web(single, tmp_path / "web", "fp32", str(packages))
+    (folder / "page/old.js").write_text("")
+    export_web(single, folder, "int8", str(packages))
+    assert not (folder / "page/old.js").exists()
+    assert not (folder / "page/step.fp32.onnx").exists()
+
+
+def test_equal_tokenizers_are_written_once(single: Path, packages: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(single, tmp_path / "run")
+    shutil.rmtree(run / "graph")
+    about = json.loads(
+        (export_web(run, tmp_path / "two", "fp32", str(packages)) / "page/model.json").read_bytes()
+    )
+    assert about["tokenizers"]["target"]["file"] == "target.model"
+    packaged = export_web("es-en", tmp_path / "one", "int8", str(packages)) / "page"
+    about = json.loads((packaged / "model.json").read_bytes())
+    assert about["tokenizers"]["target"]["file"] == "source.model"
+    assert not (packaged / "target.model").exists()
+
+
+# --- Errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--web", "DIR", "-o", "x"], "--web writes a folder of its own; remove --output"),
+        (["--web", "DIR", "--compact"], "--web writes a folder of its own; remove --compact"),
+        (["--web", "DIR", "--valid", "x"], "--web writes a folder of its own; remove --valid"),
+        (["--libraries", "x"], "--libraries requires --web DIR"),
+    ],
+)
+def test_options_that_exclude_each_other(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [str(tmp_path / "web") if word == "DIR" else word for word in options]
+    assert main(["export", "es-en", *options]) == 2
+    assert capsys.readouterr().err == f"seq2seq: {message}\n"
+    assert not (tmp_path / "web").exists()
+
+
+def error(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Return the one line that a failing export prints."""
+    assert main(["export", *map(str, arguments)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_directory_with_other_files_is_refused(
+    packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert error(capsys, "es-en", "--web", tmp_path, "--libraries", packages) == (
+        f"seq2seq: {tmp_path}: not an empty directory, nor an earlier export; name another"
+    )
+    assert packages.is_dir()
+
+
+def test_missing_run_graph_and_library_are_one_line(
+    single: Path, packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web = ("--web", tmp_path / "web", "--libraries", packages)
+    assert "nowhere: not a run directory" in error(capsys, "nowhere", *web)
+    main(["export", str(single), "-o", str(tmp_path / "copy"), "--precision", "fp32"])
+    capsys.readouterr()
+    assert "exported in fp32 only, not in int8" in error(capsys, tmp_path / "copy", *web)
+    place = packages / "sentencex-wasm"
+    (place / "package.json").write_text('{"version": "0.1.0"}')
+    install = "install it with: npm install sentencex-wasm@0.1.31"
+    assert error(capsys, single, *web) == f"seq2seq: {place}: 0.1.0; {install}"
+    shutil.rmtree(place)
+    assert error(capsys, single, *web) == f"seq2seq: {place}: missing; {install}"
+    assert not (tmp_path / "web").exists()
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """A registry of damaged packages; yields the paths that were asked for."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"damaged")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{server.server_port}/npm/")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_damaged_download_is_refused(
+    single: Path, registry: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error(capsys, single, "--web", tmp_path / "web")
+    assert re.match(r"seq2seq: http://\S+\.tgz: cannot be downloaded \(SHA512 hash of", line)
+    assert registry == ["/npm/onnxruntime-web/-/onnxruntime-web-1.30.0.tgz"]
+    assert not (tmp_path / "web").exists()
+
+
+def test_registry_that_cannot_be_reached_is_one_line(
+    single: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    line = error(capsys, single, "--web", tmp_path / "web")
+    assert line.startswith("seq2seq: http://127.0.0.1:9/onnxruntime-web/-/onnxruntime-web-1.30.0")
+    assert line.endswith("pass --libraries node_modules")
+
+
+# --- With npm
+
+
+def test_hashes_are_those_that_npm_records(libraries: Path) -> None:
+    recorded = json.loads((libraries / ".package-lock.json").read_bytes())["packages"]
+    for library in LIBRARIES:
+        assert recorded[f"node_modules/{library.name}"]["integrity"] == library.integrity
+
+
+def test_downloaded_files_are_those_that_npm_installs(
+    libraries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = subprocess.run(["npm", "config", "get", "registry"], capture_output=True, text=True)
+    monkeypatch.setenv("npm_config_registry", found.stdout.strip())
+    for library in LIBRARIES[1:]:  # the first one is large
+        assert static._read(library, None) == static._read(library, str(libraries))
