@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.server
+import io
 import json
 import re
-import shutil
-import subprocess
+import tarfile
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -17,21 +17,26 @@ from pathlib import Path
 import pytest
 
 from seq2seq.cli import main
+from seq2seq.packaged import SAMPLE
 from seq2seq.serving import static
 from seq2seq.serving.static import LIBRARIES, export_web
 
 
 @pytest.fixture
-def packages(tmp_path: Path) -> Path:
-    """A folder like node_modules, with packages that only look like those."""
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages that only look like those of npm."""
     folder = tmp_path / "packages"
-    for library in LIBRARIES:
-        for name in library.files:
-            path = folder / library.name / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{library.name}/{name}")
-        about = json.dumps({"version": library.version})
-        (folder / library.name / "package.json").write_text(about)
+    folder.mkdir()
+    for name, library in LIBRARIES.items():
+        path = folder / f"{name}-{library['version']}.tgz"
+        with tarfile.open(path, "w:gz") as archive:
+            for member in library["files"].values():
+                content = f"{name}/{member}".encode()
+                about = tarfile.TarInfo(f"package/{member}")
+                about.size = len(content)
+                archive.addfile(about, io.BytesIO(content))
+        digest = b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
+        monkeypatch.setitem(library, "integrity", f"sha512-{digest}")
     return folder
 
 
@@ -42,7 +47,7 @@ def integrity(content: bytes) -> str:
 def test_all_files_are_named_with_their_hashes(
     single: Path, packages: Path, tmp_path: Path
 ) -> None:
-    folder = export_web(single, tmp_path / "web", "fp32", str(packages))
+    folder = export_web(str(single), tmp_path / "web", "fp32", str(packages))
     found = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -53,11 +58,9 @@ def test_all_files_are_named_with_their_hashes(
     expected = {name: integrity(content) for name, content in found.items()}
     assert json.loads(sums) == {"./": integrity(index), **expected}
 
-    about = json.loads(found["page/model.json"])
+    about = json.loads(found["page/about.json"])
     assert about["files"] == {
-        name.removeprefix("page/"): each
-        for name, each in expected.items()
-        if name != "page/model.json"
+        name: each for name, each in expected.items() if name != "page/about.json"
     }
     html = index.decode()
     [imports] = re.findall(r'<script type="importmap">(.*?)</script>', html)
@@ -75,7 +78,7 @@ def test_all_files_are_named_with_their_hashes(
 def test_page_and_web_folder_share_all_modules_but_the_backend(
     single: Path, packages: Path, tmp_path: Path
 ) -> None:
-    folder = export_web(single, tmp_path / "web", "fp32", str(packages)) / "page"
+    folder = export_web(str(single), tmp_path / "web", "fp32", str(packages)) / "page"
     for path in static.PAGE_FILES:
         assert (path.read_bytes() == (folder / path.name).read_bytes()) == (
             path.name != "backend.js"
@@ -84,36 +87,26 @@ def test_page_and_web_folder_share_all_modules_but_the_backend(
     assert packed == b"onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
 
 
-def test_exported_directory_without_weights_can_be_exported(
-    single: Path, packages: Path, tmp_path: Path
+def test_folder_has_an_exported_run(
+    single: Path, packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["export", str(single), "-o", str(tmp_path / "copy"), "--precision", "fp32"]) == 0
-    direct = export_web(single, tmp_path / "direct", "fp32", str(packages)) / "page"
-    copied = export_web(tmp_path / "copy", tmp_path / "web", "fp32", str(packages)) / "page"
-    for kind in ("encoder", "embedding", "step"):
-        name = f"{kind}.fp32.onnx"
-        assert (direct / name).read_bytes() == (copied / name).read_bytes()
+    folder = export_web(str(single), tmp_path / "web", "fp32", str(packages))
+    for run in (single, folder / "model"):
+        assert main(["translate", str(run), "-i", str(SAMPLE / "test.tsv")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[: len(lines) // 2] == lines[len(lines) // 2 :]
+    about = json.loads((folder / "page/about.json").read_bytes())
+    assert about["name"] == "single"
+    assert about["source"]["code"] == "es"
+    assert about["source"]["rules"]["language"] == "es"
 
 
 def test_earlier_export_is_replaced(single: Path, packages: Path, tmp_path: Path) -> None:
-    folder = export_web(single, tmp_path / "web", "fp32", str(packages))
+    folder = export_web(str(single), tmp_path / "web", "fp32", str(packages))
     (folder / "page/old.js").write_text("")
-    export_web(single, folder, "int8", str(packages))
+    export_web(str(single), folder, "int8", str(packages))
     assert not (folder / "page/old.js").exists()
-    assert not (folder / "page/step.fp32.onnx").exists()
-
-
-def test_equal_tokenizers_are_written_once(single: Path, packages: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(single, tmp_path / "run")
-    shutil.rmtree(run / "graph")
-    about = json.loads(
-        (export_web(run, tmp_path / "two", "fp32", str(packages)) / "page/model.json").read_bytes()
-    )
-    assert about["tokenizers"]["target"]["file"] == "target.model"
-    packaged = export_web("es-en", tmp_path / "one", "int8", str(packages)) / "page"
-    about = json.loads((packaged / "model.json").read_bytes())
-    assert about["tokenizers"]["target"]["file"] == "source.model"
-    assert not (packaged / "target.model").exists()
+    assert not (folder / "model/graph/step.fp32.onnx").exists()
 
 
 # --- Errors
@@ -125,6 +118,7 @@ def test_equal_tokenizers_are_written_once(single: Path, packages: Path, tmp_pat
         (["--web", "DIR", "-o", "x"], "--web writes a folder of its own; remove --output"),
         (["--web", "DIR", "--compact"], "--web writes a folder of its own; remove --compact"),
         (["--web", "DIR", "--valid", "x"], "--web writes a folder of its own; remove --valid"),
+        (["--web", "DIR", "--json"], "--web writes a folder of its own; remove --json"),
         (["--libraries", "x"], "--libraries requires --web DIR"),
     ],
 )
@@ -148,25 +142,20 @@ def test_directory_with_other_files_is_refused(
     packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert error(capsys, "es-en", "--web", tmp_path, "--libraries", packages) == (
-        f"seq2seq: {tmp_path}: not an empty directory, nor an earlier export; name another"
+        f"seq2seq: {tmp_path}: not empty, and not an earlier export; name another directory"
     )
     assert packages.is_dir()
 
 
-def test_missing_run_graph_and_library_are_one_line(
+def test_run_that_cannot_be_exported_is_one_line(
     single: Path, packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     web = ("--web", tmp_path / "web", "--libraries", packages)
     assert "nowhere: not a run directory" in error(capsys, "nowhere", *web)
-    main(["export", str(single), "-o", str(tmp_path / "copy"), "--precision", "fp32"])
+    main(["export", str(single), "-o", str(tmp_path / "copy")])
     capsys.readouterr()
-    assert "exported in fp32 only, not in int8" in error(capsys, tmp_path / "copy", *web)
-    place = packages / "sentencex-wasm"
-    (place / "package.json").write_text('{"version": "0.1.0"}')
-    install = "install it with: npm install sentencex-wasm@0.1.31"
-    assert error(capsys, single, *web) == f"seq2seq: {place}: 0.1.0; {install}"
-    shutil.rmtree(place)
-    assert error(capsys, single, *web) == f"seq2seq: {place}: missing; {install}"
+    assert "copy: exported without its weights" in error(capsys, tmp_path / "copy", *web)
+    assert "unrecognized arguments" in error(capsys, single, single, *web)  # an ensemble
     assert not (tmp_path / "web").exists()
 
 
@@ -213,22 +202,10 @@ def test_registry_that_cannot_be_reached_is_one_line(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     line = error(capsys, single, "--web", tmp_path / "web")
     assert line.startswith("seq2seq: http://127.0.0.1:9/onnxruntime-web/-/onnxruntime-web-1.30.0")
-    assert line.endswith("pass --libraries node_modules")
+    assert line.endswith("elsewhere and name its folder with --libraries")
 
 
-# --- With npm
-
-
-def test_hashes_are_those_that_npm_records(libraries: Path) -> None:
-    recorded = json.loads((libraries / ".package-lock.json").read_bytes())["packages"]
-    for library in LIBRARIES:
-        assert recorded[f"node_modules/{library.name}"]["integrity"] == library.integrity
-
-
-def test_downloaded_files_are_those_that_npm_installs(
-    libraries: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = subprocess.run(["npm", "config", "get", "registry"], capture_output=True, text=True)
-    monkeypatch.setenv("npm_config_registry", found.stdout.strip())
-    for library in LIBRARIES[1:]:  # the first one is large
-        assert static._read(library, None) == static._read(library, str(libraries))
+def test_packages_have_the_recorded_hashes(libraries: Path, tmp_path: Path) -> None:
+    export_web("es-en", tmp_path / "web", libraries=str(libraries))
+    files = {path.name for path in (tmp_path / "web/page").iterdir()}
+    assert {new for library in LIBRARIES.values() for new in library["files"]} < files

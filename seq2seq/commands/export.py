@@ -48,14 +48,14 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--web", metavar="DIR",
-        help="write the page of `seq2seq serve` with the model into this directory, for a static "
-        "web server: it translates in the browser; default precision: int8",
-    )
+        help="write the page of `seq2seq serve` and the model (default: in int8) into this "
+        "directory, for any web server: it translates in the browser",
+    )  # fmt: skip
     parser.add_argument(
         "--libraries", metavar="DIR",
-        help="take the libraries of --web from this directory, npm's node_modules; default: "
-        "download them from npm's registry (npm_config_registry)",
-    )
+        help="keep the npm packages of --web, which are downloaded once, in this directory; "
+        "default: the cache",
+    )  # fmt: skip
     options.add_arguments(parser, "--target", "--json")
 
 
@@ -103,17 +103,14 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _export_web(arguments: argparse.Namespace) -> int:
-    for name in ("output", "compact", "valid"):
+    for name in ("output", "compact", "valid", "json"):
         if getattr(arguments, name):
             raise UserError(f"--web writes a folder of its own; remove --{name}")
     # By its name: the core does without the wing.
     static = import_module("seq2seq.serving.static")
     precision, libraries = arguments.precision or "int8", arguments.libraries
     folder = static.export_web(arguments.run, arguments.web, precision, libraries)
-    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*.*")}
-    if arguments.json:
-        print(json.dumps({"path": str(folder), "bytes": sizes}, indent=1))
-        return 0
-    print(f"{folder}  {sum(sizes.values()) / 1e6:.1f} MB in {len(sizes)} files")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"{folder}  {size / 1e6:.1f} MB")
     print(f"try it at http://localhost:8000 with: python -m http.server -d {folder}")
     return 0

@@ -570,4 +570,7 @@ async function start() {
   if (document.activeElement === byId("text")) selectExample();
 }
 
-start().catch(error => { byId("fault").textContent = `The page cannot start: ${error.message}`; });
+start().catch(error => {
+  byId("direction").textContent = "";
+  byId("fault").textContent = `The page cannot start: ${error.message}`;
+});

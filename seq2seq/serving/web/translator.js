@@ -10,28 +10,29 @@ import {wordAttention} from "./words.js";
 
 const GRAPHS = ["encoder", "embedding", "step"];
 
-// Resolves to a translator. `about` is model.json, `read` resolves to the bytes of one of its files;
+// Resolves to a translator. `about` is about.json, and `read` resolves to the bytes of a file of the export.
 // `libraries` are {ort, SentencePieceProcessor, segment, models}, where `models` receives the bytes that
 // the processors load.
 export async function loadTranslator(about, read, libraries) {
   const {ort, models, segment, SentencePieceProcessor} = libraries;
-  const tokenizers = {};
+  const {graphs: exported, inference, model} = JSON.parse(
+    new TextDecoder().decode(await read("model/graph/graph.json")));
+  const tokenizers = {}, graphs = {};
   for (const side of ["source", "target"]) {
-    const {file} = about.tokenizers[side];
-    models[file] ??= await read(file);
+    models[side] = await read(`model/${side}.model`);
     const processor = new SentencePieceProcessor();
-    await processor.load(file);
-    tokenizers[side] = new Tokenizer(processor, about.tokenizers[side]);
+    await processor.load(side);
+    tokenizers[side] = new Tokenizer(processor, about[side].pieces);
   }
-  const graphs = {};
+  const [ofPrecision] = Object.values(exported);
   for (const kind of GRAPHS)
-    graphs[kind] = await ort.InferenceSession.create(await read(about.graphs[kind]),
+    graphs[kind] = await ort.InferenceSession.create(await read(`model/graph/${ofPrecision[kind].file}`),
       {executionProviders: ["wasm"], enableMemPattern: false, logSeverityLevel: 4});
-  return new Translator(about, new Model(ort, graphs), tokenizers, segment);
+  return new Translator({...about, inference, model}, new Model(ort, graphs), tokenizers, segment);
 }
 
 class Tokenizer {
-  constructor(processor, {pieces}) {
+  constructor(processor, pieces) {
     Object.assign(this, {processor, pieces});
     this.spelled = pieces.flatMap((piece, id) => id > EOS && !/^<0x..>$/.test(piece) ? [id] : []);
     this.casePieces = CASE_PIECES.map(piece => pieces.indexOf(piece)).filter(id => id > 0);
@@ -104,15 +105,23 @@ export class Translator {
     Object.assign(this, {about, model, source, target, segment, spelling: new Spelling(target)});
   }
 
+  // What the page asks a server for when it starts.
+  get settings() {
+    const {charLimit, inference, model, name, source, target} = this.about;
+    return {charLimit, keyRequired: false, models: [{name, source: source.code, target: target.code,
+      source_name: source.name, target_name: target.name, style: model.style,
+      score: model.attention.score, beam: inference.beam_size}]};
+  }
+
   options(beam) {
     const {inference} = this.about;
     return {...inference, beam_size: beam ?? inference.beam_size};
   }
 
   split(text) {
-    const {inference, sentences} = this.about;
+    const {inference, source} = this.about;
     return splitText(text, part => this.source.encode(part), inference.max_source_length,
-      sentences.source, this.segment);
+      source.rules, this.segment);
   }
 
   // The parts of a text, each with what its translation must begin with: [part, prefix].
@@ -124,7 +133,7 @@ export class Translator {
       // White space after a sentence completes it, so that a letter begins the next one.
       const isLower = /\p{Lowercase}/u.test(text) && !/[\p{Uppercase}\p{Lt}]/u.test(text);
       const letter = isLower ? "x" : "X";
-      begins = splitSentences(text + letter, this.about.sentences.target, this.segment);
+      begins = splitSentences(text + letter, this.about.target.rules, this.segment);
       const last = begins.pop().slice(0, -1);
       begins = [...begins.filter(normalizeLine), last];
     }

@@ -8,15 +8,16 @@ let files = {};  // by name: the integrity of each
 let queue = null;  // one request after the other
 
 async function read(name) {
-  const response = await fetch(new URL(name, import.meta.url), {integrity: files[name], cache: "no-cache"});
-  if (!response.ok) throw new Error(`${name} cannot be loaded (status ${response.status})`);
+  const asked = fetch(new URL(`../${name}`, import.meta.url), {integrity: files[name], cache: "no-cache"});
+  const response = await asked.catch(() => null);
+  if (!response?.ok) throw new Error(`${name} is missing, or not the file that was exported`);
   if (!name.endsWith(".gzip")) return new Uint8Array(await response.arrayBuffer());
   const unpacked = response.body.pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(unpacked).arrayBuffer());
 }
 
 async function load() {
-  const about = JSON.parse(new TextDecoder().decode(await read("model.json")));
+  const about = JSON.parse(new TextDecoder().decode(await read("page/about.json")));
   ({files} = about);
   // A module for Node.js, which finds what it reads by these names.
   const models = {}, modules = {fs: {readFileSync: path => models[path]}, url: {URL}};
@@ -24,8 +25,8 @@ async function load() {
   await import("./sentencepiece.js");
   const {SentencePieceProcessor} = globalThis.exports;
   ort.env.wasm.numThreads = 1;
-  ort.env.wasm.wasmBinary = await read("onnxruntime.wasm.gzip");
-  await startSentencex({module_or_path: await read("sentencex.wasm.gzip")});
+  ort.env.wasm.wasmBinary = await read("page/onnxruntime.wasm.gzip");
+  await startSentencex({module_or_path: await read("page/sentencex.wasm.gzip")});
   return loadTranslator(about, read, {ort, segment, models, SentencePieceProcessor});
 }
 
@@ -50,7 +51,7 @@ async function answer(kind, asked, port) {
       await pause();
       if (isStopped) throw new Error("stopped");
     };
-    const found = kind === "start" ? translator.about.page
+    const found = kind === "start" ? translator.settings
       : kind === "alternatives" ? await translator.alternatives(asked)
         : {translations: [await translator.translate(asked, show)]};
     port.postMessage([kind, found]);
