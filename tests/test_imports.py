@@ -62,6 +62,7 @@ INFERENCE_ONLY = (
     "seq2seq.serving.models",
     "seq2seq.serving.server",
     "seq2seq.serving.service",
+    "seq2seq.serving.static",
 )
 # What they must not import, nor need.
 OTHERS = (
@@ -143,7 +144,7 @@ def imported_name(requirement: str) -> str:
 
 EXTRAS = {
     extra: [imported_name(each) for each in PROJECT["optional-dependencies"][extra]]
-    for extra in ("train", "serve", "plot", "hub")
+    for extra in ("train", "serve", "plot", "hub", "web")
 }
 
 
@@ -193,6 +194,7 @@ def test_plain_installation_translates_evaluates_and_explains(plain: str, tmp_pa
         ("serve es-en", r"\w+", "serve"),
         ("plot attention es-en No", "matplotlib", "plot"),
         ("translate hf:user/name", "huggingface_hub", "hub"),
+        ("export es-en --web page", "pooch", "web"),
     ],
 )
 def test_missing_extra_is_a_user_error(

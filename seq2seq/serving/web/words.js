@@ -77,7 +77,10 @@ function wordsOfBytes(raw, split) {
     end = start + word.length;
     ofChar.fill(number, start, end);
   });
-  return chars.flatMap(({size}, n) => Array(size).fill(places[n][0] < places[n][1] ? ofChar[places[n][0]] : -1));
+  return chars.flatMap(({size}, n) => {
+    const [start, end] = places[n];
+    return Array(size).fill(start < end ? ofChar[start] : -1);
+  });
 }
 
 // The characters of UTF-8 with their sizes; a byte that is not UTF-8 is one visible character.
