@@ -7,16 +7,21 @@ import hashlib
 import http.server
 import io
 import json
+import random
 import re
+import shutil
+import subprocess
 import tarfile
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seq2seq.cli import main
+from seq2seq.inference.translator import Translator
 from seq2seq.packaged import SAMPLE
 from seq2seq.serving import static
 from seq2seq.serving.static import LIBRARIES, export_web
@@ -211,3 +216,51 @@ def test_packages_have_the_recorded_hashes(libraries: Path, tmp_path: Path) -> N
     export_web("es-en", tmp_path / "web", libraries=str(libraries))
     files = {path.name for path in (tmp_path / "web/page").iterdir()}
     assert {new for library in LIBRARIES.values() for new in library["files"]} < files
+
+
+def in_node(folder: Path, asked: list[Any]) -> list[Any]:
+    """Return what the modules of an export answer in Node.js to a list of [method, asked]."""
+    (folder.parent / "package.json").write_text('{"type": "module"}')
+    found = subprocess.run(
+        ["node", Path(__file__).parent / "web/translate.mjs", folder],
+        input=json.dumps(asked), capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr[-1000:]
+    return list(json.loads(found.stdout))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_prefixes_and_alternatives_in_node_are_those_of_python(
+    libraries: Path, tmp_path: Path
+) -> None:
+    folder = export_web("es-en", tmp_path / "web", "fp32", str(libraries))
+    translator, generator = Translator.load("es-en"), random.Random(0)
+    rows = (SAMPLE / "test.tsv").read_text(encoding="utf-8").splitlines()[:24]
+    texts = [row.split("\t")[0] for row in rows]
+    texts += [" ".join(texts[:3]), texts[3].upper(), " ".join([texts[4]] * 60)]
+    found = [best.text for [best] in translator.translate(texts)]
+    prefixes = [
+        text[: generator.randint(0, min(len(text), 80))] + generator.choice(["", " ", "x", "HO"])
+        for text in found
+    ]
+    words = [" ".join(text.split()[: generator.randint(0, 3)]) for text in found[:8]]
+    asked = [["translate", {"q": q, "prefix": p}] for q, p in zip(texts, prefixes, strict=True)]
+    asked += [
+        ["alternatives", {"q": q, "prefix": p}] for q, p in zip(texts[:8], words, strict=True)
+    ]
+    answers = in_node(folder, asked)
+    expected = translator.translate(texts, prefixes=prefixes)
+    for [best], answer in zip(expected, answers[: len(texts)], strict=True):
+        assert answer["text"] == best.text
+        for part, of in zip(best.parts, answer["parts"], strict=True):
+            record = part.as_json(attention=False)
+            assert of["tokens"] == record["tokens"]
+            assert of["log_probs"] == pytest.approx(record["log_probs"], abs=1e-3)
+            assert (of["finished"], of["unlikely"]) == (part.finished, part.unlikely)
+    for text, prefix, answer in zip(texts, words, answers[len(texts) :], strict=False):
+        alternatives = translator.alternatives(text, prefix)
+        assert [(each["word"], each["text"]) for each in answer] == [
+            (each.word, each.translation.text) for each in alternatives
+        ]
+        chances = [each.log_prob for each in alternatives]
+        assert [each["log_prob"] for each in answer] == pytest.approx(chances, abs=1e-3)
