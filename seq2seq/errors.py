@@ -24,7 +24,6 @@ _EXTRAS = {
     "serve": "fastapi prometheus_client py3langid python_multipart starlette uvicorn",
     "plot": "matplotlib",
     "hub": "huggingface_hub",
-    "web": "pooch",
 }
 WINGS = ("seq2seq.analysis", "seq2seq.serving")  # training and translating work without them
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU

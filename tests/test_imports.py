@@ -144,7 +144,7 @@ def imported_name(requirement: str) -> str:
 
 EXTRAS = {
     extra: [imported_name(each) for each in PROJECT["optional-dependencies"][extra]]
-    for extra in ("train", "serve", "plot", "hub", "web")
+    for extra in ("train", "serve", "plot", "hub")
 }
 
 
@@ -194,7 +194,6 @@ def test_plain_installation_translates_evaluates_and_explains(plain: str, tmp_pa
         ("serve es-en", r"\w+", "serve"),
         ("plot attention es-en No", "matplotlib", "plot"),
         ("translate hf:user/name", "huggingface_hub", "hub"),
-        ("export es-en --web page", "pooch", "web"),
     ],
 )
 def test_missing_extra_is_a_user_error(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.server
 import io
 import json
 import random
@@ -12,9 +11,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-import threading
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -166,50 +163,37 @@ def test_run_that_cannot_be_exported_is_one_line(
     assert not (tmp_path / "web").exists()
 
 
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    """A registry of damaged packages; yields the paths that were asked for."""
-    asked: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"damaged")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{server.server_port}/npm/")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_damaged_download_is_refused(
-    single: Path, registry: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_other_packages_are_refused(
+    single: Path, libraries: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = error(capsys, single, "--web", tmp_path / "web")
-    assert re.match(r"seq2seq: http://\S+\.tgz: cannot be downloaded \(SHA512 hash of", line)
-    assert registry == ["/npm/onnxruntime-web/-/onnxruntime-web-1.30.0.tgz"]
+    kept = tmp_path / "kept"
+    shutil.copytree(libraries, kept)
+    damaged = kept / "onnxruntime-web-1.30.0.tgz"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    line = error(capsys, single, "--web", tmp_path / "web", "--libraries", kept)
+    assert line == f"seq2seq: {damaged}: not onnxruntime-web 1.30.0; delete this file"
     assert not (tmp_path / "web").exists()
 
 
-def test_registry_that_cannot_be_reached_is_one_line(
+def test_npm_that_fails_or_is_missing_is_one_line(
     single: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "bin/npm"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\necho npm error code ENOTFOUND >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(script.parent), prepend=":")
+    fix = (
+        "run 'npm pack onnxruntime-web@1.30.0 sentencepiece-js@1.1.0 sentencex-wasm@0.1.31' "
+        "elsewhere and name its folder with --libraries"
+    )
     line = error(capsys, single, "--web", tmp_path / "web")
-    assert line.startswith("seq2seq: http://127.0.0.1:9/onnxruntime-web/-/onnxruntime-web-1.30.0")
-    assert line.endswith("elsewhere and name its folder with --libraries")
+    assert line == f"seq2seq: npm failed (npm error code ENOTFOUND); {fix}"
+    monkeypatch.setenv("PATH", "/nowhere")
+    line = error(capsys, single, "--web", tmp_path / "web")
+    assert line.endswith(f"npm is not installed; install it with Node.js, or {fix}")
+    assert not (tmp_path / "web").exists()
 
 
 def test_packages_have_the_recorded_hashes(libraries: Path, tmp_path: Path) -> None:

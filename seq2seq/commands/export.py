@@ -53,8 +53,7 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--libraries", metavar="DIR",
-        help="keep the npm packages of --web, which are downloaded once, in this directory; "
-        "default: the cache",
+        help="keep the packages of --web, which npm downloads, in this directory",
     )  # fmt: skip
     options.add_arguments(parser, "--target", "--json")
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
+import shutil
+import subprocess
 import tarfile
-from base64 import b64decode, b64encode
-from hashlib import sha384
+import tempfile
+from base64 import b64encode
+from collections.abc import Iterator
+from hashlib import sha384, sha512
 from pathlib import Path
 from typing import IO, Any, cast
 
 from seq2seq.data.tokenizer import Tokenizer
-from seq2seq.errors import DataError, UserError
+from seq2seq.errors import DataError, UserError, one_line
 from seq2seq.files import publish_directory
 from seq2seq.inference.sentences import rules_json
 from seq2seq.inference.text import UNLIKELY
@@ -33,7 +36,6 @@ PAGE_FILES = [
 ]
 _SERVICE_WORKER = "service-worker.js"
 LIBRARIES: dict[str, Any] = json.loads((_WEB / "libraries.json").read_bytes())  # of npm
-_REGISTRY = "http://localhost"  # npm's own default
 
 
 def export_web(
@@ -41,9 +43,9 @@ def export_web(
 ) -> Path:
     """Write a folder that translates in a browser with a run's best checkpoint; return it.
 
-    `libraries` is the folder of npm's packages, which are downloaded if it lacks them; by default
-    the cache. Raises DataError for an output with other files, UserError for a failed download, and
-    as seq2seq.onnx.export.export does.
+    `libraries` is a folder to keep npm's packages in; those that it lacks are downloaded. Raises
+    DataError for an output with other files and for a damaged package, UserError for a failed
+    download, and as seq2seq.onnx.export.export does.
     """
     from seq2seq.onnx.export import export
 
@@ -53,13 +55,14 @@ def export_web(
     # The last ones have another backend.js.
     files = {f"page/{path.name}": path.read_bytes() for path in (*PAGE_FILES, *_WEB.glob("*.js"))}
     service_worker = files.pop(f"page/{_SERVICE_WORKER}").decode()
-    for name, library in LIBRARIES.items():
-        with tarfile.open(_download(name, **library, folder=libraries)) as archive:
-            for new, old in library["files"].items():
-                content = cast("IO[bytes]", archive.extractfile(f"package/{old}")).read()
-                # Hosts take no other suffix for an encoding, which browsers would undo.
-                is_packed = new.endswith(".gzip")
-                files[f"page/{new}"] = gzip.compress(content, mtime=0) if is_packed else content
+    with tempfile.TemporaryDirectory() as temporary:
+        for path, wanted in _packages(Path(libraries or temporary)):
+            with tarfile.open(path) as archive:
+                for new, old in wanted.items():
+                    content = cast("IO[bytes]", archive.extractfile(f"package/{old}")).read()
+                    # Hosts take no other suffix for an encoding, which browsers would undo.
+                    is_packed = new.endswith(".gzip")
+                    files[f"page/{new}"] = gzip.compress(content, mtime=0) if is_packed else content
     with publish_directory(target) as folder:
         model = export(run, folder / "model", [precision]).path.parent
         made = [path for path in model.rglob("*") if path.is_file()]
@@ -95,22 +98,31 @@ def _describe(run: RunDirectory, name: str) -> dict[str, Any]:
     return {"name": name, "charLimit": Limits.characters, "unlikely": UNLIKELY, **sides}
 
 
-def _download(name: str, version: str, integrity: str, folder: str | None, **_: Any) -> str:
-    """Return the path of a package, whose file has the name that `npm pack` gives it."""
-    import pooch
+def _packages(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield the archive of each library, which npm downloads if the folder lacks it, and its files.
 
-    pooch.get_logger().setLevel("WARNING")
-    settings = {key.lower(): value for key, value in os.environ.items()}
-    file = f"{name}-{version}.tgz"
-    url = f"{settings.get('npm_config_registry', _REGISTRY).rstrip('/')}/{name}/-/{file}"
-    known = f"sha512:{b64decode(integrity.partition('-')[2]).hex()}"
-    try:
-        return str(pooch.retrieve(url, known, file, folder or pooch.os_cache("seq2seq")))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{url}: cannot be downloaded ({error}); check the network and npm_config_registry, or "
-            f"run 'npm pack {name}@{version}' elsewhere and name its folder with --libraries"
-        ) from None
+    npm uses its own settings and cache. Raises UserError where it fails, DataError for an archive
+    that has another hash.
+    """
+    paths = {name: folder / f"{name}-{each['version']}.tgz" for name, each in LIBRARIES.items()}
+    missing = [f"{n}@{LIBRARIES[n]['version']}" for n, path in paths.items() if not path.exists()]
+    if missing:
+        fix = f"run 'npm pack {' '.join(missing)}' elsewhere and name its folder with --libraries"
+        npm = shutil.which("npm")
+        if npm is None:
+            raise UserError(f"npm is not installed; install it with Node.js, or {fix}")
+        folder.mkdir(parents=True, exist_ok=True)
+        found = subprocess.run(
+            [npm, "pack", "--loglevel=error", "--prefer-offline", *missing],
+            capture_output=True, encoding="utf-8", errors="replace", cwd=folder,
+        )  # fmt: skip
+        if found.returncode:
+            raise UserError(f"npm failed ({one_line(found.stderr)[:200]}); {fix}")
+    for name, path in paths.items():
+        digest = b64encode(sha512(path.read_bytes()).digest()).decode()
+        if f"sha512-{digest}" != LIBRARIES[name]["integrity"]:
+            raise DataError(f"{path}: not {name} {LIBRARIES[name]['version']}; delete this file")
+        yield path, LIBRARIES[name]["files"]
 
 
 def _index(sums: dict[str, str]) -> bytes:
