@@ -101,7 +101,7 @@ def publish_directory(path: Path) -> Iterator[Path]:
     try:
         partial.mkdir(parents=True)
         yield partial
-        for file in partial.iterdir():
+        for file in filter(Path.is_file, partial.rglob("*")):
             sync_file(file)
         sync_directory(partial)
         if path.exists():

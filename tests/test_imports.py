@@ -62,6 +62,7 @@ INFERENCE_ONLY = (
     "seq2seq.serving.models",
     "seq2seq.serving.server",
     "seq2seq.serving.service",
+    "seq2seq.serving.static",
 )
 # What they must not import, nor need.
 OTHERS = (

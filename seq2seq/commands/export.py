@@ -8,12 +8,14 @@ examples:
   seq2seq translate small --precision int8 < spanish.txt
   seq2seq export runs/quickstart -o compact --compact    (a byte for each weight, and no graphs)
   seq2seq export runs/quickstart -o compact --compact --valid data/sample/valid.tsv
+  seq2seq export es-en --web page             (a folder that translates in a browser)
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from importlib import import_module
 from pathlib import Path
 
 from seq2seq.commands import options
@@ -44,6 +46,15 @@ def add(commands: options.Commands) -> None:
         "how much BLEU int8 costs, which decides what --precision auto uses; default: what "
         "training measured when it ended",
     )  # fmt: skip
+    parser.add_argument(
+        "--web", metavar="DIR",
+        help="write the page of `seq2seq serve` and the model (default: in int8) into this "
+        "directory, for any web server: it translates in the browser",
+    )  # fmt: skip
+    parser.add_argument(
+        "--libraries", metavar="DIR",
+        help="keep the packages of --web, which npm downloads, in this directory",
+    )  # fmt: skip
     options.add_arguments(parser, "--target", "--json")
 
 
@@ -51,6 +62,10 @@ def _export(arguments: argparse.Namespace) -> int:
     from seq2seq.onnx.export import export, export_compact, read_valid
     from seq2seq.onnx.graphs import PRECISIONS
 
+    if arguments.web:
+        return _export_web(arguments)
+    if arguments.libraries:
+        raise UserError("--libraries requires --web DIR")
     if arguments.valid and arguments.precision:
         raise UserError("--valid compares both precisions; leave out --precision")
     if arguments.target and not arguments.valid:
@@ -83,4 +98,18 @@ def _export(arguments: argparse.Namespace) -> int:
             words = "int8 graphs" if name == "int8" else "int8 weights"
             print(f"{words}: {abs(cost):.2f} BLEU {'less' if cost > 0 else 'more'} (validation)")
     print(f"translate with: seq2seq translate {folder}")
+    return 0
+
+
+def _export_web(arguments: argparse.Namespace) -> int:
+    for name in ("output", "compact", "valid", "json"):
+        if getattr(arguments, name):
+            raise UserError(f"--web writes a folder of its own; remove --{name}")
+    # By its name: the core does without the wing.
+    static = import_module("seq2seq.serving.static")
+    precision, libraries = arguments.precision or "int8", arguments.libraries
+    folder = static.export_web(arguments.run, arguments.web, precision, libraries)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"{folder}  {size / 1e6:.1f} MB")
+    print(f"try it at http://localhost:8000 with: python -m http.server -d {folder}")
     return 0

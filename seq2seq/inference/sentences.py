@@ -91,6 +91,13 @@ def _split_line(line: str, language: str) -> list[str]:
     return found
 
 
+def rules_json(language: str) -> dict[str, str]:
+    """Return the rules of a language for JSON (seq2seq/serving/web/sentences.js)."""
+    code = language_rules(language)
+    found = {"abbreviations": _ABBREVIATIONS, "words": _WORDS}
+    return {"language": code, **{name: words.get(code, "") for name, words in found.items()}}
+
+
 @lru_cache
 def _mask(language: str) -> re.Pattern[str]:
     """Return a pattern that ends with what hides boundaries, or abbreviations, from sentencex."""

@@ -34,6 +34,7 @@ from seq2seq.errors import UserError, WorkerError, one_line, verdict
 from seq2seq.serving import RequestError, api, libretranslate
 from seq2seq.serving.batching import Metrics
 from seq2seq.serving.service import Service, operation_id, service_of
+from seq2seq.serving.static import PAGE, PAGE_FILES
 from seq2seq.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,9 @@ _INTERNAL = "internal error; the server's log has the details"
 _CLIENT_CLOSED = 499  # in the log and the metrics; nobody receives it
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-_FOLDER = Path(__file__).parent / "page"
-# What the page shares with that of `seq2seq explain --html`.
-_SHARED = Path(__file__).parents[1] / "analysis/templates"
 _PAGE = {
-    "/": _FOLDER / "index.html",
-    **{f"/page/{n}": _FOLDER / n for n in ("page.css", "page.js", "tree.js", "examples.js")},
-    **{f"/page/{name}": _SHARED / name for name in ("drawing.js", "explanation.css")},
+    "/": PAGE / "index.html",
+    **{f"/page/{path.name}": path for path in PAGE_FILES},
 }
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _PAGE_HEADERS = {

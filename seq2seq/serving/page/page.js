@@ -1,6 +1,7 @@
 // The page of `seq2seq serve`: a text, and one or two panes with what a model makes of it.
 import {append, drawAttention, make, memoryDetails, named, RULE, scale, stepDetails, table}
   from "./drawing.js";
+import * as backend from "./backend.js";
 import {examples} from "./examples.js";
 import {drawTree} from "./tree.js";
 
@@ -13,35 +14,6 @@ let panes = [];
 let timer = 0;
 let chosen = false;  // the models, by hand or by a link: they stay until the text is emptied
 
-async function ask(path, body, signal) {
-  const key = byId("key").value;
-  const response = await fetch(path, {
-    method: "POST", headers: {"Content-Type": "application/json"}, signal,
-    body: JSON.stringify(key ? {...body, api_key: key} : body),
-  });
-  if (!response.ok) {
-    const found = await response.json().catch(() => ({}));
-    throw new Error(found.error ?? `the server answered with status ${response.status}`);
-  }
-  return response;
-}
-
-// Yields the server-sent events of a response: [name, data].
-async function* events(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const {value, done} = await reader.read();
-    if (done) return;
-    const blocks = (rest + value).split("\n\n");
-    rest = blocks.pop();
-    for (const block of blocks) {
-      const [name, data] = block.split("\n");
-      yield [name.slice("event: ".length), JSON.parse(data.slice("data: ".length))];
-    }
-  }
-}
-
 // What one model makes of the text.
 class Pane {
   constructor() {
@@ -52,6 +24,10 @@ class Pane {
     this.place = 0;  // of the sentence that is looked into
     this.work = new AbortController();
     this.at(".prefix").addEventListener("input", translateLater);
+    if (!backend.explain) {
+      this.at(".shown").replaceChildren(this.at(".shown option"));
+      this.at(".shown").closest("p").hidden = true;
+    }
     this.at(".free").addEventListener("click", () => this.beginWith(""));
     this.at(".sentence").addEventListener("change", event => this.look(Number(event.target.value)));
     this.at(".shown").addEventListener("change", () => {
@@ -106,8 +82,7 @@ class Pane {
       return;
     }
     try {
-      const response = await ask("/api/stream", this.asked, signal);
-      for await (const [name, data] of events(response)) {
+      for await (const [name, data] of backend.stream(this.asked, signal)) {
         if (signal.aborted) return;
         if (name === "partial") this.at(".translation").textContent = data.text;
         else if (name === "translation") this.show(data.translations[0]);
@@ -172,7 +147,8 @@ class Pane {
     this.at(".attention").hidden = !this.part?.target_words.some(words => words.length);
     if (!this.at(".attention").hidden) this.drawWords();
     for (const details of this.root.querySelectorAll(":scope > details")) {
-      details.hidden = !this.part || details.classList.contains("force") && !this.part.words;
+      details.hidden = !this.part || details.classList.contains("force") && !this.part.words ||
+        !backend.explain && !details.classList.contains("tree");
       if (details.open) details.dispatchEvent(new Event("toggle"));
     }
   }
@@ -204,7 +180,7 @@ class Pane {
         path.classList.toggle("dim", Boolean(place) && Number(path.dataset[place.side]) !== place.index)),
     });
     this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), this.attention.matrix));
-    if (part.words) this.makeDraggable();
+    if (part.words && backend.explain) this.makeDraggable();
   }
 
   // Show the likeliest words in the place of one of the translation.
@@ -226,8 +202,7 @@ class Pane {
     const prefix = before + (before && words[place].space);
     const list = make("ol");
     try {
-      const response = await ask("/api/alternatives", {...this.asked, prefix}, this.work.signal);
-      const others = await response.json();
+      const others = await backend.alternatives({...this.asked, prefix}, this.work.signal);
       if (!heading.isConnected) return;  // another word was clicked meanwhile
       for (const other of others) {
         const choice = append(make("button", null, {type: "button"}),
@@ -265,7 +240,7 @@ class Pane {
   async explanation(look = {}) {
     const {source: q, text: target} = this.part;
     const asked = {q, target, model: this.model.name, ...look};
-    return (await ask("/api/explain", asked, this.work.signal)).json();
+    return backend.explain(asked, this.work.signal);
   }
 
   async explain() {
@@ -289,7 +264,7 @@ class Pane {
       this.fill(details, this.drawTree);
     });
     const asked = {...this.asked, beam: this.beam ?? undefined, tree: true};
-    const found = await (await ask("/api/translate", asked, this.work.signal)).json();
+    const found = await backend.translate(asked, this.work.signal);
     return [label, ...drawTree(found.translations[0].parts[this.place].tree, this.model.target)];
   }
 
@@ -487,8 +462,8 @@ const keepsModels = () => chosen || panes.some(pane => pane.prefix);
 
 // The language of a text, if it is another one than that of the first pane.
 async function detected(typed) {
-  if (keepsModels() || !typed.trim()) return null;
-  const [{language, confidence}] = await (await ask("/detect", {q: typed})).json();
+  if (!backend.detect || keepsModels() || !typed.trim()) return null;
+  const [{language, confidence}] = await backend.detect({q: typed});
   return language === panes[0].model.source || confidence < MIN_CONFIDENCE ? null : language;
 }
 
@@ -544,11 +519,11 @@ function chooseModels(first, otherName = byId("other").value) {
 }
 
 async function start() {
-  const get = async path => (await fetch(path)).json();
-  const settings = await get("/frontend/settings");
-  models = await get("/api/models");
+  const settings = await backend.start();
+  ({models} = settings);
   byId("text").maxLength = settings.charLimit;
   byId("key-label").hidden = !settings.keyRequired;
+  for (const name of ["other-label", "swap"]) byId(name).hidden = models.length < 2;
   byId("model").replaceChildren(...models.map(model => make("option",
     `${model.name} (${model.source_name} to ${model.target_name})`, {value: model.name})));
   byId("ask").addEventListener("submit", event => event.preventDefault());
@@ -595,4 +570,7 @@ async function start() {
   if (document.activeElement === byId("text")) selectExample();
 }
 
-start().catch(error => { byId("fault").textContent = `The page cannot start: ${error.message}`; });
+start().catch(error => {
+  byId("direction").textContent = "";
+  byId("fault").textContent = `The page cannot start: ${error.message}`;
+});

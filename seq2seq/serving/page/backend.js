@@ -1,0 +1,43 @@
+// What the page asks the server for. `seq2seq export --web` puts another file in the place of this one.
+
+async function ask(path, body, signal) {
+  const key = document.getElementById("key").value;
+  const response = await fetch(path, {
+    method: "POST", headers: {"Content-Type": "application/json"}, signal,
+    body: JSON.stringify(key ? {...body, api_key: key} : body),
+  });
+  if (!response.ok) {
+    const found = await response.json().catch(() => ({}));
+    throw new Error(found.error ?? `the server answered with status ${response.status}`);
+  }
+  return response;
+}
+
+const json = path => async (body, signal) => (await ask(path, body, signal)).json();
+export const detect = json("/detect");
+export const translate = json("/api/translate");
+export const alternatives = json("/api/alternatives");
+export const explain = json("/api/explain");
+
+// Resolves to the models and the limits.
+export async function start() {
+  const get = async path => (await fetch(path)).json();
+  return {...await get("/frontend/settings"), models: await get("/api/models")};
+}
+
+// Yields the server-sent events of a translation: [name, data].
+export async function* stream(body, signal) {
+  const response = await ask("/api/stream", body, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const [name, data] = block.split("\n");
+      yield [name.slice("event: ".length), JSON.parse(data.slice("data: ".length))];
+    }
+  }
+}
