@@ -162,7 +162,10 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["plot", "training", "{run}", "--x", "hours"], "invalid choice: 'hours'"),
         (["plot", "length", "{run}"], "required: --test"),
         (["plot", "length", "{run}", "--test", "none.tsv"], "none.tsv: no such file"),
-        (["plot", "length", "{lines}", "--test", "{lines}"], "unknown without a run"),
+        (
+            ["plot", "length", "{lines}", "--test", "{lines}"],
+            "a file where a directory is expected",
+        ),
         (["plot", "length", "{run}", "--test", "{lines}", "-o", "a.gif"], "unknown picture format"),
         (["explain", "none", "gato"], "none: not a run directory"),
         (["explain", "{run}", ""], "the sentence is empty"),
