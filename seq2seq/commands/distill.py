@@ -50,7 +50,6 @@ def _distill(arguments: argparse.Namespace) -> int:
     from seq2seq.config import CorpusConfig
     from seq2seq.data.corpus import COMPRESSED
     from seq2seq.data.sources import describe
-    from seq2seq.files import sha256
     from seq2seq.inference.streams import Request, distill
 
     if arguments.closest:
@@ -71,7 +70,7 @@ def _distill(arguments: argparse.Namespace) -> int:
         made_of = {
             "program": VERSION,
             "runs": [_weights_sum(run) for run in arguments.runs],
-            "corpus": describe(corpus, sha256)["files"],
+            "corpus": describe(corpus)["files"],
             **{name: getattr(arguments, name) for name in ("closest", "reverse")},
             **{name: getattr(arguments, name) for name in ("device", "backend", "precision")},
             **asdict(search),
