@@ -52,7 +52,6 @@ class Request:
     options: SearchOptions
     sampling: Sampling | None = None
     mbr: Metric | None = None
-    refuse_long: bool = False
     refuse_invalid: bool = False  # a line that is not UTF-8
     format: Literal["text", "jsonl", "tsv"] = "text"
     attention: bool = False  # in JSON
@@ -301,7 +300,6 @@ def _translate(
         sampling=request.sampling,
         mbr=request.mbr,
         prefixes=[line.prefix for line in lines],
-        refuse_long=request.refuse_long,
         first_number=first_number,
     )
     links = request.word_links

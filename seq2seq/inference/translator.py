@@ -153,7 +153,6 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         prefixes: Sequence[str] | None = None,
-        refuse_long: bool = False,
         first_number: int = 1,
     ) -> list[list[Translation]]:
         """Return for each line its translations, best first (`options.nbest` at most).
@@ -163,8 +162,8 @@ class Translator:
         be a text of several lines, whose line breaks stay. With `sampling` translations are
         samples, in the order of drawing. With `mbr` the one with the highest expected utility comes
         first (seq2seq.inference.sampling). A sentence longer than `inference.max_source_length`
-        pieces is cut (seq2seq.inference.text), or raises DataError with `refuse_long`.
-        `first_number` is the number of the first line, which error messages and samples depend on.
+        pieces is cut (seq2seq.inference.text). `first_number` is that of the first line, on which
+        error messages and samples depend.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
@@ -184,19 +183,16 @@ class Translator:
         rows: list[list[_Begun]] = []
         keys: list[int] = []
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
-            split = self.split(line, chosen, number=number, refuse=refuse_long)
-            rows.append(self._begin(split, text, chosen, number))
+            rows.append(self._begin(self.split(line, chosen), text, chosen, number))
             # What is drawn for a sentence depends only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys)
 
-    def split(
-        self, text: str, options: SearchOptions, *, number: int = 1, refuse: bool = False
-    ) -> list[list[Sentence]]:
+    def split(self, text: str, options: SearchOptions) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text)."""
         language = self.config.data.source_language if options.split_sentences else None
         most = self.config.inference.max_source_length
-        return split_text(text, self.source, most, language=language, number=number, refuse=refuse)
+        return split_text(text, self.source, most, language=language)
 
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
