@@ -19,6 +19,7 @@ EXAMPLES = """examples:
   prepare_data.py tatoeba spa-eng.tar.gz
   prepare_data.py tatoeba spa.txt --out data/tatoeba --valid 1000 --test 1000
   prepare_data.py general clones --out data/general
+  prepare_data.py phrases data/tatoeba/train.tsv train.links --out data/phrases.tsv
   prepare_data.py sample --out data/sample --seed 2
   prepare_data.py sample --show 50 --seed 3
   prepare_data.py challenge --force
@@ -72,6 +73,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     general.add_argument("--force", action="store_true", help="overwrite existing files")
     general.set_defaults(run=_general)
+    phrases = commands.add_parser(
+        "phrases",
+        help="words and short phrases of a corpus, by its word links",
+        description="Write the pairs of words and short phrases that the links of a corpus "
+        "support, such as por favor and please. Two models write the links: seq2seq align es-en "
+        "CORPUS --reverse en-es --words marks -o LINKS",
+    )
+    phrases.add_argument("corpus", metavar="CORPUS", help="TSV: source, target")
+    phrases.add_argument("links", metavar="LINKS", help="links (i-j), one line for each pair")
+    phrases.add_argument("--out", type=Path, metavar="FILE", required=True, help="TSV to write")
+    phrases.add_argument(
+        "--longest", type=_count, metavar="N", default=4,
+        help="maximum words on a side; default: %(default)s",
+    )  # fmt: skip
+    phrases.add_argument(
+        "--fewest", type=_count, metavar="N", default=3,
+        help="minimum occurrences of a pair (of two single words: one less); default: %(default)s",
+    )  # fmt: skip
+    phrases.set_defaults(run=_phrases)
     sample = commands.add_parser(
         "sample",
         help="sentences of a small grammar, with alignments",
@@ -179,6 +199,13 @@ def _general(options: argparse.Namespace) -> None:
         held_out=options.held_out,
         skip_missing=options.skip_missing,
     )
+
+
+def _phrases(options: argparse.Namespace) -> None:
+    from general_corpus.phrases import write_phrases
+
+    counts = {"longest": options.longest, "fewest": options.fewest}
+    print(write_phrases(options.corpus, options.links, options.out, **counts))
 
 
 def _sample(options: argparse.Namespace) -> None:

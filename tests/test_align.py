@@ -12,13 +12,14 @@ import pytest
 import yaml
 from conftest import ToyCorpus, to_read, toy_pairs
 
+import prepare_data
+from general_corpus.phrases import phrase_pairs
 from seq2seq import cli
 from seq2seq.analysis.alignment import (
     align,
     align_both,
     alignment_error,
     gold_of,
-    phrase_pairs,
 )
 from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair, read_corpus
@@ -192,16 +193,21 @@ def test_phrases_are_those_of_the_alignments(
     both = align_both(translator, Translator.load(reverse), pairs)
     sides = [[words(text[side]) for text in texts] for side in (0, 1)]
     lexicon = {pair for s, t in texts for pair in zip(s.split(), t.split(), strict=True)}
+    written = tmp_path / "train.links"
     for options, links in (
         ((), align(translator, pairs)),
         (("--reverse", reverse), both["grow-diag-final-and"]),
     ):
-        assert run(trained, corpus, "--phrases", out, *options) == 0
-        assert not capsys.readouterr().out
+        assert run(trained, corpus, "--words", "marks", "-o", written, *options) == 0
+        assert prepare_data.main(["phrases", str(corpus), str(written), "--out", str(out)]) == 0
+        assert f"{out}: " in capsys.readouterr().out
         found = [(pair.source, pair.target) for pair in read_corpus(CorpusConfig(path=str(out)))]
         assert found == phrase_pairs(sides[0], sides[1], links)
         single = {pair for pair in found if " " not in "".join(pair)}
         assert len(single & lexicon) > 0.8 * len(single) > 3
+    written.write_text("0-0\n")
+    assert prepare_data.main(["phrases", str(corpus), str(written), "--out", str(out)]) == 2
+    assert "1 lines of links for 200 sentence pairs" in capsys.readouterr().err
 
 
 def test_gold_column_equals_gold_file(
@@ -237,8 +243,6 @@ def test_gold_column_equals_gold_file(
         (["none", "{test}"], "none: not a run directory"),
         (["{run}", "{test}", "--reverse", "none"], "none: not a run directory"),
         (["{run}", "{test}", "-o", "/none/links"], "/none/links: cannot be written"),
-        (["{run}", "{test}", "--phrases", "/none/pairs"], "/none/pairs: cannot be written"),
-        (["{run}", "{test}", "--phrases", "x", "--words", "spaces"], "requires --words marks"),
     ],
 )
 def test_user_errors_print_one_line_and_exit_2(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import shutil
@@ -241,27 +240,6 @@ def test_summary_while_the_cache_is_cleared(cache, monkeypatch):
     monkeypatch.setattr(os, "stat", clear)
     assert "MB in" in cache.summary()
     assert "0.0 MB in 0 entries" in cache.summary()
-
-
-def age(path: Path) -> None:
-    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**10))
-
-
-def test_checksum_reads_a_file_once(cache, tmp_path, monkeypatch):
-    first, second = tmp_path / "a", tmp_path / "b"
-    first.write_text("one")
-    second.write_text("one")
-    age(first)
-    assert cache.checksum(first) == cache.checksum(second)
-    monkeypatch.setattr("seq2seq.data.cache.sha256", lambda path: f"read {path.name}")
-    assert not cache.checksum(first).startswith("read")
-    assert cache.checksum(second) == "read b"  # too young to be sure that it stays
-    first.write_text("two")  # of the same size
-    assert cache.checksum(first) == "read a"
-    (cache.folder / "checksums.json").write_text("{")
-    age(second)
-    assert cache.checksum(second) == "read b"
-    assert json.loads((cache.folder / "checksums.json").read_text())
 
 
 def test_cache_folder(tmp_path, monkeypatch):

@@ -18,7 +18,6 @@ from processes import Server
 from seq2seq import cli
 from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.evaluation.metrics import closest
 from seq2seq.files import locked
 from seq2seq.inference import streams
 from seq2seq.inference.translator import Translator
@@ -105,25 +104,6 @@ def test_reverse_translates_the_target_side(single: Path, corpus: Path, tmp_path
     )
 
 
-def test_closest_to_the_reference(other: Path, corpus: Path, tmp_path: Path) -> None:
-    output, pairs = tmp_path / "out.tsv", pairs_of(corpus)
-    assert run(other, corpus, "-o", output, "--closest", "--beam", 4) == 0
-    translator = Translator.load(other)
-    lists = translator.translate([p.source for p in pairs], translator.options(nbest=4))
-    taken = pairs_of(output)
-    places = []
-    for pair, found, new in zip(pairs, lists, taken, strict=True):
-        texts = [translation.text for translation in found]
-        places.append(closest(texts, pair.target))
-        assert new == Pair(pair.source, texts[places[-1]])
-    assert len(set(places)) > 1
-
-
-def test_closest_takes_the_first_of_equals() -> None:
-    assert closest(["a dog", "the cat eats", "the cat ate", "the cat ate"], "the cat ate") == 2
-    assert closest(["", "x"], "the cat") == 0
-
-
 @pytest.mark.usefixtures("small_windows")
 def test_continues_wherever_it_was_stopped(
     single: Path, other: Path, corpus: Path, expected: str, tmp_path: Path
@@ -180,7 +160,6 @@ def test_killed_and_continued(
         (("{run}", "{other}", "{corpus}"), "partial: made by another command: runs was"),
         (("{run}", "{single}"), "partial: made by another command: corpus was"),
         (("{run}", "{corpus}", "-o", "out.tsv.gz"), "out.tsv.gz: the file is not compressed"),
-        (("{run}", "{corpus}", "--closest", "--beam", "1"), "--closest requires a beam of several"),
         (("{run}", "{corpus}", "-o", "/none/x"), "/none/x.partial: cannot be written"),
         (
             ("{run}", "{corpus}", "-o", "{corpus}"),

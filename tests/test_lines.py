@@ -12,7 +12,6 @@ from properties import examples
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import Tokenizer, normalize_line, train_tokenizer
-from seq2seq.errors import DataError
 from seq2seq.inference.text import Sentence, split_text
 
 
@@ -22,11 +21,9 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer(texts, config=TokenizerConfig(), vocab_size=330, name="source")
 
 
-def parts_of(
-    text: str, tokenizer: Tokenizer, most: int, *, number: int = 1, refuse: bool = False
-) -> list[Sentence]:
+def parts_of(text: str, tokenizer: Tokenizer, most: int) -> list[Sentence]:
     """Return the parts of a text whose lines are whole sentences."""
-    split = split_text(text, tokenizer, most, language=None, number=number, refuse=refuse)
+    split = split_text(text, tokenizer, most, language=None)
     return [part for sentence in split for part in sentence]
 
 
@@ -48,7 +45,7 @@ def test_parts_fit_and_keep_all_visible_text(
     tokenizer: Tokenizer, line: str, most: int, language: str | None
 ) -> None:
     text = normalize_line(line)
-    split = split_text(line, tokenizer, most, language=language, number=1)
+    split = split_text(line, tokenizer, most, language=language)
     sentences = [part for sentence in split for part in sentence]
     parts = [sentence.text for sentence in sentences]
     assert visible("".join(parts)) == visible(text)
@@ -80,15 +77,6 @@ def test_cuts_at_sentence_ends_then_clauses_then_spaces(tokenizer: Tokenizer) ->
     words = ["gato"] * 25
     assert cut(" ".join(words)) == [" ".join(["gato"] * n) for n in (10, 10, 5)]
     assert cut("") == []
-
-
-def test_long_line_is_refused_on_request(tokenizer: Tokenizer) -> None:
-    line = "gato " * 9
-    assert texts(parts_of(line, tokenizer, 9, number=4, refuse=True)) == [line.strip()]
-    with pytest.raises(
-        DataError, match=r"^line 4: a sentence of more than 8 pieces .*--long split"
-    ):
-        parts_of(line, tokenizer, 8, number=4, refuse=True)
 
 
 @pytest.mark.parametrize("alphabet", ["a", "gatopn", "😀é中", "\u0301"])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from seq2seq.analysis.alignment import phrase_pairs, phrase_spans, truecase
+from general_corpus.phrases import phrase_pairs, phrase_spans, truecase
 from seq2seq.inference.words import Links, words
 
 

@@ -257,6 +257,27 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
         plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png")
 
 
+def test_runs_translate_the_test_set(
+    trained: Path, tmp_path: Path, drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layout is that of the first run, whose test set has further references."""
+    test = tmp_path / "test.tsv"
+    test.write_text("gato\tdog\tcat\nperro\tcat\tdog\n")
+    seen: list[Any] = []
+    monkeypatch.setattr(plots, "plot_length", lambda *arguments: seen.append(arguments))
+    runs = [str(trained), str(trained / "checkpoints/step-000100")]
+    options = ["--test", str(test), "--beam", "1", "-o", str(tmp_path / "a.png")]
+    assert main(["plot", "length", *runs, *options]) == 0
+    [(systems, pairs, _)] = seen
+    assert list(systems) == [trained.name, "step-000100"]
+    assert [pair.references for pair in pairs] == [("cat",), ("dog",)]
+    for run, lines in zip(runs, systems.values(), strict=True):
+        translator = Translator.load(run)
+        greedy = translator.options(beam_size=1)
+        expected = translator.translate(["gato", "perro"], greedy)
+        assert lines == [best[0].line for best in expected]
+
+
 def test_run_names_are_unique() -> None:
     assert run_names(["runs/a", "runs/b/"]) == ["a", "b"]
     assert run_names(["one/a", "two/a"]) == ["one/a", "two/a"]

@@ -128,13 +128,6 @@ def test_long_line_is_translated_in_parts(translator: Translator) -> None:
     assert [part.first_word for part in found[0].parts][1:] == sorted(
         part.first_word for part in found[0].parts[1:]
     )
-    with pytest.raises(DataError, match="line 8: a sentence of more than 24 pieces"):
-        translator.translate(
-            ["gato", line],
-            translator.options(split_sentences=False),
-            refuse_long=True,
-            first_number=7,
-        )
 
 
 def test_huge_line_is_translated(translator: Translator) -> None:

@@ -6,7 +6,6 @@ data.train (docs/distillation.md). To continue after an interruption, run the sa
 examples:
   seq2seq distill runs/a runs/b data/train.tsv -o data/distilled.tsv --workers 2
   seq2seq distill runs/a runs/b train.es --target train.en -o data/distilled.tsv
-  seq2seq distill runs/a runs/b data/train.tsv -o data/closest.tsv --closest
   seq2seq distill runs/en-es data/train.tsv -o data/diverse.tsv --reverse
 """
 
@@ -33,11 +32,6 @@ def add(commands: options.Commands) -> None:
         "corpus and the options",
     )  # fmt: skip
     parser.add_argument(
-        "--closest", action="store_true",
-        help="of the translations in the beam, take the one that is closest to the reference "
-        "(sentence chrF), not the best one",
-    )  # fmt: skip
-    parser.add_argument(
         "--reverse", action="store_true",
         help="the runs translate from target to source: write their translation as the source, "
         "with the given target",
@@ -50,11 +44,8 @@ def _distill(arguments: argparse.Namespace) -> int:
     from seq2seq.config import CorpusConfig
     from seq2seq.data.corpus import COMPRESSED
     from seq2seq.data.sources import describe
-    from seq2seq.files import sha256
     from seq2seq.inference.streams import Request, distill
 
-    if arguments.closest:
-        from seq2seq.evaluation.metrics import closest
     if Path(arguments.output).suffix in COMPRESSED:
         raise UserError(f"{arguments.output}: the file is not compressed; choose another suffix")
     corpus = CorpusConfig(path=arguments.corpus)
@@ -64,24 +55,14 @@ def _distill(arguments: argparse.Namespace) -> int:
     with options.parallelism(arguments) as shared:
         translator = options.load_translator(arguments, *arguments.runs)
         search = translator.options(**options.search_options(arguments))
-        if arguments.closest:
-            if search.beam_size == 1:
-                raise UserError("--closest requires a beam of several; use --beam 2 or more")
-            search = translator.options(**asdict(search) | {"nbest": search.beam_size})
         made_of = {
             "program": VERSION,
             "runs": [_weights_sum(run) for run in arguments.runs],
-            "corpus": describe(corpus, sha256)["files"],
-            **{name: getattr(arguments, name) for name in ("closest", "reverse")},
-            **{name: getattr(arguments, name) for name in ("device", "backend", "precision")},
+            "corpus": describe(corpus)["files"],
+            **{n: getattr(arguments, n) for n in ("reverse", "device", "backend", "precision")},
             **asdict(search),
         }
-        request = Request(
-            search,
-            format="tsv",
-            reverse=arguments.reverse,
-            choose=closest if arguments.closest else None,
-        )
+        request = Request(search, format="tsv", reverse=arguments.reverse)
         try:
             pairs = distill(
                 translator, request, corpus, Path(arguments.output), made_of=made_of,

@@ -55,11 +55,6 @@ def add(commands: options.Commands) -> None:
         help="include all hypotheses of the beam search, as a tree; requires --format jsonl",
     )  # fmt: skip
     parser.add_argument(
-        "--long", choices=("split", "refuse"), default="split",
-        help="sentences longer than inference.max_source_length: split them at clause marks or "
-        "spaces and join the translations (default), or exit with an error",
-    )  # fmt: skip
-    parser.add_argument(
         "--invalid", choices=("replace", "refuse"), default="replace",
         help="lines that are not UTF-8: replace invalid bytes by U+FFFD with a warning (default), "
         "or exit with an error",
@@ -123,7 +118,6 @@ def _translate(arguments: argparse.Namespace) -> int:
             ),
             sampling=Sampling(arguments.samples, **drawing) if arguments.samples else None,
             mbr=arguments.mbr,
-            refuse_long=arguments.long == "refuse",
             refuse_invalid=arguments.invalid == "refuse",
             format=arguments.format,
             attention=arguments.attention,

@@ -17,7 +17,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -25,16 +24,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seq2seq.errors import ConfigError
-from seq2seq.files import locked, sha256, sync_directory, sync_file, write_atomic
+from seq2seq.files import locked, sync_directory, sync_file
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 _ABOUT = "about.json"
-_CHECKSUMS = "checksums.json"
 _ATTEMPTS = 5  # to make an entry while someone clears the cache
-_SETTLED = 2.0  # seconds; a younger file could change again without a new modification time
 
 
 @dataclass(frozen=True)
@@ -85,21 +82,6 @@ class Cache:
                 f"data.cache: {path} was deleted {_ATTEMPTS} times while it was made; name another "
                 "folder"
             ) from error
-
-    def checksum(self, path: Path) -> str:
-        """Return the SHA-256 of a file, which is read again only after it has changed."""
-        status = path.stat()
-        key = f"{path.resolve()}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
-        memo = self.folder / _CHECKSUMS
-        known = _read_json(memo).get(key)
-        if isinstance(known, str):
-            return known
-        found = sha256(path)
-        if time.time() - status.st_mtime > _SETTLED:
-            # While another process writes one, this one is not noted: it would only be read again.
-            with contextlib.suppress(OSError), self._lock(memo.name, wait=False):
-                write_atomic(memo, json.dumps(_read_json(memo) | {key: found}, indent=1))
-        return found
 
     def summary(self) -> str:
         """Return the cache's folder and size in one line, and how to clear it."""

@@ -104,7 +104,7 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
     corpora = [corpus for corpus in (*data.train, data.valid, data.test) if corpus is not None]
 
     def described() -> list[dict[str, Any]]:
-        return [describe(corpus, cache.checksum) for corpus in corpora]
+        return list(map(describe, corpora))
 
     def make(folder: Path) -> dict[str, Any]:
         raw = itertools.chain.from_iterable(

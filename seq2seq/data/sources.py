@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ _COMPARED_PAIRS = 200  # of each corpus, to find out its direction
 _FEWEST_PAIRS, _REVERSED_RATIO, _REVERSED_PAIRS = 10, 0.8, 0.8  # see is_reversed
 
 
-def describe(corpus: CorpusConfig, checksum: Callable[[Path], str]) -> dict[str, Any]:
+def describe(corpus: CorpusConfig) -> dict[str, Any]:
     """Return how a corpus is read, and the checksums of its files, ready for JSON.
 
     A missing file has no checksum; the reader of the corpus reports it. Raises DataError for a
@@ -48,7 +48,7 @@ def describe(corpus: CorpusConfig, checksum: Callable[[Path], str]) -> dict[str,
     for path in places:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise DataError(f"{path}: not a regular file; write the corpus to a file first")
-    return {**settings, "files": [_checksum(path, checksum) for path in places]}
+    return {**settings, "files": list(map(_checksum, places))}
 
 
 def check_files(data: DataConfig) -> None:
@@ -140,7 +140,7 @@ def checksum_sources(data: DataConfig) -> dict[str, str]:
     training data is known to BatchStream only.
     """
     places = [each for each in _places(data) if not each[0].startswith("data.test.")]
-    found = {key: _checksum(find_data(place), sha256) for key, place in places}
+    found = {key: _checksum(find_data(place)) for key, place in places}
     checksums = {key: value for key, value in found.items() if value}
     if data.valid.format == "huggingface" and "data.valid.name" not in checksums:
         content = hashlib.sha256()
@@ -204,15 +204,15 @@ def _files(corpus: CorpusConfig | None) -> list[Path]:
     return [path for name in names if name is not None and (path := find_data(name)).is_file()]
 
 
-def _checksum(path: Path, of_file: Callable[[Path], str]) -> str:
+def _checksum(path: Path) -> str:
     """Return the checksum of a file, or of all files below a folder; "" for anything else."""
     try:
         if path.is_file():
-            return of_file(path)
+            return sha256(path)
         if not path.is_dir():
             return ""
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        lines = [f"{of_file(file)}  {file.relative_to(path)}\n" for file in files]
+        lines = [f"{sha256(file)}  {file.relative_to(path)}\n" for file in files]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None

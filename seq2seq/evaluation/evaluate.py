@@ -1,4 +1,4 @@
-"""Score runs, and files of translations, on a test set."""
+"""Score runs on a test set."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from seq2seq.config import CorpusConfig, DataConfig
-from seq2seq.data.corpus import Pair, read_corpus, read_lines
+from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.packaged import find_run
 from seq2seq.processes import SERIAL, Parallelism
-from seq2seq.runs.directory import RunDirectory, run_of
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.challenge import Challenge
@@ -167,49 +165,3 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     else:
         write_atomic(path, text)
-
-
-def read_systems(
-    systems: Sequence[str], test: str, *, target: str | None = None, beam: int | None = None
-) -> tuple[list[Pair], list[list[str]]]:
-    """Return the pairs of a test set, and the translations of each system.
-
-    A system is a run or a checkpoint, which translates the test set with its own search options
-    and the given beam size, or a file of translations, one per line. The test set is read in the
-    layout of the first run, or of the first run whose directory holds one of the files. Raises
-    DataError if there is no such run (unless `target` is given, which needs no layout), and for a
-    file with a different number of lines.
-    """
-    layout = next(filter(None, map(_layout, systems)), None)
-    if layout is not None:
-        pairs = read_test(test, layout, target=target)
-    elif target is not None:
-        aligned = CorpusConfig(format="aligned", source_path=test, target_path=target)
-        pairs = list(read_corpus(aligned))
-    else:
-        raise DataError(
-            f"{test}: its columns are unknown without a run; give a run, a file in a run "
-            "directory, or the target side with --target"
-        )
-    return pairs, [_translations(system, pairs, beam) for system in systems]
-
-
-def _layout(system: str) -> DataConfig | None:
-    path = find_run(system)
-    run = RunDirectory(path.parent) if path.is_file() else run_of(path)
-    if path.is_file() and not run.exists():
-        return None
-    return run.config().data
-
-
-def _translations(system: str, pairs: Sequence[Pair], beam: int | None) -> list[str]:
-    if not Path(system).is_file():
-        translator = Translator.load(system)
-        return evaluate(translator, pairs, translator.options(beam_size=beam)).hypotheses
-    lines = [line.text for line in read_lines(system)]
-    if len(lines) != len(pairs):
-        raise DataError(
-            f"{system}: {len(lines)} translations, but the test set has {len(pairs)} sentences; "
-            "translate it again with seq2seq evaluate"
-        )
-    return lines

@@ -77,12 +77,6 @@ def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[flo
     return [float(scorer.sentence_score(text, refs).score) for text, refs in by_sentence]
 
 
-def closest(hypotheses: Sequence[str], reference: str) -> int:
-    """Return the index of the hypothesis with the highest chrF; of equals the first."""
-    scores = sentence_chrf(hypotheses, [reference] * len(hypotheses))
-    return scores.index(max(scores))
-
-
 def lengths(hypotheses: Sequence[str], references: References) -> dict[str, float]:
     """Return the words of the hypotheses, of the references closest in length, and their ratio.
 

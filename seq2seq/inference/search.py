@@ -30,25 +30,35 @@ Bools = npt.NDArray[np.bool_]
 # From log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the number
 # of pieces so far, a choice makes the column of each row.
 Choose = Callable[[Floats, Ints, Ints, int], Ints]
+# Gets sentences, by their index in the batch, and the pieces of the likeliest hypothesis of each.
+Watch = Callable[[Ints, Ints], None]
 
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 def search(
-    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None = None
+    decoding: Decoding,
+    options: SearchOptions,
+    prefixes: Sequence[Prefix] | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
-    With `prefixes`, one for each sentence, hypotheses begin with them. A beam of 1 is searched
-    greedily, which finds the same with less work, unless the tree is to be kept. Raises ConfigError
-    for a coverage penalty without attention, FloatingPointError for logits that are not finite.
+    With `prefixes`, one for each sentence, hypotheses begin with them. `watch` is called before
+    each step with the unfinished hypotheses; what it raises ends the search. A beam of 1 is
+    searched greedily, which finds the same with less work, unless the tree is to be kept. Raises
+    ConfigError for a coverage penalty without attention, FloatingPointError for logits that are not
+    finite.
     """
     strategy = greedy if options.beam_size == 1 and not options.keep_tree else beam_search
-    return strategy(decoding, options, prefixes)
+    return strategy(decoding, options, prefixes, watch)
 
 
 def greedy(
-    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None = None
+    decoding: Decoding,
+    options: SearchOptions,
+    prefixes: Sequence[Prefix] | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence the hypothesis that takes the likeliest piece at each step.
 
@@ -57,12 +67,15 @@ def greedy(
     """
     return decode(
         decoding, options, lambda log_probs_RC, *_: log_probs_RC.argmax(1), count=1,
-        prefixes=prefixes,
+        prefixes=prefixes, watch=watch,
     )  # fmt: skip
 
 
 def beam_search(
-    decoding: Decoding, options: SearchOptions, prefixes: Sequence[Prefix] | None = None
+    decoding: Decoding,
+    options: SearchOptions,
+    prefixes: Sequence[Prefix] | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
@@ -80,7 +93,7 @@ def beam_search(
     candidates are ordered by the rank of the hypothesis that they extend, then by piece id. The
     result for a sentence does not depend on the rest of the batch. Raises as `search` does.
     """
-    beams = BeamState(decoding, options, prefixes=prefixes)
+    beams = BeamState(decoding, options, prefixes=prefixes, watch=watch)
     number, size = len(beams.sentences), options.beam_size
     found: list[list[Hypothesis]] = [[] for _ in range(number)]
     finished = np.zeros(number, dtype=np.int64)
@@ -126,12 +139,13 @@ def decode(
     copies: int = 1,
     count: int | None = None,
     prefixes: Sequence[Prefix] | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """Return `copies` hypotheses a sentence, each extended by the piece that `choose` picks.
 
     With a `count`, `choose` gets that many of the likeliest legal pieces at least, else all.
     """
-    beams = BeamState(decoding, options, copies=copies, prefixes=prefixes)
+    beams = BeamState(decoding, options, copies=copies, prefixes=prefixes, watch=watch)
     found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
     while len(beams.sentences):
@@ -212,9 +226,10 @@ class BeamState:
         *,
         copies: int = 1,
         prefixes: Sequence[Prefix] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Start with this many copies of the empty hypothesis for each sentence."""
-        self.options = options
+        self.options, self.watch = options, watch
         self.decoding = decoding
         self.state = decoding.start()
         self.source_lengths = decoding.source_lengths_B.copy()
@@ -260,6 +275,8 @@ class BeamState:
         them. Raises ConfigError for a coverage penalty if the model has no attention weights.
         """
         options = self.options
+        if self.watch is not None:
+            self.watch(self.sentences, self.tokens_RT[:: self.width])
         blocked = None
         if self._prefix_states_R is not None:
             count = None  # the likeliest pieces may all be illegal

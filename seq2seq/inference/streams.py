@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TextIO
 
 from tqdm import tqdm
 
-from seq2seq.data.corpus import MAX_LINE_BYTES, Pair, read_corpus
+from seq2seq.data.corpus import MAX_LINE_BYTES, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, locked, naming, sync_directory, sync_file, write_atomic
 from seq2seq.inference.protocol import SearchOptions
@@ -33,16 +33,12 @@ log = logging.getLogger(__name__)
 
 WINDOW = 1000  # lines that are sorted by length and translated together
 
-# From the texts of the n-best list and a reference, a choice makes the index of a text.
-Choose = Callable[[list[str], str], int]
-
 
 class InputLine(NamedTuple):
     """A line to translate."""
 
     text: str
     prefix: str = ""  # of its translation
-    reference: str = ""  # what a choice among the translations compares them with
 
 
 @dataclass(frozen=True)
@@ -50,13 +46,12 @@ class Request:
     """How to translate lines, and what to write for each.
 
     As tsv, the line and its translation are written as a training pair, with `reverse` the
-    translation first; it is the best one, or the one that `choose` picks.
+    translation first.
     """
 
     options: SearchOptions
     sampling: Sampling | None = None
     mbr: Metric | None = None
-    refuse_long: bool = False
     refuse_invalid: bool = False  # a line that is not UTF-8
     format: Literal["text", "jsonl", "tsv"] = "text"
     attention: bool = False  # in JSON
@@ -64,7 +59,6 @@ class Request:
     word_links: Callable[[Translation], str] | None = None  # makes the lines of alignments
     input_format: Literal["text", "jsonl"] = "text"  # jsonl: objects with `text` and `prefix`
     reverse: bool = False
-    choose: Choose | None = None
 
     @property
     def shown(self) -> int:
@@ -153,7 +147,9 @@ def distill(
     total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
     with contextlib.ExitStack() as stack:
         done = ranks.on_rank0(_begin, output, partial_path, made_of, total, stack)
-        lines = (_side(pair, reverse=request.reverse) for pair in read_corpus(corpus))
+        sides = (pair.target if request.reverse else pair.source for pair in read_corpus(corpus))
+        # A sentence of parallel files may have tabs.
+        lines = (InputLine(side.replace("\t", " ")) for side in sides)
         path = partial_path if ranks.is_first and done < total else Path(os.devnull)
         stack.enter_context(naming(partial_path))
         target = stack.enter_context(path.open("a", encoding="utf-8", newline="\n"))
@@ -227,13 +223,6 @@ def _check_same(path: Path, about: Path, made_of: Mapping[str, Any]) -> None:
         key = next(name for name in names if before.get(name) != made_of.get(name))
         how = f"made by another command: {key} was {before.get(key)} and is {made_of.get(key)}"
     raise DataError(f"{path}: {how}; choose another --output, or delete it to start over")
-
-
-def _side(pair: Pair, *, reverse: bool) -> InputLine:
-    """Return the side of a pair to translate; the other one is the reference."""
-    # A sentence of parallel files may have tabs.
-    source, target = (text.replace("\t", " ") for text in (pair.source, pair.target))
-    return InputLine(target, reference=source) if reverse else InputLine(source, reference=target)
 
 
 def _translate_lines(
@@ -311,7 +300,6 @@ def _translate(
         sampling=request.sampling,
         mbr=request.mbr,
         prefixes=[line.prefix for line in lines],
-        refuse_long=request.refuse_long,
         first_number=first_number,
     )
     links = request.word_links
@@ -326,8 +314,8 @@ def _written(line: InputLine, translations: list[Translation], request: Request)
     shown = translations[: request.shown]
     texts = [translation.line for translation in shown]
     if request.format == "tsv":
-        chosen = texts[request.choose(texts, line.reference) if request.choose else 0]
-        return f"{chosen}\t{line.text}\n" if request.reverse else f"{line.text}\t{chosen}\n"
+        [text] = texts
+        return f"{text}\t{line.text}\n" if request.reverse else f"{line.text}\t{text}\n"
     if request.format == "text":
         # Missing ones are empty lines, so that the lines of the input can be found by number.
         return "".join(f"{text}\n" for text in texts + [""] * (request.shown - len(texts)))

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
-from seq2seq.errors import DataError
 from seq2seq.inference.protocol import BeamNode, Floats
 from seq2seq.inference.sentences import split_sentences
 
@@ -36,19 +35,12 @@ class Sentence:
 
 
 def split_text(
-    text: str,
-    tokenizer: Tokenizer,
-    max_pieces: int,
-    *,
-    language: str | None,
-    number: int,
-    refuse: bool = False,
+    text: str, tokenizer: Tokenizer, max_pieces: int, *, language: str | None
 ) -> list[list[Sentence]]:
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
     A sentence of at most max_pieces is one part. A longer one is cut at sentence ends, then at
-    clause marks, then at spaces, then anywhere, as little as needed; only white space is lost. With
-    `refuse` it raises DataError instead, which names the text by its number.
+    clause marks, then at spaces, then anywhere, as little as needed; only white space is lost.
     """
     found: list[list[Sentence]] = []
     space, words = "", 0  # before the next sentence
@@ -59,12 +51,6 @@ def split_text(
             continue
         space += raw[: len(raw) - len(raw.lstrip())]
         ids = _encode(sentence, tokenizer, max_pieces)
-        if ids is None and refuse:
-            raise DataError(
-                f"line {number}: a sentence of more than {max_pieces} pieces "
-                "(inference.max_source_length of the run); shorten it, or allow splitting with "
-                "--long split"
-            )
         parts, encoded = [sentence], [ids or []]
         if ids is None:
             parts = _cut(sentence, tokenizer, max_pieces, _CUTS)

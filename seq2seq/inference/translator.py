@@ -28,7 +28,7 @@ from seq2seq.inference.protocol import (
     SearchOptions,
 )
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
-from seq2seq.inference.search import force, search
+from seq2seq.inference.search import Watch, force, search
 from seq2seq.inference.sentences import language_rules, split_sentences
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_text
 from seq2seq.packaged import find_run
@@ -153,8 +153,8 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         prefixes: Sequence[str] | None = None,
-        refuse_long: bool = False,
         first_number: int = 1,
+        watch: Watch | None = None,
     ) -> list[list[Translation]]:
         """Return for each line its translations, best first (`options.nbest` at most).
 
@@ -163,8 +163,10 @@ class Translator:
         be a text of several lines, whose line breaks stay. With `sampling` translations are
         samples, in the order of drawing. With `mbr` the one with the highest expected utility comes
         first (seq2seq.inference.sampling). A sentence longer than `inference.max_source_length`
-        pieces is cut (seq2seq.inference.text), or raises DataError with `refuse_long`.
-        `first_number` is the number of the first line, which error messages and samples depend on.
+        pieces is cut (seq2seq.inference.text). `first_number` is that of the first line, on which
+        error messages and samples depend. `watch` is called before each step of a search with the
+        parts of all lines that are being translated, by their numbers from 0, and the pieces of the
+        likeliest unfinished hypothesis of each.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
@@ -184,19 +186,16 @@ class Translator:
         rows: list[list[_Begun]] = []
         keys: list[int] = []
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
-            split = self.split(line, chosen, number=number, refuse=refuse_long)
-            rows.append(self._begin(split, text, chosen, number))
+            rows.append(self._begin(self.split(line, chosen), text, chosen, number))
             # What is drawn for a sentence depends only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
-        return self._translate(rows, chosen, sampling, mbr, keys)
+        return self._translate(rows, chosen, sampling, mbr, keys, watch)
 
-    def split(
-        self, text: str, options: SearchOptions, *, number: int = 1, refuse: bool = False
-    ) -> list[list[Sentence]]:
+    def split(self, text: str, options: SearchOptions) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text)."""
         language = self.config.data.source_language if options.split_sentences else None
         most = self.config.inference.max_source_length
-        return split_text(text, self.source, most, language=language, number=number, refuse=refuse)
+        return split_text(text, self.source, most, language=language)
 
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
@@ -233,6 +232,7 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         keys: Sequence[int] = (),
+        watch: Watch | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of texts in parts; samples depend on the key of each part."""
         begun = [each for row in rows for each in row]
@@ -246,7 +246,8 @@ class Translator:
                     drawn = [keys[i] for i in indices]
                     results = sample(decoding, options, sampling, keys=drawn, prefixes=following)
                 else:
-                    results = search(decoding, options, following)
+                    watched = watch and partial(_watch_parts, watch, np.array(indices))
+                    results = search(decoding, options, following, watched)
                 for index, hypotheses in zip(indices, results, strict=True):
                     found[index] = hypotheses
         parts = map(self.parts, sentences, found, (prefix for _, prefix in begun))
@@ -383,6 +384,10 @@ class Translator:
             )
             for hypothesis in hypotheses
         ]
+
+
+def _watch_parts(watch: Watch, parts_B: Ints, sentences_B: Ints, pieces_BT: Ints) -> None:
+    watch(parts_B[sentences_B], pieces_BT)
 
 
 def _lowest_risk_first(parts: list[Part], *, metric: Metric, sampled: bool) -> list[Part]:

@@ -29,9 +29,6 @@ Split = Callable[[str], list[str]]  # the words of a text, in order, each a subs
 
 _WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-_JOINER = "\u200d"  # makes one emoji of those beside it
-_SKIN_TONES = frozenset(map(chr, range(0x1F3FB, 0x1F400)))
-_REGIONAL = frozenset(map(chr, range(0x1F1E6, 0x1F200)))  # letters, two of which are a flag
 
 
 def words(text: str) -> list[str]:
@@ -49,38 +46,20 @@ def display_words(text: str) -> list[str]:
     Words are separated by white space. Marks within one, as in `don't`, `3.5` and `well-known`,
     stay in it. An emoji is one mark, of however many characters.
     """
+    from regex import findall  # slow to import; its \X is a character as readers see it
+
     found: list[str] = []
     for word in text.split():
-        chars = _whole_marks(word)
+        chars = findall(r"\X", word)
         inner = [n for n, char in enumerate(chars) if not _is_mark(char)]
         start, end = (inner[0], inner[-1] + 1) if inner else (len(chars), len(chars))
         found += [*chars[:start], *filter(None, ["".join(chars[start:end])]), *chars[end:]]
     return found
 
 
-def _whole_marks(word: str) -> list[str]:
-    """Return the characters of a word, each mark with the characters that change how it looks."""
-    found: list[str] = []
-    for char in word:
-        if found and _is_mark(found[-1]) and _changes(found[-1], char):
-            found[-1] += char
-        else:
-            found.append(char)
-    return found
-
-
 def _is_mark(chars: str) -> bool:
     """Return whether the first character is a punctuation mark or a symbol."""
     return unicodedata.category(chars[0])[0] in "PS"
-
-
-def _changes(mark: str, char: str) -> bool:
-    """Return whether a character and the mark before it are shown as one."""
-    category = unicodedata.category(char)
-    if category[0] == "M" or category == "Cf" or char in _SKIN_TONES:
-        return True
-    is_flag = len(mark) == 1 and mark in _REGIONAL and char in _REGIONAL
-    return is_flag or (mark[-1] == _JOINER and category[0] == "S")
 
 
 # spaces: words are separated by white space; marks: punctuation marks are words too.

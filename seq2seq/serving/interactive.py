@@ -1,21 +1,15 @@
-"""What the page asks of a model, one sentence at a time, in a thread beside the model's worker.
-
-Legend: R rows of hypotheses, T pieces so far
-"""
+"""What the page asks of a model, one sentence at a time, in a thread beside the model's worker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from seq2seq.analysis import Method, to_json
-from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import DataError
-from seq2seq.inference.protocol import Decoding, Ints, SearchOptions, Step
+from seq2seq.inference.protocol import Ints, SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words, target_words, word_attention
@@ -23,10 +17,6 @@ from seq2seq.serving.models import ServedModel
 
 if TYPE_CHECKING:
     from seq2seq.analysis.explanation import Explanation
-
-# Gets the pieces of sources, and those of their translations so far.
-Watch = Callable[[Sequence[list[int]], Sequence[list[int]]], None]
-
 
 # --- Translating, piece by piece
 
@@ -45,69 +35,14 @@ def translate(
     hypotheses. What it raises ends the search.
     """
     parts = [part for sentence in translator.split(line, options) for part in sentence]
-    texts = dict.fromkeys((tuple(part.ids) for part in parts), "")
+    texts = dict.fromkeys(range(len(parts)), "")
 
-    def watch(sources: Sequence[list[int]], pieces: Sequence[list[int]]) -> None:
-        texts.update(zip(map(tuple, sources), map(translator.target.decode, pieces), strict=True))
-        show("".join(part.space + texts[tuple(part.ids)] for part in parts).strip())
+    def watch(parts_B: Ints, pieces_BT: Ints) -> None:
+        texts.update(zip(parts_B.tolist(), map(translator.target.decode, pieces_BT), strict=True))
+        show("".join(part.space + texts[place] for place, part in enumerate(parts)).strip())
 
-    watched = _WatchedTranslator(translator, watch)
-    [found] = watched.translate([line], options, prefixes=[prefix])
+    [found] = translator.translate([line], options, prefixes=[prefix], watch=watch)
     return found
-
-
-class _WatchedTranslator(Translator):
-    """A translator of which the best hypotheses are reported."""
-
-    def __init__(self, other: Translator, watch: Watch) -> None:
-        super().__init__(other.backends, other.source, other.target, other.config)
-        self._watch = watch
-
-    def decoding(self, source_BS: Ints) -> _WatchedDecoding:
-        sources = [row[row != PAD].tolist()[:-1] for row in source_BS]
-        return _WatchedDecoding(super().decoding(source_BS), sources, self._watch)
-
-
-@dataclass(frozen=True)
-class _WatchedState:
-    """The state of a decoding, and the pieces that each of its rows has read, BOS first."""
-
-    state: Any
-    pieces_RT: Ints
-
-    def select(self, rows_R: Ints) -> _WatchedState:
-        return _WatchedState(self.state.select(rows_R), self.pieces_RT[rows_R])
-
-
-@dataclass(frozen=True)
-class _WatchedDecoding:
-    """Reports at each step the first hypothesis of each sentence, which is the likeliest one."""
-
-    decoding: Decoding
-    sources: Sequence[list[int]]
-    watch: Watch
-
-    @property
-    def source_lengths_B(self) -> Ints:
-        return self.decoding.source_lengths_B
-
-    def start(self) -> _WatchedState:
-        state = self.decoding.start()
-        return _WatchedState(state, np.empty((len(self.sources), 0), np.int64))
-
-    def step(
-        self, tokens_R: Ints, state: _WatchedState, *, count: int | None = None,
-        weights: bool = False,
-    ) -> Step:  # fmt: skip
-        pieces_RT = np.concatenate((state.pieces_RT, tokens_R[:, None]), 1)
-        width = len(tokens_R) // len(self.sources)
-        self.watch(self.sources, pieces_RT[::width, 1:].tolist())
-        found = self.decoding.step(tokens_R, state.state, count=count, weights=weights)
-        return found._replace(state=_WatchedState(found.state, pieces_RT))
-
-    def select(self, sentences_B: Ints) -> _WatchedDecoding:
-        sources = [self.sources[sentence] for sentence in sentences_B.tolist()]
-        return replace(self, decoding=self.decoding.select(sentences_B), sources=sources)
 
 
 def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, Any]:

@@ -121,17 +121,7 @@ def _add_align(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="write links (words from 0), one line for each pair; default: standard output, if "
-        "there are neither gold alignments nor --phrases",
-    )  # fmt: skip
-    group = parser.add_argument_group("words and short phrases as training pairs")
-    group.add_argument("--phrases", metavar="FILE", help="write them to this TSV")
-    group.add_argument(
-        "--longest", type=options.positive, default=4, metavar="N",
-        help="maximum words on a side; default: %(default)s",
-    )  # fmt: skip
-    group.add_argument(
-        "--fewest", type=options.positive, default=3, metavar="N",
-        help="minimum occurrences of a pair (of two single words: one less); default: %(default)s",
+        "there are no gold alignments",
     )  # fmt: skip
     options.add_device(parser)
 
@@ -143,24 +133,20 @@ def _align(arguments: argparse.Namespace) -> int:
       seq2seq align runs/quickstart data/sample/test.tsv
       seq2seq align runs/es-en test.tsv --reverse runs/en-es -o test.links
       seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based
-      seq2seq align es-en train.tsv --reverse en-es --phrases phrases.tsv
     """
     from seq2seq.analysis import alignment
-    from seq2seq.data.tokenizer import normalize_line
     from seq2seq.evaluation.evaluate import read_test, write_lines
     from seq2seq.files import check_writable
     from seq2seq.inference.words import WORDS, format_links
 
     if arguments.threshold is not None and arguments.method != "threshold":
         raise UserError("--threshold requires --method threshold")
-    if arguments.phrases is not None and arguments.words == "spaces":
-        raise UserError("--phrases requires --words marks, which is its default")
-    for path in filter(None, (arguments.output, arguments.phrases)):
-        check_writable(Path(path))
+    if arguments.output is not None:
+        check_writable(Path(arguments.output))
     translator = options.load_translator(arguments, arguments.run)
     pairs = read_test(arguments.test, translator.config.data, target=arguments.target)
     own = arguments.gold is None and pairs[0].alignment is not None
-    split = WORDS[arguments.words or ("marks" if own or arguments.phrases else "spaces")]
+    split = WORDS[arguments.words or ("marks" if own else "spaces")]
     gold = alignment.gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
     if arguments.json and gold is None:
         raise UserError("--json needs gold alignments; pass --gold FILE")
@@ -181,15 +167,8 @@ def _align(arguments: argparse.Namespace) -> int:
         errors = {name: alignment.alignment_error(links, gold) for name, links in found.items()}
         plain = json.dumps({"sentences": len(pairs), **to_json(errors)}, indent=1)
         print(plain if arguments.json else _table(errors, len(pairs)))
-    elif arguments.output is None and arguments.phrases is None:
+    elif arguments.output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
-    if arguments.phrases is not None:
-        sources = [split(normalize_line(pair.source)) for pair in pairs]
-        targets = [split(normalize_line(pair.target)) for pair in pairs]
-        counts = {"longest": arguments.longest, "fewest": arguments.fewest}
-        phrases = alignment.phrase_pairs(sources, targets, chosen, **counts)
-        write_lines(Path(arguments.phrases), ["\t".join(pair) for pair in phrases])
-        log.info("%s: %d pairs", arguments.phrases, len(phrases))
     return 0
 
 

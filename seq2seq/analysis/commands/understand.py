@@ -165,9 +165,8 @@ def _add_plot(commands: options.Commands) -> None:
 
     parser = options.add_command(kinds, "length", _plot_length)
     parser.add_argument(
-        "systems", nargs="+", metavar="RUN",
-        help="run or checkpoint to translate the test set with, or a file of translations, such "
-        "as seq2seq evaluate writes",
+        "runs", nargs="+", metavar="RUN",
+        help="run or checkpoint to translate the test set with",
     )  # fmt: skip
     options.add_arguments(parser, "--test", required=True)
     options.add_arguments(parser, "--target", "--beam")
@@ -230,16 +229,18 @@ def _plot_length(arguments: argparse.Namespace) -> int:
     examples:
       seq2seq plot length runs/quickstart --test data/sample/test.tsv
       seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg
-      seq2seq plot length runs/bahdanau/test.hypotheses.txt other.txt --test test.tsv
     """
     from seq2seq.analysis.plots import check_picture, plot_length, run_names
-    from seq2seq.evaluation.evaluate import read_systems
+    from seq2seq.evaluation.evaluate import read_test, translate_all
+    from seq2seq.inference.translator import Translator
 
     check_picture(arguments.output)
-    pairs, systems = read_systems(
-        arguments.systems, arguments.test, target=arguments.target, beam=arguments.beam
-    )
-    names = run_names(arguments.systems)
-    plot_length(dict(zip(names, systems, strict=True)), pairs, arguments.output)
+    translators = list(map(Translator.load, arguments.runs))
+    pairs = read_test(arguments.test, translators[0].config.data, target=arguments.target)
+    systems = {}
+    for name, translator in zip(run_names(arguments.runs), translators, strict=True):
+        found = translate_all(translator, pairs, translator.options(beam_size=arguments.beam))
+        systems[name] = [translation.line for translation in found]
+    plot_length(systems, pairs, arguments.output)
     print(arguments.output)
     return 0
