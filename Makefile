@@ -70,7 +70,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 docs: $(STAMP)
-	$(BIN)/python scripts/reference.py
+	$(BIN)/seq2seq reference > docs/configuration.md
 	$(BIN)/python scripts/architecture.py
 	$(BIN)/python scripts/notebook.py
 

@@ -75,6 +75,7 @@ def test_version_matches_package(capsys: pytest.CaptureFixture[str]) -> None:
         ["export"],
         ["distill"],
         ["push"],
+        ["reference"],
         ["completion"],
     ],
 )
@@ -314,11 +315,15 @@ def test_evaluate_writes_hypotheses_into_the_run(
     assert not (checkpoint / "test.hypotheses.txt").exists()
 
 
-def test_plot(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_and_reference(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "niño.png"
     assert run("plot", "attention", trained, "niño come pan", "-o", path) == 0
     assert capsys.readouterr().out == f"{path}\n"
     assert path.read_bytes().startswith(b"\x89PNG")
+    assert run("reference") == 0
+    assert capsys.readouterr().out.startswith("# Configuration")
 
 
 def test_overrides_may_follow_options(

@@ -23,6 +23,7 @@ INFERENCE_ONLY = (
     "seq2seq.cli",
     "seq2seq.config",
     "seq2seq.config.loading",
+    "seq2seq.config.reference",
     "seq2seq.data.cleaning",
     "seq2seq.data.cache",
     "seq2seq.data.corpus",
@@ -123,10 +124,8 @@ def test_help_imports_the_standard_library_only() -> None:
     assert loaded(show, HELP_NEEDS_NONE_OF) == []
 
 
-def test_schema_needs_no_numpy() -> None:
-    recipe = str(ROOT / "configs/quickstart.yaml")
-    read = f"from seq2seq.config import load_config; load_config({recipe!r})"
-    assert loaded(read, (*OTHERS, "numpy")) == []
+def test_reference_needs_no_numpy() -> None:
+    assert loaded("from seq2seq import cli; cli.main(['reference'])", (*OTHERS, "numpy")) == []
 
 
 def needs(package: str, extra: str) -> str:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from reference import PAGE, reference
 from seq2seq.config import Config, Section
+from seq2seq.config.reference import reference
 from seq2seq.config.section import section_of
+
+PAGE = Path(__file__).parents[1] / "docs/configuration.md"
 
 
 def keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, str | None]]:
@@ -17,7 +20,9 @@ def keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, str | 
 
 
 def test_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference(), "run: python scripts/reference.py"
+    assert PAGE.read_text(encoding="utf-8") == reference(), (
+        "run: seq2seq reference > docs/configuration.md"
+    )
 
 
 def test_every_key_is_documented() -> None:

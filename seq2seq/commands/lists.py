@@ -1,4 +1,4 @@
-"""Commands that list what there is: trained models, words to complete."""
+"""Commands that list what there is: trained models, the keys of a recipe, words to complete."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from seq2seq.commands import options
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "models", _models)
     options.add_arguments(parser, "--json")
+    options.add_command(commands, "reference", _reference)
     parser = options.add_command(commands, "completion", _completion)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
@@ -40,6 +41,18 @@ def _models(arguments: argparse.Namespace) -> int:
         print(json.dumps(found, indent=1, ensure_ascii=False))
     elif not found:
         print("no models come with this installation")
+    return 0
+
+
+def _reference(arguments: argparse.Namespace) -> int:
+    """Print every key of the configuration with its default, as Markdown.
+
+    examples:
+      seq2seq reference > docs/configuration.md
+    """
+    from seq2seq.config.reference import reference
+
+    print(reference(), end="")
     return 0
 
 

@@ -65,10 +65,12 @@ def test_modules_import(minimal_environment: Path) -> None:
     assert run(minimal_environment, "-c", "import torch").returncode == 1
 
 
-def test_help(minimal_environment: Path) -> None:
+def test_help_and_reference(minimal_environment: Path) -> None:
     found = run(minimal_environment, "-m", "seq2seq", "--help")
     assert (found.returncode, found.stderr) == (0, "")
     assert "translate" in found.stdout
+    found = run(minimal_environment, "-m", "seq2seq", "reference")
+    assert found.stdout == (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
