@@ -43,11 +43,13 @@ def split_text(
     clause marks, then at spaces, then anywhere, as little as needed; only white space is lost.
     """
     found: list[list[Sentence]] = []
-    space, words = "", 0  # before the next sentence
+    before = space = ""  # the last sentence, and the white space before the next one
+    words = 0  # before the next sentence
     for raw in split_sentences(text, language):
         sentence = normalize_line(raw)
         if not sentence:
             space += "".join(filter(str.isspace, raw))
+            before += raw
             continue
         space += raw[: len(raw) - len(raw.lstrip())]
         ids = _encode(sentence, tokenizer, max_pieces)
@@ -55,12 +57,13 @@ def split_text(
         if ids is None:
             parts = _cut(sentence, tokenizer, max_pieces, _CUTS)
             encoded = list(map(tokenizer.encode_normalized, parts))
-        words -= bool(found and not space)  # it begins within a word
+        if found and not space:  # it may begin within a word
+            words -= f"{normalize_line(before)} " not in normalize_line(before + raw)
         firsts = [words + word for word in _first_words(sentence, parts)]
         spaces = [(_OTHER_ENDS.sub(" ", space) or " ") if found else "", *[" "] * (len(parts) - 1)]
         found.append(list(map(Sentence, parts, encoded, firsts, spaces)))
         words += len(sentence.split())
-        space = raw[len(raw.rstrip()) :]
+        before, space = raw, raw[len(raw.rstrip()) :]
     return found
 
 
