@@ -42,10 +42,7 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 _LANGUAGES = ("source_language", "target_language")
 # The keys that weights and tokenizers determine, without those that may differ from the parent's.
-_INHERITED = re.compile(
-    r"(?!model\.(dropout|variational_dropout|init)$)(?!data\.tokenizer\.sampling_alpha$)"
-    r"(model|data\.tokenizer)\."
-)
+_INHERITED = re.compile(r"(?!model\.(dropout|variational_dropout|init)$)(model|data\.tokenizer)\.")
 _INHERITED_SHAPE = re.compile(
     r"(?!model\.(dropout|variational_dropout|init|joint_embeddings)$)model\."
 )

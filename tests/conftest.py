@@ -58,7 +58,7 @@ data:
   train: [{{path: {self.folder}/train.tsv}}]
   valid: {{path: {self.folder}/valid.tsv}}
   test: {{path: {self.folder}/test.tsv, references: true}}
-  tokenizer: {{source_vocab_size: 330, target_vocab_size: 330, sampling_alpha: 0.9}}
+  tokenizer: {{source_vocab_size: 330, target_vocab_size: 330}}
   batching: {{unit: sentences, size: 16, window: 100}}
   word_dropout: 0.02
 model:
@@ -202,7 +202,6 @@ def trained(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
         "training.checkpoint_every=50",
         "training.scheduled_sampling=0",
         "training.schedule.kind=linear",
-        "data.tokenizer.sampling_alpha=0",
         "training.average=last",
     )
     yield from to_read(shared / "trained", lambda path: train(toy.config(path, *changes)))

@@ -52,7 +52,7 @@ def reverse(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
     for corpus in ("train.0", "valid", "test"):
         swapped += [f"data.{corpus}.source=1", f"data.{corpus}.target=0"]
     steps = ["training.max_steps=150", "training.validate_every=150"]
-    same = ["training.scheduled_sampling=0", "data.tokenizer.sampling_alpha=0"]
+    same = ["training.scheduled_sampling=0"]
     changes = (*swapped, *steps, *same)
     yield from to_read(shared / "reverse", lambda path: train(toy.config(path, *changes)))
 

@@ -6,7 +6,6 @@ import math
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from properties import examples
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.casing import mark_case, mark_prefix, restore_case
 from seq2seq.data.cleaning import normalize
-from seq2seq.data.tokenizer import CASE_PIECES, Tokenizer, normalize_line, train_tokenizer
+from seq2seq.data.tokenizer import Tokenizer, normalize_line, train_tokenizer
 
 SAMPLE = Path(__file__).parents[1] / "data/sample/train.tsv"
 # Letters whose lower or upper case is several letters, another letter's, or missing.
@@ -134,17 +133,6 @@ def test_any_pieces_decode_to_a_normalized_text_without_marks(
 def test_corpus_round_trips(tokenizer: Tokenizer, texts: list[str]) -> None:
     for each in (texts, [*map(str.upper, texts)], [*map(str.title, texts)]):
         assert list(map(tokenizer.decode, tokenizer.encode_batch(each))) == each
-
-
-def test_samples_keep_the_marks_whole(texts: list[str]) -> None:
-    tokenizer = trained(texts)
-    chosen = ["NO PUEDO IR A CASA, dice Ana", "EE.UU. y Beatriz"] * 50
-    rows = tokenizer.sample_batch(chosen, alpha=0.1, generator=np.random.default_rng(1))
-    assert list(map(tokenizer.decode, rows)) == chosen
-    assert len(set(map(tuple, rows))) > 10
-    for row, text in zip(rows, chosen, strict=True):
-        marks = [piece for piece in tokenizer.pieces(row) if piece in CASE_PIECES]
-        assert marks == (["▁ↃↃ", "▁ↄↄ"] if text[0] == "N" else ["▁Ↄ"])
 
 
 def test_the_model_alone_says_that_pieces_are_marked(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_show_pairs_prints_what_training_will_see(
     recipe = tmp_path / "toy.yaml"
     recipe.write_text(toy.recipe(tmp_path / "run"))
     known = (toy.folder / "train.tsv").read_text().splitlines()
-    assert run("train", recipe, "--show-pairs", 3, "data.tokenizer.sampling_alpha=0") == 0
+    assert run("train", recipe, "--show-pairs", 3) == 0
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 3
     assert set(shown) <= set(known)

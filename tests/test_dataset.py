@@ -88,7 +88,6 @@ ALL = ["ids", "pairs", "tokenizer", "tokenizer"]
     [
         (["training.seed=5", "training.learning_rate=1e-3", "data.processes=1"], []),
         (["data.batching.size=8", "data.batching.max_length=9", "data.word_dropout=0.3"], []),
-        (["data.tokenizer.sampling_alpha=0"], []),
         (["data.tokenizer.target_vocab_size=320"], ["tokenizer"]),  # which is no smaller
         (
             ["data.tokenizer={type: bpe, source_vocab_size: 330, target_vocab_size: 330}"],

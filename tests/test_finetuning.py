@@ -90,10 +90,9 @@ def test_keys_that_no_weight_depends_on_may_differ(
     toy: ToyCorpus, trained: Path, tmp_path: Path
 ) -> None:
     given = "model={dropout: 0.3, init: uniform, attention: {score: additive, size: 24}}"
-    sampling = "data.tokenizer={sampling_alpha: 0.5}"
-    train(tuning(toy, tmp_path, trained, given, sampling, "training.max_steps=1"))
+    train(tuning(toy, tmp_path, trained, given, "training.max_steps=1"))
     config, parent = RunDirectory(tmp_path).config(), RunDirectory(trained).config()
-    assert (config.model.dropout, config.data.tokenizer.sampling_alpha) == (0.3, 0.5)
+    assert config.model.dropout == 0.3
     assert config.model.encoder_size == parent.model.encoder_size
 
 

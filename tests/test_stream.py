@@ -60,7 +60,6 @@ def tokenizers() -> tuple[Tokenizer, Tokenizer]:
 
 
 def make_config(
-    alpha: float = 0.0,
     word_dropout: float = 0.0,
     weights: Sequence[float] = (1.0,),
     augmentation: AugmentationConfig | None = None,
@@ -70,7 +69,6 @@ def make_config(
         train=tuple(CorpusConfig(path="train.tsv", weight=weight) for weight in weights),
         augmentation=augmentation,
         valid=CorpusConfig(path="valid.tsv"),
-        tokenizer=TokenizerConfig(sampling_alpha=alpha),
         batching=BatchingConfig(**batching),
         word_dropout=word_dropout,
     )
@@ -96,15 +94,10 @@ def take_epoch(stream: BatchStream) -> list[Batch]:
     unit=st.sampled_from(["tokens", "sentences"]),
     size=st.integers(1, 200),
     seed=st.integers(0, 2**40),
-    alpha=st.sampled_from([0.0, 0.2]),
 )
-def test_every_pair_once_an_epoch_within_the_budget(
-    tokenizers, count, window, unit, size, seed, alpha
-):
+def test_every_pair_once_an_epoch_within_the_budget(tokenizers, count, window, unit, size, seed):
     pairs = prepared(PAIRS[:count])
-    stream = make_stream(
-        tokenizers, pairs, seed=seed, alpha=alpha, window=window, unit=unit, size=size
-    )
+    stream = make_stream(tokenizers, pairs, seed=seed, window=window, unit=unit, size=size)
     for epoch in (0, 1):
         assert (stream.epoch, stream.position) == (epoch, 0)
         batches = take_epoch(stream)
@@ -117,7 +110,7 @@ def test_every_pair_once_an_epoch_within_the_budget(
 
 
 def test_batches_hold_the_texts_they_name(tokenizers):
-    stream = make_stream(tokenizers, alpha=0.2, size=200, window=70)
+    stream = make_stream(tokenizers, size=200, window=70)
     source, target = tokenizers
     for batch in take_epoch(stream):
         assert batch.num_source_tokens == int(batch.source_mask_BS.sum())
@@ -129,11 +122,10 @@ def test_batches_hold_the_texts_they_name(tokenizers):
             assert target.decode(batch.inputs_BT[row].tolist()) == PAIRS[index].target
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2])
-def test_weights_say_how_often_pairs_are_seen(tokenizers, alpha):
+def test_weights_say_how_often_pairs_are_seen(tokenizers):
     pairs = prepared(PAIRS, [number % 3 for number in range(len(PAIRS))])
     weights = (1.0, 2.0, 0.25)
-    stream = make_stream(tokenizers, pairs, weights=weights, alpha=alpha, size=100, window=60)
+    stream = make_stream(tokenizers, pairs, weights=weights, size=100, window=60)
     counts = Counter(index for _ in range(8) for index in indices_of(take_epoch(stream)))
     for corpus, weight in enumerate(weights):
         of_corpus = [counts[index] for index in range(corpus, len(PAIRS), 3)]
@@ -144,10 +136,9 @@ def test_weights_say_how_often_pairs_are_seen(tokenizers, alpha):
             assert max(of_corpus) <= 8
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2])
-def test_augmented_batches_hold_the_changed_texts(tokenizers, alpha):
+def test_augmented_batches_hold_the_changed_texts(tokenizers):
     capitals = AugmentationConfig(**dict.fromkeys(KINDS, 0.0) | {"upper_case": 0.5})
-    stream = make_stream(tokenizers, alpha=alpha, augmentation=capitals, size=200, window=70)
+    stream = make_stream(tokenizers, augmentation=capitals, size=200, window=70)
     source, target = tokenizers
     seen = []
     for epoch in range(2):
@@ -168,8 +159,7 @@ def test_augmented_batches_hold_the_changed_texts(tokenizers, alpha):
     assert seen[0] != seen[1]  # anew in each epoch
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2])
-def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers, alpha):
+def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers):
     joined = AugmentationConfig(**dict.fromkeys(KINDS, 0.0) | {"joined": 0.99})
     pairs = [Pair(f"{source}.", f"{target}.") for source, target in PAIRS]
     pieces = [
@@ -178,7 +168,7 @@ def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers, alpha):
     ]
     longest = max(pieces)
     stream = make_stream(
-        tokenizers, prepared(pairs), alpha=alpha, augmentation=joined, max_length=longest, size=200
+        tokenizers, prepared(pairs), augmentation=joined, max_length=longest, size=200
     )
     batches = take_epoch(stream)
     assert sorted(indices_of(batches)) == list(range(len(pairs)))
@@ -188,7 +178,7 @@ def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers, alpha):
 
 
 def test_target_counts_match_the_labels(tokenizers):
-    stream = make_stream(tokenizers, alpha=0.2, word_dropout=0.3, size=200)
+    stream = make_stream(tokenizers, word_dropout=0.3, size=200)
     size = tokenizers[1].vocab_size
     counts = stream.target_counts(size)
     assert (stream.epoch, stream.position) == (0, 0)
@@ -212,23 +202,14 @@ def test_orders_differ_by_epoch_and_seed(tokenizers):
     assert lengths != sorted(lengths)
 
 
-def test_samples_differ_by_epoch(tokenizers):
-    stream = make_stream(tokenizers, alpha=0.1, size=1, unit="sentences")
-    first, second = ({batch.indices[0]: batch for batch in take_epoch(stream)} for _ in range(2))
-    for side in ("source_BS", "labels_BT"):
-        others = sum(not getattr(first[i], side).equal(getattr(second[i], side)) for i in first)
-        assert others > len(PAIRS) / 4
-
-
 @SETTINGS
 @given(
     taken=st.integers(0, 60),
     window=st.sampled_from([37, 150, 1000]),
-    alpha=st.sampled_from([0.0, 0.2]),
     augmentation=st.sampled_from([None, EVERY_KIND]),
 )
-def test_stream_resumes_from_any_position(tokenizers, taken, window, alpha, augmentation):
-    options = {"alpha": alpha, "word_dropout": 0.1, "size": 150, "window": window}
+def test_stream_resumes_from_any_position(tokenizers, taken, window, augmentation):
+    options = {"word_dropout": 0.1, "size": 150, "window": window}
     options |= {"augmentation": augmentation, "weights": (1.5,)}
     stream = make_stream(tokenizers, **options)
     batches = iter(stream)
@@ -249,7 +230,6 @@ def test_stream_resumes_from_any_position(tokenizers, taken, window, alpha, augm
         ({"seed": 2}, r"training\.seed was 1 and is 2"),
         ({"pairs": prepared(PAIRS[1:])}, r"data\.train"),
         ({"size": 300}, r"data\.batching\.size was 150 and is 300"),
-        ({"alpha": 0.1}, r"data\.tokenizer\.sampling_alpha"),
         ({"word_dropout": 0.1}, r"data\.word_dropout"),
         ({"weights": (2.0,)}, r"data\.train\.weight was None and is \[2\.0\]"),
         ({"augmentation": EVERY_KIND}, r"data\.augmentation was None"),
@@ -261,15 +241,14 @@ def test_state_of_another_stream_is_refused(tokenizers, change, key):
         make_stream(tokenizers, **({"size": 150} | change)).load_state_dict(state)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.05])
-def test_long_pairs_are_skipped_and_counted_once(tokenizers, alpha, caplog):
+def test_long_pairs_are_skipped_and_counted_once(tokenizers, caplog):
     pieces = [
         max(len(tokenizer.encode(text)) for tokenizer, text in zip(tokenizers, pair, strict=True))
         for pair in PAIRS
     ]
     fitting = [index for index, count in enumerate(pieces) if count <= 20]
     assert 0 < len(fitting) < len(PAIRS)
-    stream = make_stream(tokenizers, alpha=alpha, max_length=20, size=100, window=50)
+    stream = make_stream(tokenizers, max_length=20, size=100, window=50)
     assert (stream.num_pairs, stream.num_skipped) == (len(fitting), len(PAIRS) - len(fitting))
     assert f"{stream.num_skipped} of 300 training pairs are skipped" in caplog.text
     for _ in range(2):
@@ -331,7 +310,7 @@ def test_the_thread_ends_with_the_iterator(tokenizers):
     def threads() -> list[str]:
         return [thread.name for thread in threading.enumerate() if "batches" in thread.name]
 
-    batches = iter(make_stream(tokenizers, alpha=0.1, size=100))
+    batches = iter(make_stream(tokenizers, size=100))
     next(batches)
     assert threads()
     batches.close()
@@ -348,7 +327,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_stream import *
 tokenizer = Tokenizer.load({str(tmp_path / "a.model")!r})
-batches = iter(make_stream((tokenizer, tokenizer), alpha=0.1, size=100, window=100))
+batches = iter(make_stream((tokenizer, tokenizer), size=100, window=100))
 next(batches)
 """
     done = subprocess.run(

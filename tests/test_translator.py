@@ -196,7 +196,6 @@ def test_unusable_runs_are_refused(
             path,
             "training.max_steps=1",
             "data.tokenizer.type=bpe",
-            "data.tokenizer.sampling_alpha=0",
         )
     )
     with pytest.raises(CheckpointError, match="its tokenizers are not those of"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from seq2seq.config.section import Count, Rate, Section, is_trained
+from seq2seq.config.section import Count, Rate, Section, without_key
 
 Column = Annotated[int, Field(ge=0)] | str | None
 
@@ -51,15 +51,11 @@ class CorpusConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_streaming(cls, raw: Any, info: ValidationInfo) -> Any:
-        """Drop the key `streaming`, which older recipes have; refuse to train with it."""
-        if not isinstance(raw, dict) or "streaming" not in raw:
-            return raw
-        if raw["streaming"] is not False and not is_trained(info):
-            raise ValueError(
-                "streaming: no longer supported; remove the key: the corpus is then prepared once, "
-                "in Arrow files, and takes no more memory (docs/corpora.md)"
-            )
-        return {key: value for key, value in raw.items() if key != "streaming"}
+        fix = (
+            "the corpus is then prepared once, in Arrow files, and takes no more memory "
+            "(docs/corpora.md)"
+        )
+        return without_key(raw, info, "streaming", False, fix)
 
     @model_validator(mode="after")
     def _complete(self) -> CorpusConfig:
@@ -129,22 +125,12 @@ class TokenizerConfig(Section):
         description="train the subword model on at most this many sentences and 40 million "
         "characters, a random sample",
     )
-    sampling_alpha: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0,
-        description="subword sampling in training, for unigram models; 0: off. Each word is drawn "
-        "from its 64 best segmentations x with probabilities proportional to P(x) ** alpha. Lower "
-        "values give more diverse, longer segmentations (0.1: 1.8 times as long as the best one, "
-        "0.2: 1.3, 0.3: 1.1); 0.2 to 0.5 are useful",
-    )
 
-    @model_validator(mode="after")
-    def _can_sample(self, info: ValidationInfo) -> TokenizerConfig:
-        if self.sampling_alpha and self.type != "unigram" and not is_trained(info):
-            raise ValueError(
-                f"sampling_alpha {self.sampling_alpha} requires type unigram: SentencePiece does "
-                "not list the best segmentations of other models; set sampling_alpha=0"
-            )
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _without_sampling(cls, raw: Any, info: ValidationInfo) -> Any:
+        fix = "the model is then trained on the best segmentation of each text"
+        return without_key(raw, info, "sampling_alpha", 0, fix)
 
 
 class BatchingConfig(Section):

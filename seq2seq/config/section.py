@@ -47,6 +47,15 @@ def is_trained(info: ValidationInfo) -> bool:
     return bool((info.context or {}).get(TRAINED))
 
 
+def without_key(raw: Any, info: ValidationInfo, key: str, unused: Any, fix: str) -> Any:
+    """Return a section without a key that older recipes have; refuse to train with it."""
+    if not isinstance(raw, dict) or key not in raw:
+        return raw
+    if raw[key] != unused and not is_trained(info):
+        raise ValueError(f"{key}: no longer supported; remove the key: {fix}")
+    return {name: value for name, value in raw.items() if name != key}
+
+
 def section_of(annotation: Any) -> type[Section] | None:
     """Return the Section in a key's type, also from an optional or a tuple, or None."""
     if get_origin(annotation) in (Union, types.UnionType, tuple, Annotated):

@@ -35,7 +35,7 @@ _ASSESSED = pa.schema(
     [*PAIRS, ("fault", pa.uint8()), ("overlap", pa.uint8()), ("digest", pa.uint64())]
 )
 _MODEL = "tokenizer.model"
-_NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size", "sampling_alpha"}
+_NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size"}
 _PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "corpus", "dataset"))
 _TOKENIZER_CODE = tuple(f"seq2seq.data.{name}" for name in ("casing", "cleaning", "tokenizer"))
 _IDS_CODE = (*_TOKENIZER_CODE, "seq2seq.data.arrow", "seq2seq.data.dataset")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.config import DataConfig
+from seq2seq.config import AugmentationConfig, DataConfig
 from seq2seq.data.arrow import lengths, to_ragged
 from seq2seq.data.augmentation import Changed, augment
 from seq2seq.data.batching import Batch, collate, cut_batches
@@ -170,7 +170,6 @@ class BatchStream:
             "training.seed": self._seed,
             "data.train": self._pairs.fingerprint,
             **{f"data.batching.{key}": value for key, value in self._config.batching},
-            "data.tokenizer.sampling_alpha": self._config.tokenizer.sampling_alpha,
             "data.word_dropout": self._config.word_dropout,
             # None where they are not used, as in runs from before there were any.
             "data.train.weight": None if self._weights is None else weights,
@@ -212,8 +211,8 @@ class BatchStream:
     ) -> tuple[Ints, Ragged, Ragged, Ints]:
         """Return the pairs of a window: their places in the corpus, both sides, the rows to use.
 
-        A row is used as often as its weight says; changed pairs are further rows. Only weights,
-        augmentation and subword sampling draw from the generator.
+        A row is used as often as its weight says; changed pairs are further rows. Only weights and
+        augmentation draw from the generator.
         """
         if self._order[0] != position.epoch:
             order = np.random.default_rng((self._seed, position.epoch, 0))
@@ -229,20 +228,10 @@ class BatchStream:
         if self._weights is not None:
             times = self._weights[indices[used]]
             used = np.repeat(used, (times + generator.random(len(used))).astype(np.int64))
-        alpha = self._config.tokenizer.sampling_alpha
-        if not len(used) or not (alpha or self._config.augmentation):
+        if not len(used) or self._config.augmentation is None:
             return indices, source, target, used
         texts = self._pairs.read(starts.tolist(), self._rows)
-        changed = self._changed(texts, used, generator)
-        if alpha:
-            sides = [[side[row] for row in used] for side in texts]
-            for place, pair, _ in changed:
-                sides[0][place], sides[1][place] = pair.source, pair.target
-            source, target = (
-                self._sample(tokenizer, side, generator)
-                for tokenizer, side in zip(self._tokenizers, sides, strict=True)
-            )
-            return indices[used], source, target, np.arange(len(used))
+        changed = self._changed(texts, used, self._config.augmentation, generator)
         used[[place for place, *_ in changed]] = len(indices) + np.arange(len(changed))
         indices = np.concatenate([indices, indices[[pair.row for _, pair, _ in changed]]])
         source, target = (
@@ -252,33 +241,24 @@ class BatchStream:
         return indices, source, target, used
 
     def _changed(
-        self, texts: tuple[list[str], list[str]], used: Ints, generator: np.random.Generator
+        self,
+        texts: tuple[list[str], list[str]],
+        used: Ints,
+        config: AugmentationConfig,
+        generator: np.random.Generator,
     ) -> list[tuple[int, Changed, list[list[int]]]]:
         """Return the changed pairs that fit: their places in `used`, texts, and ids of both sides.
 
         Pairs that become too long stay as they are.
         """
-        if self._config.augmentation is None:
-            return []
         found = []
-        augmented = augment(*texts, used.tolist(), self._config.augmentation, generator)
+        augmented = augment(*texts, used.tolist(), config, generator)
         for place, pair in augmented.items():
             sides = zip(self._tokenizers, (pair.source, pair.target), strict=True)
             ids = [tokenizer.encode(text) for tokenizer, text in sides]
             if max(map(len, ids)) <= self._config.batching.max_length:
                 found.append((place, pair, ids))
         return found
-
-    def _sample(
-        self, tokenizer: Tokenizer, texts: list[str], generator: np.random.Generator
-    ) -> Ragged:
-        """Return random segmentations, the best one where a random one is too long."""
-        alpha = self._config.tokenizer.sampling_alpha
-        rows = tokenizer.sample_batch(texts, alpha=alpha, generator=generator)
-        for number, ids in enumerate(rows):
-            if len(ids) > self._config.batching.max_length:
-                rows[number] = tokenizer.encode(texts[number])
-        return Ragged.from_lists(rows)
 
     def _drop(self, rows: Ragged, generator: np.random.Generator) -> Ragged:
         """Replace a share of the ids with UNK."""

@@ -1,23 +1,18 @@
-"""SentencePiece subwords: train, encode (with sampling), decode."""
+"""SentencePiece subwords: train, encode, decode."""
 
 from __future__ import annotations
 
-import bisect
-import functools
 import hashlib
 import io
 import itertools
 import logging
 import math
 import re
-from array import array
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import sentencepiece
 
 from seq2seq.data.casing import (
@@ -46,9 +41,6 @@ log = logging.getLogger(__name__)
 
 _MAX_TEXT = 4000  # characters; SentencePiece would silently drop longer texts
 _MAX_TEXTS = 40_000_000  # characters in all; a unigram model takes some 25 bytes for each
-_NUM_BEST = 64  # segmentations of a word that are sampled from
-_LONGEST_SAMPLED = 50  # characters of a word; the list takes longer the longer it is
-_KEPT_WORDS = 1 << 15  # whose lists are kept, some 90 MB
 _TRAINING_THREADS = 4  # a constant: the order of float sums, and so the model, depends on it
 
 
@@ -87,7 +79,6 @@ class Tokenizer:
                 f"{(PAD, UNK, BOS, EOS)}; train it with seq2seq, or with these ids"
             )
         self.marks_case: bool = processor.PieceToId(CASE_PIECES[0]) != UNK
-        self._best = functools.lru_cache(_KEPT_WORDS)(self._find_best)
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
         """Have processes exchange the model alone, not what was computed with it."""
@@ -142,46 +133,6 @@ class Tokenizer:
         # One by one: SentencePiece starts a thread for each list, ten times the work of a sentence.
         return [self.encode(text) for text in texts]
 
-    def sample_batch(
-        self, texts: Sequence[str], *, alpha: float, generator: np.random.Generator
-    ) -> list[list[int]]:
-        """Return a random segmentation of each text as ids, without BOS and EOS.
-
-        Each word is drawn from its 64 best segmentations x, with probabilities proportional to
-        P(x) ** alpha (Kudo 2018, section 3.2, where l = 64 holds for whole sentences). Words of
-        more than 50 characters keep the best one. Raises DataError for a BPE model, for which
-        SentencePiece lists no n best.
-        """
-        rows = [self.spell(normalize_line(text)).split() for text in texts]
-        draws = iter(generator.random(sum(map(len, rows))).tolist())
-        return [[i for word in row for i in self._draw(word, alpha, next(draws))] for row in rows]
-
-    def _draw(self, word: str, alpha: float, draw: float) -> array[int]:
-        """Return the ids of the segmentation of a word for a number between 0 and 1."""
-        ids, ends, shares = self._best(word, alpha)
-        chosen = bisect.bisect(shares, draw)
-        return ids[ends[chosen] : ends[chosen + 1]]
-
-    def _find_best(self, word: str, alpha: float) -> tuple[array[int], array[int], array[float]]:
-        """Return a word's best segmentations: their ids in a row, where each begins, their shares.
-
-        The shares are cumulative; the last one, 1, is left out.
-        """
-        whole = len(word) > _LONGEST_SAMPLED or SPACE_PIECE + word in CASE_PIECES
-        number = 1 if whole else _NUM_BEST
-        try:
-            found = self._processor.NBestEncode(word, out_type=int, nbest_size=number)
-        except RuntimeError:
-            raise DataError(
-                "data.tokenizer.sampling_alpha: the tokenizer is not a unigram model, which alone "
-                "can be sampled from; set it to 0"
-            ) from None
-        scores = np.array([self._scores[ids].sum() for ids in found])
-        shares = np.exp(alpha * (scores - scores.max())).cumsum()
-        ends = itertools.accumulate(map(len, found), initial=0)
-        ids = array("i", itertools.chain.from_iterable(found))
-        return ids, array("i", ends), array("d", shares[:-1] / shares[-1])
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the pieces on one line, without PAD, UNK, BOS and EOS."""
         # Bytes can spell line ends, pieces can double spaces.
@@ -235,10 +186,6 @@ class Tokenizer:
     def ids(self) -> dict[str, int]:
         """The ids of all pieces, special pieces and bytes included."""
         return {piece: number for number, piece in enumerate(self._pieces)}
-
-    @cached_property
-    def _scores(self) -> npt.NDArray[np.float64]:
-        return np.array(list(map(self._processor.GetScore, range(self.vocab_size))))
 
     @cached_property
     def _pieces(self) -> list[str]:
