@@ -14,7 +14,7 @@ from seq2seq.errors import did_you_mean
 # Every number has an upper bound too: what is beyond it can only be a typing error, or a recipe
 # written to exhaust its user's machine.
 LARGEST = 2**31 - 1
-TRAINED = "trained"  # in the context of a validation: see is_trained
+TRAINED = "trained"  # in the context of a validation: the recipe is that of a run (load_config)
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 CountFrom0 = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -42,16 +42,11 @@ class Section(BaseModel):
         return value
 
 
-def is_trained(info: ValidationInfo) -> bool:
-    """Return whether a recipe is that of a run, so that it is not to be trained (load_config)."""
-    return bool((info.context or {}).get(TRAINED))
-
-
 def without_key(raw: Any, info: ValidationInfo, key: str, unused: Any, fix: str) -> Any:
     """Return a section without a key that older recipes have; refuse to train with it."""
     if not isinstance(raw, dict) or key not in raw:
         return raw
-    if raw[key] != unused and not is_trained(info):
+    if raw[key] != unused and not (info.context or {}).get(TRAINED):
         raise ValueError(f"{key}: no longer supported; remove the key: {fix}")
     return {name: value for name, value in raw.items() if name != key}
 

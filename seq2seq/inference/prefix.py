@@ -209,15 +209,6 @@ class Alternative:
         """The probability of the word."""
         return math.exp(self.log_prob)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return word, probability and translation for JSON."""
-        return {
-            "word": self.word,
-            "log_prob": self.log_prob,
-            "probability": self.probability,
-            "translation": self.translation.as_json(),
-        }
-
 
 def next_words(
     decoding: Decoding, prefix: Prefix, spelling: Spelling, options: SearchOptions, number: int
