@@ -221,7 +221,7 @@ def test_without_pytorch_an_explanation_says_what_to_install(
     monkeypatch.setattr(interactive, "explain", fail)
     answer = client.post("/api/explain", model="toy", q=LINES[0])
     assert answer.status == 501
-    assert "on the server, this needs torch" in answer.json["error"]
+    assert "on the server, this needs PyTorch" in answer.json["error"]
 
 
 def test_what_a_search_shows_to_can_end_it(translator: Translator) -> None:
