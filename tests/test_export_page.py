@@ -89,6 +89,6 @@ def test_only_int8_needs_operators_of_onnx_runtime(exported: Path) -> None:
 
 def test_commands_parse() -> None:
     lines = re.findall(r"^    seq2seq (.*?)(?: +[#<].*)?$", PAGE, re.MULTILINE)
-    assert len(lines) == 5
+    assert len(lines) == 7
     for line in lines:
         assert parse(line.split()).action

@@ -65,5 +65,5 @@ def _completion(arguments: argparse.Namespace) -> int:
     """
     from argcomplete.shell_integration import shellcode
 
-    print(shellcode(["seq2seq"], shell=arguments.shell))
+    print(shellcode(["seq2seq"], True, arguments.shell))
     return 0
