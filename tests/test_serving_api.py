@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urljoin
 
 import pytest
 from conftest import toy_pairs
@@ -295,6 +296,6 @@ def test_page_loads_only_files_that_the_server_has(client: Client) -> None:
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
         assert "unsafe" not in policy
         text = answer.body.decode()
-        named = re.findall(r'(?:href|src)="(/[^"]+)"|from "\.(/[^"]+)"', text)
-        left += {path or f"/page{module}" for path, module in named} - seen - set(left)
+        named = re.findall(r'(?:href|src)="([^":]+)"|from "(\./[^"]+)"', text)
+        left += {urljoin(path, file or module) for file, module in named} - seen - set(left)
     assert {"/page/page.js", "/page/drawing.js", "/page/explanation.css"} < seen

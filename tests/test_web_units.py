@@ -172,7 +172,7 @@ def test_modules_do_what_python_does(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ]
         for text in texts
         for most in (1, 4, 20)
-        for found in [split_text(text, Letters(), most, language="es", number=1)]
+        for found in [split_text(text, Letters(), most, language="es")]
     ]
     cases = {
         "normalizeLine": [[[text], normalize_line(text)] for text in texts],

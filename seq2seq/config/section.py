@@ -20,6 +20,7 @@ Count = Annotated[int, Field(ge=1, le=LARGEST)]
 CountFrom0 = Annotated[int, Field(ge=0, le=LARGEST)]
 Size = Annotated[int, Field(ge=1, le=65_536)]  # of a vector
 Layers = Annotated[int, Field(ge=1, le=64)]
+_MOST_LISTED = 20  # keys in a message
 
 
 class Section(BaseModel):
@@ -140,7 +141,11 @@ def _sentence(
     if kind == "extra_forbidden":
         section = section_of(_locate(problem["loc"][:-1], schema)[1])
         known = list(section.model_fields) if section else []
-        hint = did_you_mean(str(problem["loc"][-1]), known) or f"; known keys: {', '.join(known)}"
+        if len(known) > _MOST_LISTED:
+            listed = f"{', '.join(known[:_MOST_LISTED])} and others ('seq2seq reference' lists all)"
+        else:
+            listed = ", ".join(known)
+        hint = did_you_mean(str(problem["loc"][-1]), known) or f"; known keys: {listed}"
         text = f"unknown key{hint}"
     elif kind == "missing":
         text = "missing required key"
