@@ -207,10 +207,9 @@ def _build_trainer(
     if initial:
         new = ", with new tokenizers" * initial.new_tokenizers
         log.info("starting from %s%s", initial.path, new)
-    if initial and initial.languages != languages:
-        log.info(
-            "that model translates %s to %s, this run %s to %s", *initial.languages, *languages
-        )
+        if initial.languages != languages:
+            both = *initial.languages, *languages
+            log.info("that model translates %s to %s, this run %s to %s", *both)
     if not initial or initial.new_tokenizers or initial.languages[1] != languages[1]:
         model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
     threads = torch.get_num_threads()

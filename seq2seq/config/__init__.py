@@ -15,6 +15,7 @@ from seq2seq.config.recipe import (
     InferenceConfig,
     InitialConfig,
     ScheduleConfig,
+    TrackerName,
     TrainingConfig,
 )
 from seq2seq.config.section import Section
@@ -35,6 +36,7 @@ __all__ = [
     "Section",
     "Style",
     "TokenizerConfig",
+    "TrackerName",
     "TrainingConfig",
     "changed_keys",
     "dump_config",

@@ -10,6 +10,8 @@ from seq2seq.config.data import DataConfig
 from seq2seq.config.model import ModelConfig
 from seq2seq.config.section import Count, CountFrom0, Rate, Section
 
+TrackerName = Literal["mlflow", "wandb"]
+
 
 class ScheduleConfig(Section):
     """Learning rate schedule: a linear warm-up, then one of several decays."""
@@ -120,7 +122,7 @@ class TrainingConfig(Section):
         "none", description="average the kept checkpoints into the final model"
     )
     tensorboard: bool = Field(True, description="write TensorBoard logs into the run directory")
-    trackers: tuple[Literal["mlflow", "wandb"], ...] = Field(
+    trackers: tuple[TrackerName, ...] = Field(
         (), description="also report to MLflow, Weights & Biases or both (docs/measuring.md)"
     )
 

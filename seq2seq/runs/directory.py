@@ -18,7 +18,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from seq2seq import config as recipes
 from seq2seq.data.sources import PLACES, dump_checksums
@@ -79,6 +79,7 @@ def check_changes(saved: Config, given: Config) -> None:
 
 TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"
+_BOARDS = ("tensorboard", "wandb")  # folders
 MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
 MAX_GRAPH_BYTES = 1 << 31  # of a protocol buffer
@@ -172,10 +173,10 @@ class RunDirectory:
         names = ("config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH)
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-        for tracker in ("mlflow", "wandb"):
+        for tracker in get_args(recipes.TrackerName):
             self.tracked(tracker).unlink(missing_ok=True)
-        for name in ("graph", "checkpoints", "tensorboard", "wandb"):
-            remove_directory(self.path / name)
+        for folder in (self.graphs, self.checkpoints, *map(self.path.joinpath, _BOARDS)):
+            remove_directory(folder)
 
     def newest(self) -> Checkpoint:
         """Return the latest intact checkpoint. Raises CheckpointError if there is none."""

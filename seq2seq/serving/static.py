@@ -56,7 +56,7 @@ def export_web(
     files = {f"page/{path.name}": path.read_bytes() for path in (*PAGE_FILES, *_WEB.glob("*.js"))}
     service_worker = files.pop(f"page/{_SERVICE_WORKER}").decode()
     with tempfile.TemporaryDirectory() as temporary:
-        for path, wanted in _packages(Path(libraries or temporary)):
+        for path, wanted in packages(Path(libraries or temporary)):
             with tarfile.open(path) as archive:
                 for new, old in wanted.items():
                     content = cast("IO[bytes]", archive.extractfile(f"package/{old}")).read()
@@ -65,16 +65,16 @@ def export_web(
                     files[f"page/{new}"] = gzip.compress(content, mtime=0) if is_packed else content
     with publish_directory(target) as folder:
         model = export(run, folder / "model", [precision]).path.parent
-        made = [path for path in model.rglob("*") if path.is_file()]
-        files |= {path.relative_to(folder).as_posix(): path.read_bytes() for path in made}
-        about = _describe(RunDirectory(model), Path(run).name)
-        about["files"] = {name: _integrity(content) for name, content in files.items()}
+        sums = {name: _integrity(content) for name, content in files.items()}
+        for path in filter(Path.is_file, model.rglob("*")):
+            sums[path.relative_to(folder).as_posix()] = _integrity(path.read_bytes())
+        about = {**_describe(RunDirectory(model), Path(run).name), "files": sums}
         files["page/about.json"] = json.dumps(about, ensure_ascii=False).encode()
-        index = _index(about["files"])
-        kept = {name: _integrity(content) for name, content in {"./": index, **files}.items()}
-        sums = f"FILES = {json.dumps(kept, indent=1)}"
-        files |= {"index.html": index}
-        files[_SERVICE_WORKER] = service_worker.replace("FILES = {}", sums, 1).encode()
+        files["index.html"] = _index(sums)
+        kept = {"./": _integrity(files["index.html"]), **sums}
+        kept["page/about.json"] = _integrity(files["page/about.json"])
+        listed = f"FILES = {json.dumps(kept, indent=1)}"
+        files[_SERVICE_WORKER] = service_worker.replace("FILES = {}", listed, 1).encode()
         (folder / "page").mkdir()
         for name, content in files.items():
             (folder / name).write_bytes(content)
@@ -98,7 +98,7 @@ def _describe(run: RunDirectory, name: str) -> dict[str, Any]:
     return {"name": name, "charLimit": Limits.characters, "unlikely": UNLIKELY, **sides}
 
 
-def _packages(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+def packages(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     """Yield the archive of each library, which npm downloads if the folder lacks it, and its files.
 
     npm uses its own settings and cache. Raises UserError where it fails, DataError for an archive

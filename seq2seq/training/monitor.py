@@ -147,10 +147,9 @@ class Board:
 
     def write(self, kind: str, record: dict[str, Any]) -> None:
         """Write the record's floats as scalars."""
-        for key, value in record.items():
-            if isinstance(value, float):
-                scalar = {"tag": f"{kind}/{key}", "simple_value": value}
-                self._write_event(step=record["step"], summary={"value": [scalar]})
+        for tag, value in _scalars(kind, record).items():
+            scalar = {"tag": tag, "simple_value": value}
+            self._write_event(step=record["step"], summary={"value": [scalar]})
 
     def close(self) -> None:
         with naming(self._path):
@@ -209,8 +208,7 @@ class Tracker:
 
     def write(self, kind: str, record: dict[str, Any]) -> None:
         """Report the record's floats."""
-        numbers = {f"{kind}/{key}": x for key, x in record.items() if isinstance(x, float)}
-        self._try(lambda: self._log(numbers, step=record["step"]))
+        self._try(lambda: self._log(_scalars(kind, record), step=record["step"]))
 
     def close(self) -> None:
         self._try(self._end)
@@ -220,6 +218,11 @@ class Tracker:
             report()
         except Exception as error:
             log.warning("%s: %s; this was not reported, training goes on", self._name, error)
+
+
+def _scalars(kind: str, record: dict[str, Any]) -> dict[str, float]:
+    """Return the floats of a record by the names that boards show."""
+    return {f"{kind}/{key}": x for key, x in record.items() if isinstance(x, float)}
 
 
 REASONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}

@@ -121,11 +121,16 @@ def _explain_by_graphs(arguments: argparse.Namespace) -> int:
     from seq2seq.analysis.heatmaps import attention_lines, plot_sentences
     from seq2seq.inference.translator import Translator
 
-    plot, words = arguments.plot and Path(arguments.plot), arguments.words
-    translated = Translator.load(arguments.run), [arguments.sentence], plot
-    changes = {"beam": arguments.beam, "target": arguments.force}
-    for part in plot_sentences(*translated, words=words, **changes):
-        print(*attention_lines(part, words=words), sep="\n")
+    parts = plot_sentences(
+        Translator.load(arguments.run),
+        [arguments.sentence],
+        arguments.plot and Path(arguments.plot),
+        beam=arguments.beam,
+        words=arguments.words,
+        target=arguments.force,
+    )
+    for part in parts:
+        print(*attention_lines(part, words=arguments.words), sep="\n")
     missing = missing_package(ModuleNotFoundError(name="torch"))
     print(f"keys, queries and scores: {missing}", file=sys.stderr)
     return 0
