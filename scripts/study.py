@@ -115,9 +115,7 @@ def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> i
 
     keep_few_kernels()
     for run in plan.select(arguments.cell):
-        ended = complete(
-            run, plan.study.measure, pairs, overwrite=arguments.overwrite, others=plan.runs
-        )
+        ended = complete(run, plan.study, pairs, overwrite=arguments.overwrite, others=plan.runs)
         if ended in ("interrupted", "terminated"):
             cells = (f"--cell={name}" for name in arguments.cell)
             return _stopped(ended, plan, *cells, overwrite=arguments.overwrite)

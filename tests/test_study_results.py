@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -26,6 +27,8 @@ from studies.results import (
     gather,
     length_table,
     main_table,
+    matrices,
+    parts_table,
     write_results,
 )
 from studies.runs import Point, RunResult, checksum_of, decide, load_result, status_of
@@ -85,6 +88,7 @@ def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
             chrf=metrics["chrf"].score,
             signatures={name: metric.signature for name, metric in metrics.items()},
             alignment_error=None if "none" in run.cell else 10.0 * run.seed,
+            kinds={"lower case": 2.0 * run.seed, "emoji added, copied %": 90.0},
             hypotheses=hypotheses,
             torch="2.0",
         ).save(run.path)
@@ -121,7 +125,8 @@ def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
 
     def state(*changes: str, measures: tuple[str, ...] = MEASURES, test: str = sha256) -> str:
         changed = make_plan(plan.path, changes).runs[0]
-        found = status_of(changed, measures, test)  # type: ignore[arg-type]
+        study = plan.study.model_copy(update={"measure": measures})
+        found = status_of(changed, study, test)
         return f"{found.state} {found.changes}".strip()
 
     assert state() == "not started"
@@ -205,6 +210,42 @@ def test_main_table(results: StudyResults) -> None:
     assert rows(length_table(results))[0][2:] == [
         f"{b.label} ({len(b.sentences)})" for b in results.buckets
     ]
+
+
+def test_parts_of_measures(results: StudyResults, plan: Plan) -> None:
+    head, _, *body = rows(parts_table(results, "kinds"))
+    assert head == ["", "bahdanau / general", "bahdanau / none", "luong / general", "luong / none",
+                    "a\\|b / general"]  # fmt: skip
+    assert body == [["lower case", *["4.0 ± 2.0"] * 5],
+                    ["emoji added, copied %", *["90.0 ± 0.0"] * 5]]  # fmt: skip
+    assert parts_table(results, "phenomena") == ""
+    page = as_markdown(results, [])
+    assert parts_table(results, "kinds") in page
+    assert "by phenomenon" not in page
+    [*_, line] = csv.DictReader(as_csv(results).splitlines())
+    assert (line["lower case"], line["lower case_sd"]) == ("4.0", "2.0")
+
+
+def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
+    plan: Plan, pairs: list[Pair]
+) -> None:
+    file = Path(plan.path)
+    file.write_text(
+        file.read_text().replace("[general, none]", "[general, none, additive, concat]")
+    )
+    finish((wider := make_plan(plan.path)).runs, pairs)
+    found = gather(wider, pairs)
+    assert list(matrices(found)) == ["BLEU", "chrF", "AER %"]
+    assert parts_table(found, "kinds") == ""
+    head, _, *body = rows(matrices(found)["AER %"])
+    assert head == ["score", "bahdanau", "luong", "a\\|b"]
+    assert [row[0] for row in body] == ["general", "none", "additive", "concat"]
+    assert body[0] == ["general", *["20.0 ± 10.0"] * 3]
+    assert body[1] == ["none", "", "", ""]
+    bleu = {s.cell.name: s.spread("bleu") for s in found.summaries}["luong_score=additive"]
+    assert bleu is not None
+    assert rows(matrices(found)["BLEU"])[4][2].startswith(f"{bleu.mean:.1f} ± ")
+    assert matrices(found)["BLEU"] in as_markdown(found, [])
 
 
 def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[Pair]) -> None:
@@ -346,7 +387,10 @@ def test_results_are_included_in_a_page(results: StudyResults, tmp_path: Path) -
             "# A\n" + markers.format("other") + "<!-- study made-up -->\n- `python "
         )
         assert text.endswith("<!-- end of study -->\nend\n")
-        assert text.count(main_table(results)) == text.count("#### BLEU by length") == 1
+        assert text.count(main_table(results)) == 1
+        [folded] = re.findall(r"<summary>BLEU by length</summary>(.*?)</details>", text, re.DOTALL)
+        assert length_table(results) in folded
+        assert "png" not in folded
         assert "](images/made-up-scores.png)" in text
     assert (tmp_path / "images/made-up-by-length.png").is_file()
     page.write_text("nothing")

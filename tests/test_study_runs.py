@@ -38,6 +38,8 @@ grid:
 seeds: [1, 2]
 """
 
+TOY = list(toy_pairs(8, 3))
+
 Planner = Callable[..., Plan]
 
 
@@ -55,7 +57,7 @@ def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
 
 
 def make(run: Run, plan: Plan, *, overwrite: bool = False) -> RunResult:
-    complete(run, plan.study.measure, list(read_corpus(plan.test)), overwrite=overwrite)
+    complete(run, plan.study, list(read_corpus(plan.test)), overwrite=overwrite)
     result = load_result(run.path)
     assert result is not None
     return result
@@ -76,7 +78,9 @@ def same(one: Run, other: Run) -> bool:
     return equal and results[0] == results[1]
 
 
-def test_finished_run_is_not_repeated(plan: Planner, caplog: pytest.LogCaptureFixture) -> None:
+def test_finished_run_is_not_repeated(
+    plan: Planner, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     first = plan()
     run = first.runs[0]
     result = make(run, first)
@@ -103,6 +107,15 @@ def test_finished_run_is_not_repeated(plan: Planner, caplog: pytest.LogCaptureFi
     typed = plan("inference.beam_size=1", "measure=[lost]")
     assert make(typed.runs[0], typed).lost is not None
     assert again.curve == result.curve
+
+    minimal = tmp_path / "minimal.tsv"
+    minimal.write_text("".join(f"{n % 2}\t{s}\t{t}\t{t} {t}\n" for n, (s, t) in enumerate(TOY)))
+    asked = (f"challenge={minimal}", "inference.beam_size=1", "measure=[bleu, challenge]")
+    found = make((of := plan(*asked)).runs[0], of)
+    assert list(found.phenomena) == ["0", "1", "all"]
+    assert found.challenge == found.phenomena["all"] > 50  # right ones are shorter
+    minimal.write_text(f"reversed\t{TOY[0][0]}\t{TOY[0][1]} {TOY[0][1]}\t{TOY[0][1]}\n")
+    assert make(of.runs[0], of).phenomena == {"reversed": 0.0}
     checkpoints = run.path / "checkpoints"
     assert all(p.stat().st_mtime_ns == files[p] for p in checkpoints.rglob("*") if p.is_file())
 

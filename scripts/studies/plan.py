@@ -24,8 +24,11 @@ from seq2seq.config import Config, CorpusConfig, Section, parse_config
 from seq2seq.config.loading import parse_section, read_yaml_file
 from seq2seq.config.section import Count
 from seq2seq.errors import ConfigError
+from seq2seq.evaluation.challenge import read_challenge
 
-Measure = Literal["bleu", "chrf", "alignment_error", "lost", "copied", "minutes", "parameters"]
+Measure = Literal[
+    "bleu", "chrf", "alignment_error", "lost", "copied", "challenge", "minutes", "parameters"
+]
 Settings = dict[str, Any]  # by key of the recipe
 Seed = Annotated[int, Field(ge=0)]
 
@@ -57,7 +60,11 @@ class Study(Section):
     measure: Annotated[tuple[Measure, ...], Field(min_length=1)] = Field(
         ("bleu", "chrf", "alignment_error", "minutes", "parameters"),
         description="columns of the table; alignment_error where data.test has gold alignments, "
-        "lost and copied of the kinds of text that `evaluate --robustness` makes of it",
+        "lost and copied of the kinds of text that `evaluate --robustness` makes of it, challenge "
+        "of the pairs under `challenge`",
+    )
+    challenge: str | None = Field(
+        None, description="file of right and wrong translations, as for `evaluate --challenge`"
     )
     lengths: Annotated[tuple[Count, ...], Field(min_length=1)] = Field(
         (5, 10, 15, 20),
@@ -111,6 +118,12 @@ class Study(Section):
                 raise ValueError(f"'{key}': expected a list of values, found {json.dumps(values)}")
             _check_axis(key, values)
         return tune
+
+    @model_validator(mode="after")
+    def _check_challenge(self) -> Study:
+        if (self.challenge is not None) != ("challenge" in self.measure):
+            raise ValueError("challenge: name a file here and 'challenge' in measure, or neither")
+        return self
 
     @model_validator(mode="after")
     def _check_levels(self) -> Study:
@@ -325,7 +338,8 @@ class Plan:
 def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
     """Read a study and apply changes: of its own keys, or `section.key=value` for all cells.
 
-    Raises ConfigError for a file that does not fit the schema, and one for all invalid recipes.
+    Raises ConfigError for a file that does not fit the schema, and one for all invalid recipes;
+    DataError for minimal pairs that cannot be read.
     """
     recipe_changes = [change for change in changes if changes_recipe(change)]
     study_changes = [change for change in changes if not changes_recipe(change)]
@@ -360,6 +374,8 @@ def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
             f"{join_messages(problems, cells=len(cells))}; correct them, or leave them out with "
             "'exclude'"
         )
+    if study.challenge:
+        read_challenge(study.challenge)
     test = _test_set(path, [option[0].config for found in options.values() for option in found])
     best = {cell: found[0] for cell, found in options.items() if len(found) == 1}
     return Plan(path, tuple(changes), study, cells, options, best, test)

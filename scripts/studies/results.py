@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEMPLATE = Path(__file__).with_name("template.md")
+Parts = Literal["kinds", "phenomena"]  # of a measure, in a table of their own
+_MOST_COLUMNS = 8  # of that table; with more cells, results.csv has the parts
 TITLES: dict[Measure, str] = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "alignment_error": "AER %",
     "lost": "BLEU lost",
     "copied": "copied %",
+    "challenge": "right %",
     "minutes": "minutes",
     "parameters": "parameters",
 }
@@ -74,6 +77,11 @@ class CellSummary:
         values = [getattr(result, measure) for result in self.results.values()]
         known = tuple(float(value) for value in values if value is not None)
         return Spread(known) if known else None
+
+    def parts(self, name: Parts) -> dict[str, Spread]:
+        """Return the values over seeds of each kind of text, or of each phenomenon."""
+        found = [getattr(result, name) for result in self.results.values()]
+        return {part: Spread(tuple(each[part] for each in found)) for part in found[0]}
 
     def curve(self, metric: str) -> list[tuple[int, Spread]]:
         """Return a metric of the validations during training: step, and values over seeds."""
@@ -182,6 +190,9 @@ def as_markdown(results: StudyResults, figures: Sequence[str]) -> str:
         resamples=RESAMPLES,
         main_table=main_table(results),
         length_table=length_table(results),
+        matrices=matrices(results),
+        kinds_table=parts_table(results, "kinds"),
+        phenomena_table=parts_table(results, "phenomena"),
         figures=figures,
     )
 
@@ -228,6 +239,39 @@ def length_table(results: StudyResults) -> str:
     return _table(head, rows, names=len(titles))
 
 
+def matrices(results: StudyResults) -> dict[str, str]:
+    """Return measures of quality by title, each as a table of one axis against the other.
+
+    Empty unless there are two axes, and many cells.
+    """
+    study, cells = results.plan.study, {tuple(s.cell.levels.values()): s for s in results.summaries}
+    if len(study.grid) != 2 or len(cells) <= _MOST_COLUMNS:
+        return {}
+    (_, columns), (axis, rows) = study.axes.items()
+    tables = {}
+    for measure in results.measures:
+        if measure in ("minutes", "parameters"):
+            continue
+        body = [
+            [row, *(_shown(cells[key].spread(measure), 1) if (key := (column, row)) in cells else ""
+                    for column in columns)]
+            for row in rows
+        ]  # fmt: skip
+        tables[TITLES[measure]] = _table([study.titles[axis], *columns], body, names=1)
+    return tables
+
+
+def parts_table(results: StudyResults, name: Parts) -> str:
+    """Return a row for each part of a measure, a column for each cell; empty for many cells."""
+    columns = [summary.parts(name) for summary in results.summaries]
+    if not columns[0] or len(columns) > _MOST_COLUMNS:
+        return ""
+    study = results.plan.study
+    cells = [" / ".join(study.describe(summary.cell.levels)) for summary in results.summaries]
+    rows = [[part, *(_shown(found[part], 1) for found in columns)] for part in columns[0]]
+    return _table(["", *cells], rows, names=1)
+
+
 def _shown(spread: Spread | None, digits: int) -> str:
     if spread is None:
         return ""
@@ -272,6 +316,8 @@ def _csv_row(results: StudyResults, summary: CellSummary) -> list[tuple[str, Any
     row += zip(columns, found, strict=True)
     for length, spread in summary.by_length.items():
         row += _csv_spread(f"bleu {length}", spread)
+    for part, spread in (summary.parts("kinds") | summary.parts("phenomena")).items():
+        row += _csv_spread(part, spread)
     return row
 
 

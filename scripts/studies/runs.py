@@ -21,13 +21,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from seq2seq.analysis.alignment import forced_alignment_error, gold_of
 from seq2seq.config import Config, Section, changed_keys, load_config
 from seq2seq.config.loading import dump_config
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import CheckpointError, ConfigError, DataError
+from seq2seq.evaluation.challenge import read_challenge, score_challenge
 from seq2seq.evaluation.evaluate import evaluate, translate_all
 from seq2seq.evaluation.robustness import KindScores, measure_robustness
 from seq2seq.files import write_atomic
@@ -36,7 +37,7 @@ from seq2seq.inference.words import WORDS
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
 from seq2seq.runs.logs import read_metrics
 from seq2seq.training.monitor import REASONS, StopRequest
-from studies.plan import SCRIPT, Measure, Plan, Run, join_messages
+from studies.plan import SCRIPT, Measure, Plan, Run, Study, join_messages
 
 # Torch, and what imports it, is imported where it is needed: --list and --launcher are fast
 # without it.
@@ -81,6 +82,10 @@ class RunResult(Section):
     alignment_error: float | None  # in percent; null without attention
     lost: float | None = None  # BLEU, mean over the kinds of text in which nothing is to be copied
     copied: float | None = None  # in percent, mean over the other kinds
+    kinds: dict[str, float] = Field(default_factory=dict)  # lost of each, or copied
+    challenge: float | None = None  # right translations that are more probable, in percent
+    phenomena: dict[str, float] = Field(default_factory=dict)  # the same of each phenomenon
+    challenge_sha256: str | None = None  # of the file
     hypotheses: tuple[str, ...]
     torch: str  # its version
 
@@ -113,6 +118,10 @@ def checksum_of(pairs: Sequence[Pair]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
+def _file_sha256(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Status:
     """The state of a run.
@@ -126,7 +135,7 @@ class Status:
     changes: str = ""  # of the recipe
 
 
-def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status:
+def status_of(run: Run, study: Study, test_sha256: str) -> Status:
     """Return the state of a run. Raises CheckpointError for a damaged result."""
     result = load_result(run.path)
     recipe = run.path / "config.yaml"
@@ -141,7 +150,8 @@ def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status
     measured_as_now = (
         not _changes(old, run.config, _IRRELEVANT)
         and result.test_sha256 == test_sha256
-        and set(measures) <= set(result.measured)
+        and set(study.measure) <= set(result.measured)
+        and (not study.challenge or result.challenge_sha256 == _file_sha256(study.challenge))
     )
     return Status("finished" if measured_as_now else "trained", result)
 
@@ -149,7 +159,7 @@ def status_of(run: Run, measures: Sequence[Measure], test_sha256: str) -> Status
 def statuses(plan: Plan, pairs: Sequence[Pair]) -> dict[str, Status]:
     """Return the state of each run by its name. Raises CheckpointError for a damaged result."""
     test_sha256 = checksum_of(pairs)
-    return {run.name: status_of(run, plan.study.measure, test_sha256) for run in plan.runs}
+    return {run.name: status_of(run, plan.study, test_sha256) for run in plan.runs}
 
 
 def _changes(old: Config, new: Config, ignored: Sequence[str]) -> str:
@@ -168,7 +178,7 @@ def decide(plan: Plan, pairs: Sequence[Pair]) -> Plan:
     best, test_sha256 = dict(plan.best), checksum_of(pairs)
     for cell in plan.undecided:
         options = plan.options[cell]
-        tried = [status_of(option[0], plan.study.measure, test_sha256) for option in options]
+        tried = [status_of(option[0], plan.study, test_sha256) for option in options]
         if all(status.state == "finished" for status in tried):
             losses = [_final_loss(status.result) for status in tried]
             best[cell] = options[losses.index(min(losses))]
@@ -185,7 +195,7 @@ def _final_loss(result: RunResult | None) -> float:
 
 def complete(
     run: Run,
-    measures: Sequence[Measure],
+    study: Study,
     pairs: Sequence[Pair],
     *,
     overwrite: bool = False,
@@ -204,13 +214,13 @@ def complete(
 
     if run.config.training.threads:
         torch.set_num_threads(run.config.training.threads)
-    status = status_of(run, measures, checksum_of(pairs))
+    status = status_of(run, study, checksum_of(pairs))
     if status.state == "not started" and (twin := _same_training(run, others)):
         log.info("%s: trained as %s, which is copied", run.name, twin.name)
         ignored = shutil.ignore_patterns(OUTPUT)
         shutil.copytree(twin.path, run.path, ignore=ignored, dirs_exist_ok=True)
         write_atomic(RunDirectory(run.path).config_path, dump_config(run.config))
-        status = status_of(run, measures, checksum_of(pairs))
+        status = status_of(run, study, checksum_of(pairs))
     if status.state == "finished" and status.result:
         log.info("%s: already finished", run.name)
         return status.result.ended
@@ -226,7 +236,7 @@ def complete(
         if ended in ("interrupted", "terminated"):
             return ended
     began = time.monotonic()
-    _measure(run, measures, pairs, ended=ended).save(run.path)
+    _measure(run, study, pairs, ended=ended).save(run.path)
     log.info("%s: measured in %.0f s", run.name, time.monotonic() - began)
     return ended
 
@@ -242,12 +252,11 @@ def _same_training(run: Run, others: Sequence[Run]) -> Run | None:
     return None
 
 
-def _measure(
-    run: Run, measures: Sequence[Measure], pairs: Sequence[Pair], *, ended: str
-) -> RunResult:
+def _measure(run: Run, study: Study, pairs: Sequence[Pair], *, ended: str) -> RunResult:
     """Translate and score the test set with a trained run; collect the record of its training."""
     import torch
 
+    measures = study.measure
     translator = Translator.load(run.path, device=run.config.training.device)
     translator.config = run.config  # its search settings may have changed since training
     evaluation = evaluate(translator, pairs)
@@ -260,6 +269,12 @@ def _measure(
     if {"lost", "copied"} & set(measures):
         again = partial(translate_all, translator, options=translator.options())
         kinds = measure_robustness(pairs, evaluation, again).kinds
+    phenomena, challenge, sha256 = dict[str, float](), None, None
+    if study.challenge:
+        scored = score_challenge(translator, read_challenge(study.challenge)).phenomena
+        phenomena = {each.phenomenon: each.total["percent"] for each in scored}
+        challenge = scored[-1].total["percent"]  # of all, or of the only one
+        sha256 = _file_sha256(study.challenge)
     shapes = find_checkpoint(run.path).shapes().values()
     return RunResult(
         config=run.config,
@@ -279,6 +294,11 @@ def _measure(
         alignment_error=None if error is None or error.aer is None else 100 * error.aer,
         lost=_mean([kind.lost for kind in kinds if kind.copied is None]),
         copied=_mean([kind.copied for kind in kinds if kind.copied is not None]),
+        kinds={k.kind: k.lost for k in kinds if k.copied is None}
+        | {f"{k.kind}, copied %": k.copied for k in kinds if k.copied is not None},
+        challenge=challenge,
+        phenomena=phenomena,
+        challenge_sha256=sha256,
         hypotheses=tuple(evaluation.hypotheses),
         torch=str(torch.__version__),
     )
