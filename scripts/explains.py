@@ -17,6 +17,8 @@ under forced decoding of the references:
 Words include punctuation marks; the end of sentence is not one. All values are means over target
 pieces. `random` are values drawn at random, for comparison.
 
+The results are means over the runs of a decoder, such as several seeds.
+
 Legend: S source pieces, T target pieces, both with the end of sentence; W source words without it,
 R rows: steps T times draws; V vocabulary.
 """
@@ -26,21 +28,28 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from seq2seq.analysis.alignment import Gold, alignment_error, gold_of
 from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch, forced_log_probs
+from seq2seq.analysis.plots import new_figure
+from seq2seq.config import ModelConfig
 from seq2seq.data.corpus import Pair, read_lines
 from seq2seq.data.tokenizer import normalize_line
+from seq2seq.files import write_atomic
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import WORDS, Floats, Links, links_of, membership, words_of_pieces
@@ -48,12 +57,21 @@ from seq2seq.model.attention import Attention, Memory
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.model import TranslationModel
 
-log = logging.getLogger("explains")
+Results = dict[str, Any]  # of results.json: the settings under "study", measures of each of "runs"
 
 SPLIT = WORDS["marks"]
 SHARES = (0.1, 0.2, 0.5)
 PERMUTATIONS = 50
 EPSILON = 0.01  # total variation that an adversary may cause
+PICTURE = "explains.png"
+TITLES = {
+    "aer": "AER (lower is better)",
+    "tau": "Kendall's tau with attention",
+    "comprehensiveness": "Comprehensiveness (higher is better)",
+    "sufficiency": "Sufficiency (lower is better)",
+    "changed": "Attention changed: distance when permuted, divergence of an adversary",
+}
+EXPLANATIONS = ("attention", *MEANINGS, "random")
 STARTS, UPDATES, RATE, PENALTY = 3, 150, 0.1, 500.0  # of the search for adversarial weights
 ROWS = 64  # sources decoded at once
 
@@ -235,7 +253,7 @@ def divergence(one_RS: Tensor, other_RS: Tensor) -> Tensor:
 def measure(
     translator: Translator, pairs: Sequence[Pair], gold: Sequence[Gold] | None, searched: int
 ) -> dict[str, Any]:
-    """Return the measures of a run; adversarial weights are searched for some first pairs."""
+    """Return measures of TITLES by explanation; adversaries are searched for some first pairs."""
     for parameter in translator.models[0].parameters():
         parameter.requires_grad_(False)
     generator, draws = np.random.default_rng(1), torch.Generator().manual_seed(1)
@@ -257,43 +275,90 @@ def measure(
             attention["permuted"].append(permuted(steps, draws))
             if number < searched:
                 attention["adversarial"].append(adversarial(steps, draws))
-    config = translator.config.model
     measures = {
-        name: {measure: float(np.mean(values)) for measure, values in by_measure.items() if values}
-        for name, by_measure in found.items()
+        measure: {
+            name: float(np.mean(by_measure[measure]))
+            for name, by_measure in found.items()
+            if by_measure[measure]
+        }
+        for measure in ("tau", "comprehensiveness", "sufficiency")
     }
-    for name in links if gold else ():
-        measures[name]["aer"] = alignment_error(links[name], gold or ()).aer or 0.0
-    return {
-        "style": config.style,
-        "score": config.attention.score,
-        "sentences": len(pairs),
-        "explanations": measures,
-        **{name: float(np.concatenate(values).mean()) for name, values in attention.items()},
-    }
+    if gold:
+        errors = {name: alignment_error(each, gold).aer or 0.0 for name, each in links.items()}
+        measures = {"aer": errors, **measures}
+    changed = {name: float(np.concatenate(each).mean()) for name, each in attention.items()}
+    return {**measures, "changed": changed}
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """Return the measures of all runs as text."""
-    columns = ("aer", "tau", "comprehensiveness", "sufficiency")
-    lines = []
-    for run, found in results.items():
-        lines.append(f"{run}: style {found['style']}, score {found['score']}, "
-                     f"{found['sentences']} sentences")  # fmt: skip
-        lines.append(f"  {'':12}{''.join(f'{column:>19}' for column in columns)}")
-        for name, measures in found["explanations"].items():
-            cells = (f"{measures[c]:.3f}" if c in measures else "-" for c in columns)
-            lines.append(f"  {name:12}{''.join(f'{cell:>19}' for cell in cells)}")
-        if "permuted" in found:
-            lines.append(f"  permuted attention: total variation {found['permuted']:.3f}")
-        if "adversarial" in found:
-            lines.append(f"  adversarial attention: divergence {found['adversarial']:.3f} of "
-                         f"{np.log(2):.3f}")  # fmt: skip
-    return "\n".join(lines)
+def decoder_of(config: ModelConfig) -> str:
+    """Return the style and score of a model in words."""
+    feeding = "" if config.style != "luong" or config.input_feeding else " without feeding"
+    return f"{config.style}{feeding}, {config.attention.score}"
+
+
+# --- Results
+
+
+def table(results: Results, measure: str) -> str:
+    """Return a Markdown table of a measure: a row for each decoder, a column for each explanation.
+
+    Values are means ± sample standard deviations over runs.
+    """
+    groups = grouped(results)
+    names = list(dict.fromkeys(chain(*(run[measure] for runs in groups.values() for run in runs))))
+    lines = [["decoder", "runs", *names], ["---"] + ["---:"] * (1 + len(names))]
+    for decoder, runs in groups.items():
+        values = [[run[measure][name] for run in runs if name in run[measure]] for name in names]
+        lines.append([decoder, str(len(runs)), *map(shown, values)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def grouped(results: Results) -> dict[str, list[dict[str, Any]]]:
+    """Return the measures of runs by their decoder."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for run in results["runs"].values():
+        groups.setdefault(run["decoder"], []).append(run)
+    return groups
+
+
+def shown(values: Sequence[float]) -> str:
+    """Return a mean and a deviation as text."""
+    deviation = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{fmean(values):.2f}{deviation}" if values else ""
+
+
+def write_results(results: Results, directory: Path) -> str:
+    """Write results.md and explains.png; return the page."""
+    measured = {name for run in results["runs"].values() for name, found in run.items() if found}
+    titles = {measure: title for measure, title in TITLES.items() if measure in measured}
+    plot(results, [measure for measure in titles if measure != "changed"], directory / PICTURE)
+    sections = [f"## {title}\n\n{table(results, measure)}" for measure, title in titles.items()]
+    page = "\n\n".join(["# Does attention explain?", *sections, f"![{PICTURE}]({PICTURE})\n"])
+    write_atomic(directory / "results.md", page)
+    return page
+
+
+def plot(results: Results, measures: Sequence[str], path: Path) -> None:
+    """Draw a panel for each measure: a row for each decoder, a dot for each explanation."""
+    groups = grouped(results)
+    figure = new_figure(2.5 + 2.7 * len(measures), 1.2 + 0.26 * len(groups))
+    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        for number, name in enumerate(EXPLANATIONS):
+            values = [[run[measure][name] for run in runs if name in run[measure]]
+                      for runs in groups.values()]  # fmt: skip
+            means = [fmean(each) if each else math.nan for each in values]
+            axes.plot(means, range(len(means)), "osD^v"[number], color=f"C{number}", label=name)
+        axes.set_xlabel(TITLES[measure].replace(" (", "\n("))
+        axes.grid(axis="x", alpha=0.3)
+    panels[0].set_yticks(range(len(groups)), groups)
+    panels[0].invert_yaxis()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+    figure.savefig(path, dpi=130)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the runs and print a table; with --json also write a file."""
+    """Measure the runs that --out does not have yet; write the results there and print them."""
     summary, _, details = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -310,19 +375,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--searched", type=int, default=20, metavar="N",
         help="first pairs for which adversarial weights are searched; default: 20",
     )  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="write the measures to this file")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/studies/explains"), metavar="DIR",
+        help="directory of results.json, results.md and explains.png; the same command continues "
+        "what was interrupted; default: runs/studies/explains",
+    )  # fmt: skip
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.set_num_threads(1)  # more do not help with sentences one by one
     rows = [line.text.split("\t") for line in read_lines(chosen.pairs)][: chosen.sentences]
     pairs = [Pair(s, t, alignment=links[0] if links else None) for s, t, *links in rows]
-    results = {}
-    for run in chosen.runs:
-        log.info("measuring %s", run)
+    settings = {key: getattr(chosen, key) for key in ("pairs", "sentences", "searched")}
+    results: Results = {"study": {"name": "explains", **settings}, "runs": {}}
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    file = chosen.out / "results.json"
+    if file.exists() and (old := json.loads(file.read_text(encoding="utf-8"))):
+        if old["study"] != results["study"]:
+            sys.exit(f"{file}: has results of other settings, {old['study']}; choose another --out")
+        results = old
+    for run in tqdm([run for run in chosen.runs if run not in results["runs"]], unit="run"):
         translator = Translator.load(run, device="cpu", backend="torch")
-        results[run] = measure(translator, pairs, gold_of(pairs, split=SPLIT), chosen.searched)
-        if chosen.json:
-            Path(chosen.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(table(results))
+        found = measure(translator, pairs, gold_of(pairs, split=SPLIT), chosen.searched)
+        results["runs"][run] = {"decoder": decoder_of(translator.config.model), **found}
+        write_atomic(file, json.dumps(results, indent=1) + "\n")
+    print(write_results(results, chosen.out))
 
 
 if __name__ == "__main__":

@@ -117,18 +117,37 @@ def test_divergence() -> None:
 
 
 def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pairs, output = tmp_path / "pairs.tsv", tmp_path / "found.json"
+    pairs, out = tmp_path / "pairs.tsv", tmp_path / "out"
     row = f"{PAIR.source}\t{PAIR.target}\t{PAIR.alignment}\n"
     pairs.write_text(row * 3, encoding="utf-8")
-    arguments = ["--pairs", str(pairs), "--sentences", "2", "--searched", "1"]
-    explains.main([str(trained), *arguments, "--json", str(output)])
-    [found] = json.loads(output.read_text(encoding="utf-8")).values()
-    assert found["sentences"] == 2
-    measures = found["explanations"]
-    assert [*measures] == ["attention", "gradient", "integrated", "occlusion", "random"]
-    assert measures["occlusion"]["aer"] <= 0.5  # the toy language is learned
-    assert measures["occlusion"]["comprehensiveness"] > measures["random"]["comprehensiveness"]
-    assert measures["occlusion"]["sufficiency"] < measures["random"]["sufficiency"]
-    text = capsys.readouterr().out
-    assert f"{measures['attention']['aer']:.3f}" in text
-    assert f"total variation {found['permuted']:.3f}" in text
+    arguments = ["--pairs", str(pairs), "--sentences", "2", "--searched", "1", "--out", str(out)]
+    explains.main([str(trained), *arguments])
+    [found] = json.loads((out / "results.json").read_text(encoding="utf-8"))["runs"].values()
+    assert [*found["aer"]] == ["attention", "gradient", "integrated", "occlusion", "random"]
+    assert found["aer"]["occlusion"] <= 0.5  # the toy language is learned
+    assert found["comprehensiveness"]["occlusion"] > found["comprehensiveness"]["random"]
+    assert found["sufficiency"]["occlusion"] < found["sufficiency"]["random"]
+    page = capsys.readouterr().out
+    assert page.strip() == (out / "results.md").read_text(encoding="utf-8").strip()
+    aers = " | ".join(f"{value:.2f}" for value in found["aer"].values())
+    assert f"{found['decoder']} | 1 | {aers} |" in page
+    changed = f"{found['changed']['permuted']:.2f} | {found['changed']['adversarial']:.2f}"
+    assert f"| 1 | {changed} |" in page
+    assert (out / "explains.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_command_continues_and_refuses_other_settings(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs, out = tmp_path / "pairs.tsv", tmp_path / "out"
+    pairs.write_text(f"{PAIR.source}\t{PAIR.target}\n", encoding="utf-8")
+    out.mkdir()
+    study = {"name": "explains", "pairs": str(pairs), "sentences": 1, "searched": 1}
+    old = {"decoder": "luong, dot", "tau": {"random": 0.25}}
+    runs = {str(trained): old, "another": {**old, "tau": {"random": 0.75}}}
+    (out / "results.json").write_text(json.dumps({"study": study, "runs": runs}))
+    arguments = [str(trained), "--pairs", str(pairs), "--searched", "1", "--out", str(out)]
+    explains.main([*arguments, "--sentences", "1"])
+    assert "| luong, dot | 2 | 0.50 ± 0.35 |" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"results\.json: has results of other settings"):
+        explains.main([*arguments, "--sentences", "2"])
