@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import guide_pictures
 from seq2seq.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -79,3 +80,10 @@ def test_pictures_are_small() -> None:
         picture = DOCS / target
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size < 150_000
+
+
+def test_pictures_of_the_guide_are_those_that_the_script_draws(tmp_path: Path) -> None:
+    drawn = guide_pictures.draw_all(tmp_path)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    shown = re.findall(r"\(images/(guide-.*?)\)", GUIDE)
+    assert sorted(shown) == sorted(path.name for path in drawn)

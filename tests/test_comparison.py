@@ -179,7 +179,7 @@ def test_time_limit_counts_from_the_line_in_the_log(tmp_path: Path) -> None:
 
 
 def test_page_has_the_figures_of_the_results() -> None:
-    page = (ROOT / "scripts/comparison/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/comparison.md").read_text(encoding="utf-8")
     between = page.partition(results.START)[2].partition(results.END)[0].strip()
     path = ROOT / "scripts/comparison/results.json"
     if path.exists():

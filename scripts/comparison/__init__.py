@@ -1,1 +1,1 @@
-"""This project compared with OpenNMT-py and JoeyNMT; README.md has the method."""
+"""This project compared with OpenNMT-py and JoeyNMT; docs/comparison.md has the method."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare this project with OpenNMT-py and JoeyNMT; README.md has the method.
+"""Compare this project with OpenNMT-py and JoeyNMT; docs/comparison.md has the method.
 
 compare.py prepare data/tatoeba --out comparison
 compare.py run onmt-rnn --core 0 --out comparison --envs envs
@@ -164,7 +164,9 @@ def main(argv: list[str] | None = None) -> int:
             command.add_argument("--minutes", type=float, default=60)
             command.add_argument("--repeats", type=int, default=3, help="of translating")
         if name == "gather":
-            command.add_argument("--page", type=Path, default=HERE / "README.md")
+            command.add_argument(
+                "--page", type=Path, default=HERE.parents[1] / "docs/comparison.md"
+            )
             command.add_argument("--json", type=Path, default=HERE / "results.json")
     given = parser.parse_args(argv)
     out = given.out.resolve()

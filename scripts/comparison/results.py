@@ -1,4 +1,4 @@
-"""Scores of the translations, and the tables of README.md."""
+"""Scores of the translations, and the tables of docs/comparison.md."""
 
 from __future__ import annotations
 

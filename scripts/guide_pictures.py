@@ -1,0 +1,280 @@
+"""Draw the pictures of docs/attention.md from es-en: `python scripts/guide_pictures.py [DIR]`.
+
+Legend: S source positions, padding included, T steps, A size of the additive score.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seq2seq.analysis.explain import explain
+from seq2seq.analysis.explanation import DecoderStep, Explanation
+from seq2seq.analysis.heatmaps import piece_label
+from seq2seq.analysis.plots import new_figure
+from seq2seq.inference.translator import Translator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+IMAGES = Path(__file__).parents[1] / "docs/images"
+SENTENCE = "A mi hermana le gustan los libros viejos."
+STEP = 5  # which writes "old"
+BLUE, ORANGE, GREY = "#2166ac", "#d6604d", "#bbbbbb"
+SHOWN = 40  # components of the additive score
+Point = tuple[float, float]
+
+
+def labels_of(found: Explanation) -> list[str]:
+    """Return the names of the source positions."""
+    return [piece_label(piece.piece) for piece in found.source.pieces]
+
+
+def attention_of(step: DecoderStep) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores and weights of a step, [S] each."""
+    assert step.attention
+    return step.attention.scores_S.numpy(), step.attention.weights_S.numpy()
+
+
+def softmax(scores_S: np.ndarray) -> np.ndarray:
+    """Return the weights of scores."""
+    powers_S = np.exp(scores_S - scores_S.max())
+    weights_S: np.ndarray = powers_S / powers_S.sum()
+    return weights_S
+
+
+def draw_sums(found: Explanation) -> Figure:
+    """Draw the weights of all steps, with the sum of each row and column."""
+    size = found.source.length
+    weights_TS = np.array([attention_of(step)[1] for step in found.steps])[:, :size]
+    figure = new_figure(7.6, 4.1)
+    axes = figure.subplots()
+    axes.imshow(weights_TS, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(size), labels_of(found)[:size], rotation=60, ha="left")
+    axes.set_yticks(range(len(found.steps)), [piece_label(s.writes.piece) for s in found.steps])
+    axes.xaxis.tick_top()
+    for row, total in enumerate(weights_TS.sum(1)):
+        axes.text(size - 0.3, row, f"{total:.2f}", va="center", color=BLUE, weight="bold")
+    for column, total in enumerate(weights_TS.sum(0)):
+        axes.text(column, len(weights_TS) - 0.2, f"{total:.2f}", ha="center", color="#777777")
+    axes.text(size - 0.3, -0.9, "sum", color=BLUE, weight="bold")
+    return figure
+
+
+def draw_mask(found: Explanation) -> Figure:
+    """Draw the weights of a step as a softmax without and with the mask gives them."""
+    scores_S, masked_S = attention_of(found.steps[STEP - 1])
+    figure = new_figure(7.6, 3.2)
+    padding = np.arange(len(scores_S)) >= found.source.length
+    panels = figure.subplots(1, 2, sharey=True)
+    titles = "softmax of all scores", "scores of padding replaced by -inf"
+    for axes, weights_S, title in zip(panels, (softmax(scores_S), masked_S), titles, strict=True):
+        colors = [ORANGE if pad else BLUE for pad in padding]
+        axes.bar(range(len(weights_S)), weights_S, color=colors)
+        axes.set_xticks(range(len(weights_S)), labels_of(found), rotation=90, fontsize=8)
+        axes.set_title(title, fontsize=10)
+        axes.text(0.02, 0.9, f"padding: {weights_S[padding].sum():.2f}", color=ORANGE,
+                  transform=axes.transAxes)  # fmt: skip
+    panels[0].set_ylabel("weight")
+    return figure
+
+
+def draw_causal() -> Figure:
+    """Draw which positions a step may read: of the source here, of the target in a Transformer."""
+    source, target = (
+        ["No", "lo", "veo", ".", "(end)", "(pad)"],
+        ["I", "do", "not", "see", "it", "."],
+    )
+    figure = new_figure(7.6, 3.3)
+    panels = figure.subplots(1, 2)
+    here_TS = np.ones((len(target), len(source)))
+    here_TS[:, -1] = 0
+    causal_TT = np.tri(len(target), k=-1)
+    titles = (
+        "this project: which source pieces\na step reads (only padding is hidden)",
+        "a Transformer's decoder: which target pieces\na step reads (the causal mask)",
+    )
+    for axes, allowed, names, title in zip(
+        panels, (here_TS, causal_TT), (source, target), titles, strict=True
+    ):
+        axes.imshow(allowed, cmap="Blues", vmin=0, vmax=1.6)
+        axes.set_xticks(range(len(names)), names, rotation=60)
+        axes.set_yticks(range(len(target)), [f"writes {name}" for name in target])
+        axes.set_title(title, fontsize=9)
+        for row, column in np.argwhere(allowed == 0):
+            axes.text(column, row, "×", ha="center", va="center", color=GREY)
+    return figure
+
+
+def draw_scale() -> Figure:
+    """Draw the largest of ten weights for random queries and keys of growing size."""
+    rng, sizes = np.random.default_rng(1), [4, 16, 64, 256, 1024]
+    figure = new_figure(6.4, 3.2)
+    axes = figure.subplots()
+    for color, label, power in ((ORANGE, "q·k", 0.0), (BLUE, "q·k / √d", 0.5)):
+        largest = []
+        for size in sizes:
+            queries, keys = rng.normal(size=(400, 1, size)), rng.normal(size=(400, 10, size))
+            scores = (queries * keys).sum(-1) / size**power
+            largest.append([softmax(row).max() for row in scores])
+        low, median, high = np.percentile(largest, [10, 50, 90], axis=1)
+        axes.plot(sizes, median, "o-", color=color, label=label)
+        axes.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
+    axes.axhline(0.1, color=GREY, linestyle=":")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, map(str, sizes))
+    axes.set_xlabel("size of query and key, d")
+    axes.set_ylabel("largest of 10 weights")
+    axes.set_ylim(0, 1.02)
+    axes.legend(loc="center right")
+    return figure
+
+
+def draw_additive(found: Explanation) -> Figure:
+    """Draw the additive score of a step: two projections, their sum through tanh, and v."""
+    parameters, step = found.parameters, found.steps[STEP - 1]
+    weight = {letter: parameters[name] for letter, name in found.formula.letters.items()}
+    assert found.source.keys_SD is not None
+    size = found.source.length
+    query_A = (weight["W1"] @ step.query_Q).numpy()
+    keys_SA = (found.source.keys_SD[:size] @ weight["W2"].T + weight["b"]).numpy()
+    hidden_SA, v_A = np.tanh(query_A + keys_SA), weight["v"].numpy().ravel()
+    shown = np.argsort(-np.abs(v_A) * hidden_SA.std(0))[:SHOWN]
+    figure = new_figure(8.6, 3.4)
+    panels = figure.subplots(1, 4, width_ratios=(3, 3, 3, 2))
+    everywhere_SA = np.broadcast_to(query_A, keys_SA.shape)
+    images = {
+        "W1 q: the same for all": everywhere_SA, "W2 k + b": keys_SA,
+        "tanh of the sum": hidden_SA,
+    }  # fmt: skip
+    for axes, (title, values_SA) in zip(panels, images.items(), strict=False):
+        axes.imshow(values_SA[:, shown], cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+        axes.set_title(title, fontsize=9)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_xlabel(f"{SHOWN} of {len(v_A)} components", fontsize=8)
+    panels[0].set_yticks(range(size), labels_of(found)[:size])
+    scores_S, weights_S = attention_of(step)
+    panels[3].barh(range(size), scores_S[:size] - scores_S[:size].min(), color=BLUE)
+    panels[3].set_title("v·tanh, from the lowest", fontsize=9)
+    panels[3].set_yticks(range(size), [f"{weight:.2f}" for weight in weights_S[:size]])
+    panels[3].yaxis.tick_right()
+    panels[3].set_xlabel("weights to the right", fontsize=8)
+    panels[3].invert_yaxis()
+    panels[3].margins(y=0.01)
+    return figure
+
+
+def draw_memory() -> Figure:
+    """Draw what keys and values are for: scores come from keys, the context from values."""
+    figure = new_figure(7.6, 2.4)
+    axes = _blank(figure.subplots(), (0, 8.4), (-0.2, 2.5))
+    places: dict[str, Point] = {
+        "H": (0.6, 1.2), "K = W_K H\nor H": (2.4, 2.0), "V = W_V H\nor H": (2.4, 0.4),
+        "scores": (4.1, 2.0), "weights": (6.0, 2.0), "context": (7.6, 0.4), "q": (4.1, 1.0),
+    }  # fmt: skip
+    _draw_flow(axes, places, [
+        ("H", "K = W_K H\nor H", ""), ("H", "V = W_V H\nor H", ""),
+        ("K = W_K H\nor H", "scores", ""), ("q", "scores", ""),
+        ("scores", "weights", "softmax"), ("weights", "context", "sum of weights x V"),
+        ("V = W_V H\nor H", "context", ""),
+    ])  # fmt: skip
+    return figure
+
+
+def draw_decoders() -> Figure:
+    """Draw one step of each style: which state is the query, and where the context goes."""
+    figure = new_figure(9.6, 6.4)
+    left, right = (0.5, 1.0), (4.2, 1.0)
+    styles: dict[str, tuple[dict[str, Point], list[tuple[str, str, str]]]] = {
+        "bahdanau: query first, then update": (
+            {"s(i-1)": left, "attention": (1.3, 2.3), "y(i-1)": (1.9, 0.0), "GRU": (2.6, 1.0),
+             "s(i)": right, "y(i)": (4.2, 2.3)},
+            [("s(i-1)", "attention", "q"), ("attention", "GRU", "c"), ("y(i-1)", "GRU", ""),
+             ("s(i-1)", "GRU", ""), ("GRU", "s(i)", ""), ("s(i)", "y(i)", ""),
+             ("attention", "y(i)", "c")],
+        ),
+        "luong: update first, then query": (
+            {"s(i-1)": left, "y(i-1)": (1.9, 0.0), "GRU": (1.9, 1.0), "s(i)": (3.1, 1.0),
+             "attention": (1.9, 2.3), "tanh W": (4.2, 1.6), "y(i)": (4.2, 2.5)},
+            [("s(i-1)", "GRU", ""), ("y(i-1)", "GRU", ""), ("GRU", "s(i)", ""),
+             ("s(i)", "attention", "q"), ("attention", "tanh W", "c"), ("s(i)", "tanh W", ""),
+             ("tanh W", "y(i)", "")],
+        ),
+        "conditional: update, query, update": (
+            {"s(i-1)": left, "y(i-1)": (1.5, 0.0), "GRU 1": (1.5, 1.0), "s'(i)": (2.4, 1.0),
+             "attention": (2.4, 2.3), "GRU 2": (3.3, 1.0), "s(i)": right, "y(i)": (4.2, 2.3)},
+            [("s(i-1)", "GRU 1", ""), ("y(i-1)", "GRU 1", ""), ("GRU 1", "s'(i)", ""),
+             ("s'(i)", "attention", "q"), ("attention", "GRU 2", "c"), ("s'(i)", "GRU 2", ""),
+             ("GRU 2", "s(i)", ""), ("s(i)", "y(i)", ""), ("attention", "y(i)", "c")],
+        ),
+        "pre_attention: a GRU for queries, a GRU above": (
+            {"y(i-1)": (0.5, 0.0), "GRU 1": (1.5, 1.0), "attention": (1.5, 2.3), "+": (2.6, 1.6),
+             "GRU 2": (3.3, 1.0), "s(i)": right, "y(i)": (4.2, 2.3)},
+            [("y(i-1)", "GRU 1", ""), ("GRU 1", "attention", "q"), ("attention", "+", "c"),
+             ("GRU 1", "+", "q"), ("+", "GRU 2", ""), ("GRU 2", "s(i)", ""),
+             ("s(i)", "y(i)", "")],
+        ),
+    }  # fmt: skip
+    for axes, (title, (places, arrows)) in zip(
+        figure.subplots(2, 2).flat, styles.items(), strict=True
+    ):
+        _draw_flow(_blank(axes, (0, 4.8), (-0.4, 2.9)), places, arrows)
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+def _blank(axes: Axes, across: Point, up: Point) -> Axes:
+    axes.set_axis_off()
+    axes.set_xlim(*across)
+    axes.set_ylim(*up)
+    return axes
+
+
+def _draw_flow(
+    axes: Axes, places: dict[str, Point], arrows: Sequence[tuple[str, str, str]]
+) -> None:
+    """Draw boxes, and arrows from one to another with labels; modules have another color."""
+    boxes = {}
+    for name, (x, y) in places.items():
+        learned = name.startswith(("GRU", "attention", "tanh", "+"))
+        style = {"boxstyle": "round,pad=0.35", "ec": BLUE if learned else "#777777",
+                 "fc": "#dbe9f6" if learned else "white"}  # fmt: skip
+        boxes[name] = axes.text(x, y, name, ha="center", va="center", fontsize=9, bbox=style)
+    for start, end, label in arrows:
+        (x, y), (to_x, to_y) = places[start], places[end]
+        ends = {"patchA": boxes[start].get_bbox_patch(), "patchB": boxes[end].get_bbox_patch()}
+        look = {"arrowstyle": "-|>", "color": "#555555", "shrinkA": 2, "shrinkB": 2, **ends}
+        axes.annotate("", (to_x, to_y), (x, y), arrowprops=look)
+        level = y == to_y
+        axes.text(
+            (x + to_x) / 2 + 0.08 * (not level), (y + to_y) / 2 + 0.08, label, fontsize=9,
+            color=ORANGE, ha="center" if level else "left",
+        )  # fmt: skip
+
+
+def draw_all(directory: Path) -> list[Path]:
+    """Write all pictures into a directory; return their paths."""
+    found = explain(Translator.load("es-en", backend="torch"), SENTENCE)
+    figures = {
+        "memory": draw_memory(),
+        "sums": draw_sums(found),
+        "mask": draw_mask(found),
+        "causal": draw_causal(),
+        "scale": draw_scale(),
+        "additive": draw_additive(found),
+        "decoders": draw_decoders(),
+    }
+    paths = [directory / f"guide-{name}.png" for name in figures]
+    for path, figure in zip(paths, figures.values(), strict=True):
+        figure.savefig(path, dpi=110)
+    return paths
+
+
+if __name__ == "__main__":
+    draw_all(Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES)
