@@ -63,7 +63,7 @@ SPLIT = WORDS["marks"]
 SHARES = (0.1, 0.2, 0.5)
 PERMUTATIONS = 50
 EPSILON = 0.01  # total variation that an adversary may cause
-PICTURE = "explains.png"
+PICTURE = "measures.png"
 TITLES = {
     "aer": "AER (lower is better)",
     "tau": "Kendall's tau with attention",
@@ -328,7 +328,7 @@ def shown(values: Sequence[float]) -> str:
 
 
 def write_results(results: Results, directory: Path) -> str:
-    """Write results.md and explains.png; return the page."""
+    """Write results.md and measures.png; return the page."""
     measured = {name for run in results["runs"].values() for name, found in run.items() if found}
     titles = {measure: title for measure, title in TITLES.items() if measure in measured}
     plot(results, [measure for measure in titles if measure != "changed"], directory / PICTURE)
@@ -377,7 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, default=Path("runs/studies/explains"), metavar="DIR",
-        help="directory of results.json, results.md and explains.png; the same command continues "
+        help="directory of results.json, results.md and measures.png; the same command continues "
         "what was interrupted; default: runs/studies/explains",
     )  # fmt: skip
     chosen = parser.parse_args(arguments)
