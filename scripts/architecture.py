@@ -15,6 +15,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
+from pages import replace_between
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "seq2seq"
 PAGE = ROOT / "docs/architecture.md"
@@ -132,10 +134,7 @@ def draw(path: Path) -> None:
 
 def main() -> None:
     """Fill in the page and draw the picture."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n{END}{after}", encoding="utf-8")
+    replace_between(PAGE, BEGIN, END, f"\n{table()}")
     draw(PICTURE)
 
 

@@ -35,7 +35,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -43,9 +42,10 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from pages import markdown_table
 from seq2seq.analysis.alignment import Gold, alignment_error, gold_of
 from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch, forced_log_probs
-from seq2seq.analysis.plots import new_figure
+from seq2seq.analysis.plots import new_figure, write_figure
 from seq2seq.config import ModelConfig
 from seq2seq.data.corpus import Pair, read_lines
 from seq2seq.data.tokenizer import normalize_line
@@ -56,6 +56,7 @@ from seq2seq.inference.words import WORDS, Floats, Links, links_of, membership, 
 from seq2seq.model.attention import Attention, Memory
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.model import TranslationModel
+from studies.results import Spread, shown
 
 Results = dict[str, Any]  # of results.json: the settings under "study", measures of each of "runs"
 
@@ -315,11 +316,11 @@ def table(results: Results, measure: str) -> str:
     """
     groups = grouped(results)
     names = list(dict.fromkeys(chain(*(run[measure] for runs in groups.values() for run in runs))))
-    lines = [["decoder", "runs", *names], ["---"] + ["---:"] * (1 + len(names))]
+    rows = []
     for decoder, runs in groups.items():
-        values = [[run[measure][name] for run in runs if name in run[measure]] for name in names]
-        lines.append([decoder, str(len(runs)), *map(shown, values)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        spreads = (spread(runs, measure, name) for name in names)
+        rows.append([decoder, str(len(runs)), *(shown(each, 2) for each in spreads)])
+    return markdown_table(["decoder", "runs", *names], rows, names=1)
 
 
 def grouped(results: Results) -> dict[str, list[dict[str, Any]]]:
@@ -330,10 +331,10 @@ def grouped(results: Results) -> dict[str, list[dict[str, Any]]]:
     return groups
 
 
-def shown(values: Sequence[float]) -> str:
-    """Return a mean and a deviation as text."""
-    deviation = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{fmean(values):.2f}{deviation}" if values else ""
+def spread(runs: Sequence[dict[str, Any]], measure: str, name: str) -> Spread | None:
+    """Return the values of an explanation; None if no run has it."""
+    values = tuple(run[measure][name] for run in runs if name in run[measure])
+    return Spread(values) if values else None
 
 
 def write_results(results: Results, directory: Path) -> str:
@@ -354,16 +355,15 @@ def plot(results: Results, measures: Sequence[str], path: Path) -> None:
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
     for axes, measure in zip(panels, measures, strict=True):
         for number, name in enumerate(EXPLANATIONS):
-            values = [[run[measure][name] for run in runs if name in run[measure]]
-                      for runs in groups.values()]  # fmt: skip
-            means = [fmean(each) if each else math.nan for each in values]
+            spreads = [spread(runs, measure, name) for runs in groups.values()]
+            means = [each.mean if each else math.nan for each in spreads]
             axes.plot(means, range(len(means)), "osD^v"[number], color=f"C{number}", label=name)
         axes.set_xlabel(TITLES[measure].replace(" (", "\n("))
         axes.grid(axis="x", alpha=0.3)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].invert_yaxis()
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-    figure.savefig(path, dpi=130)
+    write_figure(figure, path, dots=130)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -407,10 +407,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if old["study"] != results["study"]:
             sys.exit(f"{file}: has results of other settings, {old['study']}; choose another --out")
         results = old
+    gold = gold_of(pairs, split=SPLIT)
     runs = chain(*map(runs_of, chosen.runs))
     for run in tqdm([run for run in runs if run not in results["runs"]], unit="run"):
         translator = Translator.load(run, device="cpu", backend="torch")
-        found = measure(translator, pairs, gold_of(pairs, split=SPLIT), chosen.searched)
+        found = measure(translator, pairs, gold, chosen.searched)
         results["runs"][run] = {"decoder": decoder_of(translator.config.model), **found}
         write_atomic(file, json.dumps(results, indent=1) + "\n")
     print(write_results(results, chosen.out))

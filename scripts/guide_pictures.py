@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from seq2seq.analysis.explain import explain
 from seq2seq.analysis.explanation import DecoderStep, Explanation
 from seq2seq.analysis.heatmaps import piece_label
-from seq2seq.analysis.plots import new_figure
+from seq2seq.analysis.plots import new_figure, write_figure
 from seq2seq.inference.translator import Translator
 
 if TYPE_CHECKING:
@@ -35,23 +37,16 @@ def labels_of(found: Explanation) -> list[str]:
     return [piece_label(piece.piece) for piece in found.source.pieces]
 
 
-def attention_of(step: DecoderStep) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and weights of a step, [S] each."""
+def attention_of(step: DecoderStep) -> tuple[Tensor, Tensor]:
+    """Return scores, before the mask, and weights of a step, [S] each."""
     assert step.attention
-    return step.attention.scores_S.numpy(), step.attention.weights_S.numpy()
-
-
-def softmax(scores_S: np.ndarray) -> np.ndarray:
-    """Return the weights of scores."""
-    powers_S = np.exp(scores_S - scores_S.max())
-    weights_S: np.ndarray = powers_S / powers_S.sum()
-    return weights_S
+    return step.attention.scores_S, step.attention.weights_S
 
 
 def draw_sums(found: Explanation) -> Figure:
     """Draw the weights of all steps, with the sum of each row and column."""
     size = found.source.length
-    weights_TS = np.array([attention_of(step)[1] for step in found.steps])[:, :size]
+    weights_TS = torch.stack([attention_of(step)[1] for step in found.steps]).numpy()[:, :size]
     figure = new_figure(7.6, 4.1)
     axes = figure.subplots()
     axes.imshow(weights_TS, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -73,9 +68,9 @@ def draw_mask(found: Explanation) -> Figure:
     padding = np.arange(len(scores_S)) >= found.source.length
     panels = figure.subplots(1, 2, sharey=True)
     titles = "softmax of all scores", "scores of padding replaced by -inf"
-    for axes, weights_S, title in zip(panels, (softmax(scores_S), masked_S), titles, strict=True):
+    for axes, weights_S, title in zip(panels, (scores_S.softmax(0), masked_S), titles, strict=True):
         colors = [ORANGE if pad else BLUE for pad in padding]
-        axes.bar(range(len(weights_S)), weights_S, color=colors)
+        axes.bar(range(len(weights_S)), weights_S.numpy(), color=colors)
         axes.set_xticks(range(len(weights_S)), labels_of(found), rotation=90, fontsize=8)
         axes.set_title(title, fontsize=10)
         axes.text(0.02, 0.9, f"padding: {weights_S[padding].sum():.2f}", color=ORANGE,
@@ -121,7 +116,7 @@ def draw_scale() -> Figure:
         for size in sizes:
             queries, keys = rng.normal(size=(400, 1, size)), rng.normal(size=(400, 10, size))
             scores = (queries * keys).sum(-1) / size**power
-            largest.append([softmax(row).max() for row in scores])
+            largest.append(torch.from_numpy(scores).softmax(-1).amax(-1).numpy())
         low, median, high = np.percentile(largest, [10, 50, 90], axis=1)
         axes.plot(sizes, median, "o-", color=color, label=label)
         axes.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
@@ -139,10 +134,10 @@ def draw_additive(found: Explanation) -> Figure:
     """Draw the additive score of a step: two projections, their sum through tanh, and v."""
     parameters, step = found.parameters, found.steps[STEP - 1]
     weight = {letter: parameters[name] for letter, name in found.formula.letters.items()}
-    assert found.source.keys_SD is not None
+    assert found.source.remembered_SA is not None
     size = found.source.length
     query_A = (weight["W1"] @ step.query_Q).numpy()
-    keys_SA = (found.source.keys_SD[:size] @ weight["W2"].T + weight["b"]).numpy()
+    keys_SA = found.source.remembered_SA[:size].numpy()
     hidden_SA, v_A = np.tanh(query_A + keys_SA), weight["v"].numpy().ravel()
     shown = np.argsort(-np.abs(v_A) * hidden_SA.std(0))[:SHOWN]
     figure = new_figure(8.6, 3.4)
@@ -159,10 +154,10 @@ def draw_additive(found: Explanation) -> Figure:
         axes.set_yticks([])
         axes.set_xlabel(f"{SHOWN} of {len(v_A)} components", fontsize=8)
     panels[0].set_yticks(range(size), labels_of(found)[:size])
-    scores_S, weights_S = attention_of(step)
-    panels[3].barh(range(size), scores_S[:size] - scores_S[:size].min(), color=BLUE)
+    scores_S, weights_S = (each[:size].numpy() for each in attention_of(step))
+    panels[3].barh(range(size), scores_S - scores_S.min(), color=BLUE)
     panels[3].set_title("v·tanh, from the lowest", fontsize=9)
-    panels[3].set_yticks(range(size), [f"{weight:.2f}" for weight in weights_S[:size]])
+    panels[3].set_yticks(range(size), [f"{weight:.2f}" for weight in weights_S])
     panels[3].yaxis.tick_right()
     panels[3].set_xlabel("weights to the right", fontsize=8)
     panels[3].invert_yaxis()
@@ -272,7 +267,7 @@ def draw_all(directory: Path) -> list[Path]:
     }
     paths = [directory / f"guide-{name}.png" for name in figures]
     for path, figure in zip(paths, figures.values(), strict=True):
-        figure.savefig(path, dpi=110)
+        write_figure(figure, path, dots=110)
     return paths
 
 

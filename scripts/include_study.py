@@ -12,7 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
-END = "<!-- end of study -->"
+from pages import replace_between
+
 FOLDED = re.compile(
     r"^## (All cells|BLEU by length)\n(.*?)\s*(?=^## |^!\[|\Z)", re.MULTILINE | re.DOTALL
 )
@@ -21,19 +22,15 @@ FOLDED = re.compile(
 def include(results: Path, page: Path) -> None:
     """Replace the text between the markers. Raises SystemExit if there are none."""
     name = json.loads((results / "results.json").read_text(encoding="utf-8"))["study"]["name"]
-    start = f"<!-- study {name} -->"
-    before, found, rest = page.read_text(encoding="utf-8").partition(start)
-    if not found or END not in rest:
-        sys.exit(f"{page}: no markers '{start}' and '{END}'; add them where the results should be")
     text = (results / "results.md").read_text(encoding="utf-8")
     text = FOLDED.sub(_folded, text.partition("\n")[2].strip()).replace("\n## ", "\n#### ")
-    for figure in re.findall(r"\]\((\S+\.png)\)", text):
-        (page.parent / "images").mkdir(exist_ok=True)
-        shutil.copyfile(results / figure, page.parent / "images" / f"{name}-{figure}")
-        text = text.replace(f"({figure})", f"(images/{name}-{figure})")
-    page.write_text(
-        f"{before}{start}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8", newline="\n"
-    )
+    figures = {f: f"images/{name}-{f}" for f in re.findall(r"\]\((\S+\.png)\)", text)}
+    for figure, copy in figures.items():
+        text = text.replace(f"({figure})", f"({copy})")
+    replace_between(page, f"<!-- study {name} -->", "<!-- end of study -->", text)
+    (page.parent / "images").mkdir(exist_ok=True)
+    for figure, copy in figures.items():
+        shutil.copyfile(results / figure, page.parent / copy)
 
 
 def _folded(section: re.Match[str]) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.measuring import describe
 from comparison.toolkits import MODELS, Setup, logged
+from pages import markdown_table, replace_between
 from seq2seq.config import CorpusConfig
 from seq2seq.data.cleaning import normalize, normalize_pair
 from seq2seq.data.corpus import Pair, read_corpus
@@ -136,20 +137,17 @@ def tables(results: dict[str, Any]) -> str:
         lost.append(_row(kind, [f"{row['bleu']:.1f} ({-row['lost']:+.1f})" for row in rows], True))
         if rows[0]["copied"] is not None:
             kept.append(_row(kind, [f"{row['copied']:.1f}" for row in rows], True))
-    return "\n\n".join([text, *map(_ruled, (main, lost, kept))])
+    ruled = (markdown_table(head, rows, names=1) for head, *rows in (main, lost, kept))
+    return "\n\n".join([text, *ruled])
 
 
-def _row(label: str, cells: Sequence[str], more: bool | None) -> str:
+def _row(label: str, cells: Sequence[str], more: bool | None) -> list[str]:
     if more is not None:
         numbers = [float(cell.split()[0].replace(",", "")) for cell in cells]
         best = max(numbers) if more else min(numbers)
         pairs = zip(cells, numbers, strict=True)
         cells = [f"**{cell}**" if number == best else cell for cell, number in pairs]
-    return f"| {' | '.join([label, *cells])} |"
-
-
-def _ruled(rows: list[str]) -> str:
-    return "\n".join([rows[0], "| --- |" + " ---: |" * (rows[0].count("|") - 2), *rows[1:]])
+    return [label, *cells]
 
 
 def gather(out: Path, page: Path, path: Path) -> None:
@@ -161,10 +159,5 @@ def gather(out: Path, page: Path, path: Path) -> None:
         "sizes": json.loads((out / "prepared.json").read_text(encoding="utf-8")),
         "models": {name: measure(Setup(name, out)) for name in MODELS},
     }
-    text = page.read_text(encoding="utf-8")
-    before, found, rest = text.partition(START)
-    if not found or END not in rest:
-        sys.exit(f"{page}: no markers '{START}' and '{END}'; add them where the tables should be")
+    replace_between(page, START, END, tables(results))
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    filled = f"{before}{START}\n{tables(results)}\n{END}{rest.partition(END)[2]}"
-    page.write_text(filled, encoding="utf-8", newline="\n")

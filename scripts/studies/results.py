@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pages import markdown_table
 from seq2seq.analysis import to_json
 from seq2seq.analysis.pages import ENVIRONMENT
-from seq2seq.analysis.plots import LengthBucket, fixed_buckets, new_figure
+from seq2seq.analysis.plots import LengthBucket, fixed_buckets, new_figure, write_figure
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
@@ -105,6 +106,11 @@ class StudyResults:
     summaries: tuple[CellSummary, ...]
 
     @property
+    def qualities(self) -> list[Measure]:
+        """The measures of translations, not of what a model costs."""
+        return [measure for measure in self.measures if measure not in ("minutes", "parameters")]
+
+    @property
     def measures(self) -> list[Measure]:
         """The measures that the study asks for and some cell has."""
         return [
@@ -168,7 +174,7 @@ def write_results(results: StudyResults) -> Path:
         "learning-curves.png": _plot_curves(results),
     }
     for name, figure in figures.items():
-        figure.savefig(directory / name, dpi=130)
+        write_figure(figure, directory / name, dots=130)
     page = directory / "results.md"
     write_atomic(page, as_markdown(results, list(figures)))
     return page
@@ -217,7 +223,7 @@ def main_table(results: StudyResults) -> str:
     for summary in results.summaries:
         row = [*summary.cell.levels.values(), str(len(summary.results))]
         row += [results.plan.best[summary.cell.name][0].tuned] if tuned else []
-        row += [_shown(summary.spread(m), 0 if m == "parameters" else 1) for m in measures]
+        row += [shown(summary.spread(m), 0 if m == "parameters" else 1) for m in measures]
         if (found := summary.difference) is not None:
             limits = f"[{_signed(found.low)}, {_signed(found.high)}]"
             row += [f"{_signed(found.value)} {limits}", f"{found.p_value:.3f}"]
@@ -225,7 +231,7 @@ def main_table(results: StudyResults) -> str:
             row += ["baseline" if summary.cell.name == summary.baseline else "", ""]
         rows.append(row)
     head = [*titles.values(), "n", *tuned, *(TITLES[m] for m in measures), "difference", "p"]
-    return _table(head, rows, names=len(titles))
+    return markdown_table(head, rows, names=len(titles))
 
 
 def length_table(results: StudyResults) -> str:
@@ -233,10 +239,10 @@ def length_table(results: StudyResults) -> str:
     titles = results.plan.study.titles
     head = [*titles.values(), *(f"{b.label} ({len(b.sentences)})" for b in results.buckets)]
     rows = [
-        [*s.cell.levels.values(), *(_shown(spread, 1) for spread in s.by_length.values())]
+        [*s.cell.levels.values(), *(shown(spread, 1) for spread in s.by_length.values())]
         for s in results.summaries
     ]
-    return _table(head, rows, names=len(titles))
+    return markdown_table(head, rows, names=len(titles))
 
 
 def matrices(results: StudyResults) -> dict[str, str]:
@@ -244,20 +250,17 @@ def matrices(results: StudyResults) -> dict[str, str]:
 
     Empty unless there are two axes, and many cells.
     """
-    study, cells = results.plan.study, {tuple(s.cell.levels.values()): s for s in results.summaries}
-    if len(study.grid) != 2 or len(cells) <= _MOST_COLUMNS:
+    study = results.plan.study
+    if len(study.grid) != 2 or len(results.summaries) <= _MOST_COLUMNS:
         return {}
     (_, columns), (axis, rows) = study.axes.items()
     tables = {}
-    for measure in results.measures:
-        if measure in ("minutes", "parameters"):
-            continue
+    for measure in results.qualities:
+        spreads = {tuple(s.cell.levels.values()): s.spread(measure) for s in results.summaries}
         body = [
-            [row, *(_shown(cells[key].spread(measure), 1) if (key := (column, row)) in cells else ""
-                    for column in columns)]
-            for row in rows
-        ]  # fmt: skip
-        tables[TITLES[measure]] = _table([study.titles[axis], *columns], body, names=1)
+            [row, *(shown(spreads.get((column, row)), 1) for column in columns)] for row in rows
+        ]
+        tables[TITLES[measure]] = markdown_table([study.titles[axis], *columns], body, names=1)
     return tables
 
 
@@ -268,11 +271,12 @@ def parts_table(results: StudyResults, name: Parts) -> str:
         return ""
     study = results.plan.study
     cells = [" / ".join(study.describe(summary.cell.levels)) for summary in results.summaries]
-    rows = [[part, *(_shown(found[part], 1) for found in columns)] for part in columns[0]]
-    return _table(["", *cells], rows, names=1)
+    rows = [[part, *(shown(found[part], 1) for found in columns)] for part in columns[0]]
+    return markdown_table(["", *cells], rows, names=1)
 
 
-def _shown(spread: Spread | None, digits: int) -> str:
+def shown(spread: Spread | None, digits: int) -> str:
+    """Return mean ± deviation as text; empty for None."""
     if spread is None:
         return ""
     mean = f"{spread.mean:,.{digits}f}"
@@ -283,13 +287,6 @@ def _shown(spread: Spread | None, digits: int) -> str:
 
 def _signed(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}"  # without a negative zero
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
-    """Return a Markdown table; the columns after the names are numbers."""
-    lines = [head, ["---"] * names + ["---:"] * (len(head) - names), *rows]
-    shown = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in shown)
 
 
 def as_csv(results: StudyResults) -> str:
@@ -383,8 +380,7 @@ Points = Sequence[tuple[float, Spread]]
 def _plot_scores(results: StudyResults) -> Figure:
     """Draw a row for each cell: a ring for each seed, mean and standard deviation."""
     study = results.plan.study
-    measures = [m for m in results.measures if m not in ("minutes", "parameters")]
-    measures = measures or results.measures
+    measures = results.qualities or results.measures
     levels = [list(summary.cell.levels.values()) for summary in results.summaries]
     firsts, lasts = (list(dict.fromkeys(each[n] for each in levels)) for n in (0, -1))
     # A gap between the levels of the first axis.

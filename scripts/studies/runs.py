@@ -31,7 +31,7 @@ from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.challenge import read_challenge, score_challenge
 from seq2seq.evaluation.evaluate import evaluate, translate_all
 from seq2seq.evaluation.robustness import KindScores, measure_robustness
-from seq2seq.files import write_atomic
+from seq2seq.files import sha256, write_atomic
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import WORDS
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
@@ -118,10 +118,6 @@ def checksum_of(pairs: Sequence[Pair]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _file_sha256(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Status:
     """The state of a run.
@@ -151,7 +147,7 @@ def status_of(run: Run, study: Study, test_sha256: str) -> Status:
         not _changes(old, run.config, _IRRELEVANT)
         and result.test_sha256 == test_sha256
         and set(study.measure) <= set(result.measured)
-        and (not study.challenge or result.challenge_sha256 == _file_sha256(study.challenge))
+        and (not study.challenge or result.challenge_sha256 == sha256(Path(study.challenge)))
     )
     return Status("finished" if measured_as_now else "trained", result)
 
@@ -269,12 +265,12 @@ def _measure(run: Run, study: Study, pairs: Sequence[Pair], *, ended: str) -> Ru
     if {"lost", "copied"} & set(measures):
         again = partial(translate_all, translator, options=translator.options())
         kinds = measure_robustness(pairs, evaluation, again).kinds
-    phenomena, challenge, sha256 = dict[str, float](), None, None
+    phenomena, challenge, challenge_sha256 = dict[str, float](), None, None
     if study.challenge:
         scored = score_challenge(translator, read_challenge(study.challenge)).phenomena
         phenomena = {each.phenomenon: each.total["percent"] for each in scored}
         challenge = scored[-1].total["percent"]  # of all, or of the only one
-        sha256 = _file_sha256(study.challenge)
+        challenge_sha256 = sha256(Path(study.challenge))
     shapes = find_checkpoint(run.path).shapes().values()
     return RunResult(
         config=run.config,
@@ -298,7 +294,7 @@ def _measure(run: Run, study: Study, pairs: Sequence[Pair], *, ended: str) -> Ru
         | {f"{k.kind}, copied %": k.copied for k in kinds if k.copied is not None},
         challenge=challenge,
         phenomena=phenomena,
-        challenge_sha256=sha256,
+        challenge_sha256=challenge_sha256,
         hypotheses=tuple(evaluation.hypotheses),
         torch=str(torch.__version__),
     )
