@@ -38,7 +38,6 @@ class State(Protocol):
 
     def select(self, rows_R: Ints) -> Self:
         """Return the state of these rows, in this order; rows may repeat."""
-        ...
 
 
 class Step(NamedTuple):
@@ -61,11 +60,9 @@ class Decoding(Protocol):
     @property
     def source_lengths_B(self) -> Ints:
         """Return the number of source pieces of each sentence, EOS included."""
-        ...
 
     def start(self) -> State:
         """Return the state before the first piece, one row per sentence."""
-        ...
 
     def step(
         self, tokens_R: Ints, state: Any, *, count: int | None = None, weights: bool = False
@@ -74,7 +71,6 @@ class Decoding(Protocol):
 
         With a `count`, that many of the likeliest pieces of each row are enough.
         """
-        ...
 
     def select(self, sentences_B: Ints) -> Decoding:
         """Return the decoding of these sentences, in this order; it replaces this one.
@@ -82,7 +78,6 @@ class Decoding(Protocol):
         The memory of the sentences may be moved within its arrays, so neither this decoding nor
         `start` can be used again.
         """
-        ...
 
 
 class Backend(Protocol):
@@ -91,11 +86,9 @@ class Backend(Protocol):
     @property
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU, which processes cannot share."""
-        ...
 
     def decoding(self, source_BS: Ints) -> Decoding:
         """Return the model bound to a batch of sources, padded with PAD."""
-        ...
 
 
 Status = Literal["extended", "finished", "unfinished", "pruned"]
