@@ -10,6 +10,7 @@ Legend: I inputs, O outputs, V vocabulary, E embedding size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -173,22 +174,16 @@ def _value_info(name: str, shape: Sequence[int | str], dtype: type) -> onnx.Valu
     )
 
 
+@dataclass(frozen=True)
 class Parameters:
     """The weights of a checkpoint, under the names of the parameters in seq2seq.model."""
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        source_vocab: int,
-        target_vocab: int,
-        arrays: Mapping[str, Array],
-        *,
-        origin: Path,
-    ) -> None:
-        """Take weights and, for error messages, their origin."""
-        self.config, self.arrays, self.origin = config, arrays, origin
-        self.source_vocab, self.target_vocab = source_vocab, target_vocab
-        self._unread = {*arrays}
+    config: ModelConfig
+    source_vocab: int
+    target_vocab: int
+    arrays: Mapping[str, Array]
+    origin: Path  # for error messages
+    _read: set[str] = field(default_factory=set)
 
     def __call__(self, name: str, *shape: int) -> Array:
         """Return weights in double precision, in which they are joined.
@@ -205,7 +200,7 @@ class Parameters:
                 f"{self.origin}: {name} has the shape {found.shape}, but the config asks for "
                 f"{shape}"
             )
-        self._unread.discard(name)
+        self._read.add(name)
         return found.astype(np.float64)
 
     def source_embedding(self) -> Array:
@@ -228,7 +223,7 @@ class Parameters:
 
     def check_all_read(self) -> None:
         """Raise CheckpointError if there are weights that no graph has read."""
-        if unknown := sorted(self._unread)[:3]:
+        if unknown := sorted(self.arrays.keys() - self._read)[:3]:
             raise CheckpointError(
                 f"{self.origin}: weights do not match the config: unknown {unknown}"
             )
