@@ -29,7 +29,7 @@ from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
 from seq2seq.onnx.export import export_trained
 from seq2seq.packaged import find_run
-from seq2seq.processes import Ranks, init_process_group, launch_name, restarted_launch
+from seq2seq.processes import Ranks, init_process_group, launch_name, num_restarts
 from seq2seq.runs.checkpoint import load_weights
 from seq2seq.runs.directory import RunDirectory, check_changes, find_checkpoint, run_of
 from seq2seq.runs.logs import RunLog
@@ -75,7 +75,8 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         run = RunDirectory(Path(config.run_dir))
         # After a restart by torchrun, continue what this launch began. The run of another launch
         # is for the user to decide on, as at the first start.
-        if ranks.on_rank0(run.is_of_launch, restarted_launch()):
+        launch = launch_name() if num_restarts() else ""
+        if ranks.on_rank0(run.is_of_launch, launch):
             resume = ranks.on_rank0(run.has_checkpoints)
             overwrite = not resume
         config, initial = ranks.on_rank0(check_start, config, resume=resume, overwrite=overwrite)

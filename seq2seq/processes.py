@@ -158,7 +158,7 @@ def init_process_group() -> Iterator[Ranks]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # torchrun's store survives a restart, and with it the addresses of dead processes.
-    store = PrefixStore(f"start-{_restarts()}", store)
+    store = PrefixStore(f"start-{num_restarts()}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     preparation_group = dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
     if rank:
@@ -190,11 +190,6 @@ def _leave_process_group() -> None:
     dist.destroy_process_group()
 
 
-def restarted_launch() -> str:
-    """Return launch_name() if torchrun restarted these processes after one died, else ""."""
-    return launch_name() if _restarts() else ""
-
-
 def launch_name() -> str:
     """Return a name of this torchrun launch that is the same after each restart; "" without one.
 
@@ -211,7 +206,8 @@ def launch_name() -> str:
     return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent} {started}"
 
 
-def _restarts() -> int:
+def num_restarts() -> int:
+    """Return how often torchrun has restarted these processes after one died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
