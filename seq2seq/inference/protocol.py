@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating]
 
 _DEFAULTS = InferenceConfig()
-_TINY = float(np.finfo(np.float32).tiny)
+TINY = float(np.finfo(np.float32).tiny)
 
 
 class State(Protocol):
@@ -248,7 +248,7 @@ class Ensemble:
         # In single precision e^x and log are many times faster than logaddexp; probabilities
         # below the smallest number count as that.
         total_RV = sum(np.exp(step.log_probs_RC, out=step.log_probs_RC) for step in steps)
-        log_probs_RV = np.log(np.maximum(total_RV, _TINY))
+        log_probs_RV = np.log(np.maximum(total_RV, TINY))
         known = [step.weights_RS for step in steps if step.weights_RS is not None]
         return Step(
             log_probs_RV - math.log(len(steps)),

@@ -17,6 +17,7 @@ from seq2seq.data.tokenizer import BOS, EOS
 from seq2seq.errors import ConfigError
 from seq2seq.inference.prefix import END, FREE, NO_PREFIX, Prefix
 from seq2seq.inference.protocol import (
+    TINY,
     BeamNode,
     Decoding,
     Floats,
@@ -32,8 +33,6 @@ Bools = npt.NDArray[np.bool_]
 Choose = Callable[[Floats, Ints, Ints, int], Ints]
 # Gets sentences, by their index in the batch, and the pieces of the likeliest hypothesis of each.
 Watch = Callable[[Ints, Ints], None]
-
-_TINY = float(np.finfo(np.float32).tiny)
 
 
 def search(
@@ -376,7 +375,7 @@ class BeamState:
         if self._coverage_RS is not None:
             covered_RS = covered_RS + self._coverage_RS[:, :size]
         lengths_R1 = self.source_lengths[self.sentences].repeat(self.width)[:, None]
-        logs_RS = np.log(covered_RS.clip(_TINY, 1))
+        logs_RS = np.log(covered_RS.clip(TINY, 1))
         logs_RS[np.arange(size) >= lengths_R1] = 0
         self._coverage_RS = covered_RS
         self._penalty_R = logs_RS.sum(1) * self.options.coverage_penalty
