@@ -141,10 +141,8 @@ def _sentence(
     if kind == "extra_forbidden":
         section = section_of(_locate(problem["loc"][:-1], schema)[1])
         known = list(section.model_fields) if section else []
-        if len(known) > _MOST_LISTED:
-            listed = f"{', '.join(known[:_MOST_LISTED])} and others ('seq2seq reference' lists all)"
-        else:
-            listed = ", ".join(known)
+        others = " and others ('seq2seq reference' lists all)" * (len(known) > _MOST_LISTED)
+        listed = ", ".join(known[:_MOST_LISTED]) + others
         hint = did_you_mean(str(problem["loc"][-1]), known) or f"; known keys: {listed}"
         text = f"unknown key{hint}"
     elif kind == "missing":
