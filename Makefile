@@ -8,6 +8,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests run in as many processes as there are cores, which share the work as they finish.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
+# Formats the JavaScript as .prettierrc says, or checks it; does neither where there is no npm.
+prettier = if command -v npx >/dev/null; then \
+	npx --yes --prefer-offline prettier@3.10.1 --log-level warn $(1) 'seq2seq/**/*.js' 'tests/**/*.mjs'; \
+	else echo "npx is not installed; skipping the JavaScript"; fi
 export MPLBACKEND := Agg
 # Python keeps what it has compiled: the tests start dozens of interpreters.
 export PYTHONDONTWRITEBYTECODE :=
@@ -61,6 +65,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	@$(call prettier,--check)
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -68,6 +73,7 @@ types: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	@$(call prettier,--write)
 
 docs: $(STAMP)
 	$(BIN)/seq2seq reference > docs/configuration.md

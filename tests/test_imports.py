@@ -193,6 +193,7 @@ def test_plain_installation_translates_evaluates_and_explains(plain: str, tmp_pa
         ("translate es-en -i text --backend torch", "PyTorch", "train"),
         ("serve es-en", r"\w+", "serve"),
         ("plot attention es-en No", "matplotlib", "plot"),
+        ("push es-en user/name -o folder", "matplotlib", "plot"),
         ("translate hf:user/name", "huggingface_hub", "hub"),
     ],
 )
@@ -206,6 +207,7 @@ def test_missing_extra_is_a_user_error(
     line = re.escape(needs("PACKAGE", extra)).replace("PACKAGE", package)
     *_, last = found.stderr.splitlines()  # es-en may say that it made its graphs
     assert re.fullmatch(f"seq2seq: {line}", last), found.stderr
+    assert not any(tmp_path.iterdir())
 
 
 def test_python_name_without_torch_is_an_import_error(without_others: str) -> None:

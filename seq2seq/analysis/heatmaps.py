@@ -310,7 +310,8 @@ def _picture(part: Part) -> str:
     try:
         figure = attention_figure([shown])
     except ModuleNotFoundError:
-        return _note("Install matplotlib to see the attention weights: pip install matplotlib")
+        install = "pip install 'attentional-seq2seq[plot]'"
+        return _note(f"Install matplotlib to see the attention weights: {install}")
     file = BytesIO()
     write_figure(figure, file)
     rows = zip(shown.target_pieces, weights_TS.tolist(), strict=True)

@@ -29,28 +29,33 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / part, folder / "tree" / part, symlinks=True)
         else:
             shutil.copy(ROOT / part, folder / "tree")
+    python = folder / "venv/bin/python"
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-index"]
-    subprocess.run(
-        [*pip, "wheel", *options, "--no-build-isolation", "-w", folder, folder / "tree"], check=True
-    )
+    build = ["wheel", *options, "--no-build-isolation", "-w", folder, folder / "tree"]
+    subprocess.run([*pip, *build], check=True)
     [wheel] = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    python = folder / "venv/bin/python"
-    subprocess.run([*pip, "--python", python, "install", *options, wheel], check=True)
+    install = [*pip, "--python", python, "install", *options, wheel]
+    subprocess.run(install, env=environment(), check=True)
     [packages] = folder.glob("venv/lib/python*/site-packages")
     # Not that environment's own .pth files: an editable installation would come first.
     (packages / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python.parent
 
 
+def environment() -> dict[str, str]:
+    """Return the variables of this process but PYTHONPATH, where another copy may be."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def run(command: Path, *arguments: str, text: str = "", folder: Path) -> str:
     """Run the installed command in a folder; return its output."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder.parent / "cache")}
+    variables = {"OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder.parent / "cache")}
     found = subprocess.run(
         [command, *arguments],
-        cwd=folder, input=text, capture_output=True, encoding="utf-8", env=environment,
+        cwd=folder, input=text, capture_output=True, encoding="utf-8",
+        env=environment() | variables,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     return found.stdout
@@ -66,6 +71,8 @@ def test_installed_program_works_in_an_empty_folder(installed: Path, tmp_path: P
         assert name in listed
         text = {"es": "Ella come pan.\n", "en": "She eats bread.\n"}[name[:2]]
         assert run(seq2seq, "translate", name, text=text, folder=empty).endswith(".\n")
+        explained = run(seq2seq, "explain", name, text.strip(), folder=empty)
+        assert explained.startswith(f"source       {text}")
     assert not any(empty.iterdir())
     run(
         seq2seq, "train", "quickstart", "training.max_steps=2", "training.validate_every=2",

@@ -14,10 +14,14 @@ const read = async name => {
   return new Uint8Array(name.endsWith(".gzip") ? gunzipSync(bytes) : bytes);
 };
 
-const models = {}, nodes = createRequire(import.meta.url);
+const models = {};
+const nodes = createRequire(import.meta.url);
 const files = {...nodes("fs"), readFileSync: path => models[path]};
-Object.assign(globalThis, {exports: {}, __filename: join(folder, "page/sentencepiece.js"),
-  require: name => name === "fs" ? files : nodes(name)});
+Object.assign(globalThis, {
+  exports: {},
+  __filename: join(folder, "page/sentencepiece.js"),
+  require: name => (name === "fs" ? files : nodes(name)),
+});
 await load("sentencepiece.js");
 const {SentencePieceProcessor} = globalThis.exports;
 const {default: startSentencex, segment} = await load("sentencex.js");

@@ -35,7 +35,10 @@ test("long sentences are cut", () => {
   const encode = part => [...part];
   for (const [[line, rules, most], result] of cases.splitText) {
     const found = text.splitText(line, encode, most, rules, segment);
-    assert.deepEqual(found.map(parts => parts.map(part => [part.text, part.space])), result);
+    assert.deepEqual(
+      found.map(parts => parts.map(part => [part.text, part.space])),
+      result,
+    );
   }
 });
 
@@ -44,8 +47,9 @@ test("words and their attention", () => {
     const found = wordAttention(part);
     assert.deepEqual([found.source_words, found.target_words], [result.source_words, result.target_words]);
     assert.deepEqual([found.words.source, found.words.target], [result.source, result.target]);
-    found.words.weights.forEach((row, t) => row.forEach((weight, s) =>
-      assert.ok(Math.abs(weight - result.weights[t][s]) < 1e-6)));
+    found.words.weights.forEach((row, t) =>
+      row.forEach((weight, s) => assert.ok(Math.abs(weight - result.weights[t][s]) < 1e-6)),
+    );
   }
 });
 
@@ -56,7 +60,7 @@ function decoding({log_probs: logProbs, weights, source_length: sourceLength}) {
     start: () => 0,
     select: state => state,
     step: async (pieces, length) => ({
-      logProbs: Float32Array.from(pieces.flatMap(piece => logProbs[length][piece] .map(each => each ?? NaN))),
+      logProbs: Float32Array.from(pieces.flatMap(piece => logProbs[length][piece].map(each => each ?? NaN))),
       weights: weights && Float32Array.from(pieces.flatMap(piece => weights[length][piece])),
       state: length + 1,
     }),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 from seq2seq.commands import options
@@ -37,6 +38,8 @@ def _push(arguments: argparse.Namespace) -> int:
     from seq2seq import hub
     from seq2seq.analysis.publishing import write_folder
 
+    for package in ("matplotlib", *([] if arguments.output else ["huggingface_hub"])):
+        import_module(package)  # an extra that is missing is named before anything is written
     repo, revision = arguments.repo, arguments.revision
     with tempfile.TemporaryDirectory() as made:
         folder = Path(arguments.output or f"{made}/run")

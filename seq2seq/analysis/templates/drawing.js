@@ -1,11 +1,10 @@
 // Draws attention and the steps of an explanation. The page of `seq2seq explain --html` includes this
 // file, that of `seq2seq serve` imports it.
 const NAMES = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
-export const LIGHT = 0.005;  // rounds to zero in two digits
+export const LIGHT = 0.005; // rounds to zero in two digits
 // Marks for capitals (seq2seq/data/casing.py) are shown as the keys of a keyboard.
 export const named = piece => NAMES[piece] ?? piece.replaceAll("ↄ", "⇧").replaceAll("Ↄ", "⇪");
-export const hasHeads = data => Boolean(data.steps[0].weights) &&
-  data.steps[0].weights.shape.length > 1;
+export const hasHeads = data => Boolean(data.steps[0].weights) && data.steps[0].weights.shape.length > 1;
 
 // Everything from the data enters the page as text, never as markup.
 export function make(tag, text, attributes = {}) {
@@ -14,14 +13,19 @@ export function make(tag, text, attributes = {}) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 }
-export function append(parent, ...children) { parent.append(...children); return parent; }
+export function append(parent, ...children) {
+  parent.append(...children);
+  return parent;
+}
 
 // What a table of words shows. An attribution is {method, meaning}; null stands for attention.
-export const RULE = "Rows are target words, columns source words: sums over the pieces of a source " +
+export const RULE =
+  "Rows are target words, columns source words: sums over the pieces of a source " +
   "word, means over those of a target word. ";
-export const scale = attribution => attribution
-  ? `Shown is ${attribution.meaning}; each row is divided by the sum of its absolute values.`
-  : "Each row sums to 1.";
+export const scale = attribution =>
+  attribution
+    ? `Shown is ${attribution.meaning}; each row is divided by the sum of its absolute values.`
+    : "Each row sums to 1.";
 
 // Draws words or pieces as buttons and their weights as a table, all of which highlight each other.
 // `places` are the elements to fill: targets, sources, map (a table), description (a status). `view` has
@@ -31,12 +35,15 @@ export const scale = attribution => attribution
 export function drawAttention(places, view) {
   const {sourceNames, targetNames, attribution} = view;
   const sum = row => row.reduce((total, value) => total + Math.abs(value), 0) || 1;
-  const matrix = view.matrix.map(row => attribution ? row.map(value => value / sum(row)) : row);
+  const matrix = view.matrix.map(row => (attribution ? row.map(value => value / sum(row)) : row));
   let pinned = null;
 
   function chip(side, name, index) {
-    const button = make("button", name, {type: "button", "aria-pressed": "false",
-      lang: view.languages[side === "target" ? 1 : 0]});
+    const button = make("button", name, {
+      type: "button",
+      "aria-pressed": "false",
+      lang: view.languages[side === "target" ? 1 : 0],
+    });
     const place = {side, index};
     button.addEventListener("pointerenter", () => highlight(place));
     button.addEventListener("pointerleave", () => highlight(pinned));
@@ -54,8 +61,7 @@ export function drawAttention(places, view) {
     places.targets.replaceChildren(...targetNames.map((name, t) => chip("target", name, t)));
     places.sources.replaceChildren(...sourceNames.map((name, s) => chip("source", name, s)));
     const head = append(make("tr"), make("td", "", {class: "corner"}));
-    sourceNames.forEach(name => append(head,
-      append(make("th", null, {scope: "col"}), make("span", name))));
+    sourceNames.forEach(name => append(head, append(make("th", null, {scope: "col"}), make("span", name))));
     const rows = matrix.map((weights, t) => {
       const row = append(make("tr"), make("th", targetNames[t], {scope: "row"}));
       weights.forEach((weight, s) => {
@@ -76,7 +82,8 @@ export function drawAttention(places, view) {
 
   // Highlight what the chosen target word attends to, or what attends to the chosen source word.
   function highlight(place) {
-    const targets = [...places.targets.children], sources = [...places.sources.children];
+    const targets = [...places.targets.children];
+    const sources = [...places.sources.children];
     const chosen = (side, index) => Boolean(place) && place.side === side && place.index === index;
     const shade = (buttons, weights) => {
       const most = Math.max(...weights, 1e-9);
@@ -89,7 +96,10 @@ export function drawAttention(places, view) {
     const fromTarget = place && place.side === "target";
     shade(sources, fromTarget ? matrix[place.index] : []);
     shade(targets, place && !fromTarget ? matrix.map(row => row[place.index]) : []);
-    for (const [side, buttons] of [["target", targets], ["source", sources]])
+    for (const [side, buttons] of [
+      ["target", targets],
+      ["source", sources],
+    ])
       buttons.forEach((button, n) => {
         button.classList.toggle("chosen", chosen(side, n));
         const held = Boolean(pinned) && pinned.side === side && pinned.index === n;
@@ -99,10 +109,12 @@ export function drawAttention(places, view) {
       row.classList.toggle("chosen", chosen("target", t));
       row.firstChild.classList.toggle("chosen", chosen("target", t));
       [...row.querySelectorAll("td")].forEach((cell, s) =>
-        cell.classList.toggle("chosen", chosen("source", s)));
+        cell.classList.toggle("chosen", chosen("source", s)),
+      );
     });
     [...places.map.querySelectorAll("th[scope=col]")].forEach((head, s) =>
-      head.classList.toggle("chosen", chosen("source", s) || Boolean(place) && place.other === s));
+      head.classList.toggle("chosen", chosen("source", s) || (Boolean(place) && place.other === s)),
+    );
     places.description.textContent = place ? describe(place) : "";
     view.onHighlight?.(place);
   }
@@ -111,26 +123,42 @@ export function drawAttention(places, view) {
     const fromTarget = place.side === "target";
     const weights = fromTarget ? matrix[place.index] : matrix.map(row => row[place.index]);
     const others = fromTarget ? sourceNames : targetNames;
-    const heaviest = weights.map((weight, n) => [weight, n]).filter(([weight]) => weight >= LIGHT)
-      .sort((a, b) => b[0] - a[0]).slice(0, 4)
-      .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`).join(", ") || "nothing";
+    const heaviest =
+      weights
+        .map((weight, n) => [weight, n])
+        .filter(([weight]) => weight >= LIGHT)
+        .sort((a, b) => b[0] - a[0])
+        .slice(0, 4)
+        .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`)
+        .join(", ") || "nothing";
     const name = (fromTarget ? targetNames : sourceNames)[place.index];
     if (attribution)
-      return `By ${attribution.method}, “${name}” ` +
-        `${fromTarget ? "is due to" : "contributes to"}: ${heaviest}`;
+      return `By ${attribution.method}, “${name}” ${fromTarget ? "is due to" : "contributes to"}: ${heaviest}`;
     return fromTarget
       ? `When writing “${name}”, the model attends to: ${heaviest}`
       : `“${name}” is attended to when writing: ${heaviest}`;
   }
 
   draw();
-  return {matrix, highlight, release: () => { pinned = null; highlight(null); }};
+  return {
+    matrix,
+    highlight,
+    release: () => {
+      pinned = null;
+      highlight(null);
+    },
+  };
 }
 
 export function vector(tensor) {
-  const first = tensor.data.slice(0, 4).map(x => x.toFixed(3)).join(", ");
-  const details = append(make("details", null, {class: "vector"}),
-    append(make("summary"), make("code", `[${tensor.shape}] (${first}, …)`)));
+  const first = tensor.data
+    .slice(0, 4)
+    .map(x => x.toFixed(3))
+    .join(", ");
+  const details = append(
+    make("details", null, {class: "vector"}),
+    append(make("summary"), make("code", `[${tensor.shape}] (${first}, …)`)),
+  );
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1)
       append(details, make("pre", tensor.data.map(x => x.toFixed(4)).join("  ")));
@@ -140,8 +168,7 @@ export function vector(tensor) {
 
 export function facts(entries) {
   const list = make("dl");
-  for (const [name, ...parts] of entries)
-    append(list, make("dt", name), append(make("dd"), ...parts));
+  for (const [name, ...parts] of entries) append(list, make("dt", name), append(make("dd"), ...parts));
   return list;
 }
 
@@ -149,12 +176,22 @@ export function table(headings, rows) {
   const head = append(make("tr"), ...headings.map(text => make("th", text, {scope: "col"})));
   const body = rows.map(({cells, padding}) => {
     const row = make("tr", null, {class: padding ? "padding" : ""});
-    return append(row, ...cells.map(cell => typeof cell === "number"
-      ? make("td", cell.toFixed(4), {class: "number"})
-      : cell === null ? make("td", "−∞", {class: "number"}) : make("td", cell)));
+    return append(
+      row,
+      ...cells.map(cell =>
+        typeof cell === "number"
+          ? make("td", cell.toFixed(4), {class: "number"})
+          : cell === null
+            ? make("td", "−∞", {class: "number"})
+            : make("td", cell),
+      ),
+    );
   });
-  const made = append(make("table", null, {class: "numbers"}),
-    append(make("thead"), head), append(make("tbody"), ...body));
+  const made = append(
+    make("table", null, {class: "numbers"}),
+    append(make("thead"), head),
+    append(make("tbody"), ...body),
+  );
   // The keyboard scrolls what can have the focus.
   return append(make("div", null, {class: "scroll", tabindex: "0"}), made);
 }
@@ -162,7 +199,7 @@ export function table(headings, rows) {
 function positions(data, step) {
   const several = hasHeads(data);
   const heads = !step.weights ? [] : several ? step.scores.data.map((_, n) => n) : [null];
-  const of = (tensor, head) => head === null ? tensor.data : tensor.data[head];
+  const of = (tensor, head) => (head === null ? tensor.data : tensor.data[head]);
   const headings = ["place", "piece"];
   for (const head of heads) {
     const which = head === null ? "" : ` ${head + 1}`;
@@ -172,10 +209,17 @@ function positions(data, step) {
   if (step.attribution) headings.push(data.attribution.method);
   const rows = data.memory.pieces.map((piece, s) => ({
     padding: !data.memory.mask.data[s],
-    cells: [String(s + 1), named(piece.piece), ...heads.flatMap(head =>
-      [of(step.scores, head)[s], of(step.masked_scores, head)[s], of(step.weights, head)[s]]),
+    cells: [
+      String(s + 1),
+      named(piece.piece),
+      ...heads.flatMap(head => [
+        of(step.scores, head)[s],
+        of(step.masked_scores, head)[s],
+        of(step.weights, head)[s],
+      ]),
       ...(several ? [step.mean_weights.data[s]] : []),
-      ...(step.attribution ? [step.attribution.data[s]] : [])],
+      ...(step.attribution ? [step.attribution.data[s]] : []),
+    ],
   }));
   return table(headings, rows);
 }
@@ -183,38 +227,65 @@ function positions(data, step) {
 // One step of an explanation, drawn when it is opened.
 export function stepDetails(data, step) {
   const details = make("details");
-  append(details, make("summary", `${step.number}.  reads ${named(step.reads.piece)}, ` +
-    `writes ${named(step.writes.piece)}   (p = ${Math.exp(step.log_prob).toFixed(3)})`));
+  append(
+    details,
+    make(
+      "summary",
+      `${step.number}.  reads ${named(step.reads.piece)}, ` +
+        `writes ${named(step.writes.piece)}   (p = ${Math.exp(step.log_prob).toFixed(3)})`,
+    ),
+  );
   details.addEventListener("toggle", () => {
     if (!details.open || details.children.length > 1) return;
-    const formula = data.model.formula, total = data.memory.pieces.length;
-    const real = data.memory.length, several = hasHeads(data);
+    const formula = data.model.formula;
+    const total = data.memory.pieces.length;
+    const real = data.memory.length;
+    const several = hasHeads(data);
     const scale = formula.scale === null ? "none: " : `× ${formula.scale.toPrecision(6)}: `;
     const sums = !step.weights ? [] : several ? step.weights.data : [step.weights.data];
     const attended = sums.length || step.attribution ? [positions(data, step)] : [];
     const sum = sums.map(row => row.reduce((a, b) => a + b, 0).toFixed(6)).join(", ");
-    const top = step.candidates.map(c => ({cells: [named(c.piece), c.probability,
-      c.id === step.writes.id ? "written" : ""]}));
+    const top = step.candidates.map(c => ({
+      cells: [named(c.piece), c.probability, c.id === step.writes.id ? "written" : ""],
+    }));
     const rest = step.residual === null ? [] : [vector(step.residual)];
-    append(details, append(make("div"),
-      facts([
-        ["query", vector(step.query), ` ${data.model.query}`],
-        ["score", `${formula.text}   (${formula.source})`],
-        ...sums.length ? [["scale", scale + formula.scale_reason],
-          step.looked ? ["weights", "given: they are not the softmax of the scores"]
-            : ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
-        ] : [["weights", "none: the model has no attention"]],
-      ]),
-      ...attended, facts([
-        ...sums.length ? [["sum of weights", sum],
-        ["context", vector(step.context), data.model.heads === 1
-          ? " c_i, the weights' sum of values"
-          : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias"]] : [],
-        ["residual", `${data.model.residual} `, ...rest],
-        ["output", vector(step.output), " a_i, what the decoder receives"],
-        ["then", data.model.output_use],
-      ]),
-      table(["next piece", "probability", ""], top)));
+    append(
+      details,
+      append(
+        make("div"),
+        facts([
+          ["query", vector(step.query), ` ${data.model.query}`],
+          ["score", `${formula.text}   (${formula.source})`],
+          ...(sums.length
+            ? [
+                ["scale", scale + formula.scale_reason],
+                step.looked
+                  ? ["weights", "given: they are not the softmax of the scores"]
+                  : ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
+              ]
+            : [["weights", "none: the model has no attention"]]),
+        ]),
+        ...attended,
+        facts([
+          ...(sums.length
+            ? [
+                ["sum of weights", sum],
+                [
+                  "context",
+                  vector(step.context),
+                  data.model.heads === 1
+                    ? " c_i, the weights' sum of values"
+                    : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias",
+                ],
+              ]
+            : []),
+          ["residual", `${data.model.residual} `, ...rest],
+          ["output", vector(step.output), " a_i, what the decoder receives"],
+          ["then", data.model.output_use],
+        ]),
+        table(["next piece", "probability", ""], top),
+      ),
+    );
   });
   return details;
 }
@@ -229,12 +300,24 @@ export function memoryDetails(data) {
     ["V", memory.values, "values, which the context sums"],
     ["mask", memory.mask, "true at pieces, false at padding"],
     ["Q", data.steps[0].query, `query, one per step: ${data.model.query}`],
-    ...Object.entries(data.model.formula.letters).map(([letter, name]) =>
-      [letter, data.parameters[name], name]),
-  ].filter(([, tensor]) => tensor).map(([name, tensor, text]) => ({cells: [name, tensor.shape.join(" × "), text]}));
+    ...Object.entries(data.model.formula.letters).map(([letter, name]) => [
+      letter,
+      data.parameters[name],
+      name,
+    ]),
+  ]
+    .filter(([, tensor]) => tensor)
+    .map(([name, tensor, text]) => ({cells: [name, tensor.shape.join(" × "), text]}));
   const padding = memory.pieces.length - memory.length;
-  return append(make("div"), table(["name", "shape", "what it is"], rows),
-    make("p", `A longer neighbor in the batch adds ${padding} positions of padding; run alone, ` +
-      "the sentence gets the same weights and probabilities to " +
-      `${data.padding_difference.toExponential(1)}.`, {class: "small soft"}));
+  return append(
+    make("div"),
+    table(["name", "shape", "what it is"], rows),
+    make(
+      "p",
+      `A longer neighbor in the batch adds ${padding} positions of padding; run alone, ` +
+        "the sentence gets the same weights and probabilities to " +
+        `${data.padding_difference.toExponential(1)}.`,
+      {class: "small soft"},
+    ),
+  );
 }

@@ -3,7 +3,9 @@
 async function ask(path, body, signal) {
   const key = document.getElementById("key").value;
   const response = await fetch(path, {
-    method: "POST", headers: {"Content-Type": "application/json"}, signal,
+    method: "POST",
+    headers: {"Content-Type": "application/json"},
+    signal,
     body: JSON.stringify(key ? {...body, api_key: key} : body),
   });
   if (!response.ok) {
@@ -22,7 +24,7 @@ export const explain = json("/api/explain");
 // Resolves to the models and the limits.
 export async function start() {
   const get = async path => (await fetch(path)).json();
-  return {...await get("/frontend/settings"), models: await get("/api/models")};
+  return {...(await get("/frontend/settings")), models: await get("/api/models")};
 }
 
 // Yields the server-sent events of a translation: [name, data].

@@ -6,9 +6,12 @@ export const examples = {
     ["reordering", "El coche rojo de mi hermana no funciona."],
     ["dropped subject", "No sé dónde vive, pero nunca habla de su familia."],
     ["one word, several readings", "Lo vio con el telescopio."],
-    ["a long sentence", "Cuando llegamos a la estación, el tren ya se había ido, así que esperamos " +
-      "dos horas en un café pequeño, donde mi hermano leyó un libro y yo escribí una carta a mis " +
-      "padres."],
+    [
+      "a long sentence",
+      "Cuando llegamos a la estación, el tren ya se había ido, así que esperamos " +
+        "dos horas en un café pequeño, donde mi hermano leyó un libro y yo escribí una carta a mis " +
+        "padres.",
+    ],
   ],
   en: [
     ["agreement", "The white houses are very small."],
@@ -16,7 +19,10 @@ export const examples = {
     ["reordering", "My sister's red car does not work."],
     ["dropped subject", "I do not know where she lives, but she never talks about her family."],
     ["one word, several readings", "I saw her duck."],
-    ["a long sentence", "When we arrived at the station, the train had already left, so we waited " +
-      "two hours in a small café, where my brother read a book and I wrote a letter to my parents."],
+    [
+      "a long sentence",
+      "When we arrived at the station, the train had already left, so we waited " +
+        "two hours in a small café, where my brother read a book and I wrote a letter to my parents.",
+    ],
   ],
 };

@@ -1,18 +1,27 @@
 // The page of `seq2seq serve`: a text, and one or two panes with what a model makes of it.
-import {append, drawAttention, make, memoryDetails, named, RULE, scale, stepDetails, table}
-  from "./drawing.js";
+import {
+  append,
+  drawAttention,
+  make,
+  memoryDetails,
+  named,
+  RULE,
+  scale,
+  stepDetails,
+  table,
+} from "./drawing.js";
 import * as backend from "./backend.js";
 import {examples} from "./examples.js";
 import {drawTree} from "./tree.js";
 
-const PAUSE = 250;  // milliseconds without a key before the text is translated
-const MOST_BEAM = 20;  // that the server accepts
-const MIN_CONFIDENCE = 40;  // percent, from which a detected language changes the direction
+const PAUSE = 250; // milliseconds without a key before the text is translated
+const MOST_BEAM = 20; // that the server accepts
+const MIN_CONFIDENCE = 40; // percent, from which a detected language changes the direction
 const byId = id => document.getElementById(id);
 let models = [];
 let panes = [];
 let timer = 0;
-let chosen = false;  // the models, by hand or by a link: they stay until the text is emptied
+let chosen = false; // the models, by hand or by a link: they stay until the text is emptied
 
 // What one model makes of the text.
 class Pane {
@@ -20,8 +29,8 @@ class Pane {
     this.root = byId("pane").content.cloneNode(true).firstElementChild;
     this.at = selector => this.root.querySelector(selector);
     this.model = null;
-    this.found = null;  // the translation as the server gave it
-    this.place = 0;  // of the sentence that is looked into
+    this.found = null; // the translation as the server gave it
+    this.place = 0; // of the sentence that is looked into
     this.work = new AbortController();
     this.at(".prefix").addEventListener("input", translateLater);
     if (!backend.explain) {
@@ -34,27 +43,38 @@ class Pane {
       writeAddress();
       if (this.part) this.drawWords();
     });
-    for (const [name, fill] of [["steps", this.explain], ["tree", this.drawTree],
-      ["force", this.whatIf]]) {
+    for (const [name, fill] of [
+      ["steps", this.explain],
+      ["tree", this.drawTree],
+      ["force", this.whatIf],
+    ]) {
       const details = this.at(`details.${name}`);
-      details.addEventListener("toggle", () => { if (details.open) this.fill(details, fill); });
+      details.addEventListener("toggle", () => {
+        if (details.open) this.fill(details, fill);
+      });
     }
   }
 
-  get prefix() { return this.at(".prefix").value; }
-  get asked() { return {q: text(), model: this.model.name, prefix: this.prefix}; }
-  get part() { return this.found?.parts[this.place]; }
+  get prefix() {
+    return this.at(".prefix").value;
+  }
+  get asked() {
+    return {q: text(), model: this.model.name, prefix: this.prefix};
+  }
+  get part() {
+    return this.found?.parts[this.place];
+  }
 
   use(model) {
     this.model = model;
-    this.beam = null;  // of the tree, where another one than the server's was chosen
+    this.beam = null; // of the tree, where another one than the server's was chosen
     this.at(".prefix").value = "";
     this.at("h2").textContent = model.name;
     const none = model.score === "none";
     const score = none ? "no attention" : `score ${model.score}`;
     this.at(".shown option").textContent = none ? "nothing: the model has no attention" : "attention";
-    this.at(".about").textContent = `${model.source_name} to ${model.target_name}, ` +
-      `style ${model.style}, ${score}, beam ${model.beam}`;
+    this.at(".about").textContent =
+      `${model.source_name} to ${model.target_name}, style ${model.style}, ${score}, beam ${model.beam}`;
     this.at(".translation").lang = this.at(".prefix").lang = model.target;
   }
 
@@ -121,22 +141,36 @@ class Pane {
     const line = this.at(".translation");
     line.classList.remove("waiting");
     const words = found.parts.flatMap(({space, text, unlikely, finished}, place) =>
-      text.split(/\s+/).filter(Boolean).map((word, n) =>
-        ({word, place, space: n ? " " : place ? space : "", doubtful: unlikely || !finished})));
+      text
+        .split(/\s+/)
+        .filter(Boolean)
+        .map((word, n) => ({
+          word,
+          place,
+          space: n ? " " : place ? space : "",
+          doubtful: unlikely || !finished,
+        })),
+    );
     const given = this.prefix.split(/\s+/).filter(Boolean).length;
-    line.replaceChildren(...words.flatMap(({word, space, doubtful}, n) => {
-      const button = make("button", word, {type: "button", "aria-expanded": "false",
-        class: `word${n < given ? " given" : ""}${doubtful ? " doubtful" : ""}`});
-      button.title = "Show the likeliest words here";
-      button.addEventListener("click", () => this.offer(words, n, button));
-      return [space, button];
-    }));
+    line.replaceChildren(
+      ...words.flatMap(({word, space, doubtful}, n) => {
+        const button = make("button", word, {
+          type: "button",
+          "aria-expanded": "false",
+          class: `word${n < given ? " given" : ""}${doubtful ? " doubtful" : ""}`,
+        });
+        button.title = "Show the likeliest words here";
+        button.addEventListener("click", () => this.offer(words, n, button));
+        return [space, button];
+      }),
+    );
     const logProb = found.parts.reduce((sum, part) => sum + part.log_prob, 0);
     this.say(`Translated: log p = ${logProb.toFixed(3)}`);
     this.at(".doubt").textContent = doubt(found.parts);
     this.at(".which").hidden = found.parts.length < 2;
-    this.at(".sentence").replaceChildren(...found.parts.map(({source}, n) =>
-      make("option", `${n + 1}: ${source}`, {value: n})));
+    this.at(".sentence").replaceChildren(
+      ...found.parts.map(({source}, n) => make("option", `${n + 1}: ${source}`, {value: n})),
+    );
     this.look(0);
   }
 
@@ -147,17 +181,22 @@ class Pane {
     this.at(".attention").hidden = !this.part?.target_words.some(words => words.length);
     if (!this.at(".attention").hidden) this.drawWords();
     for (const details of this.root.querySelectorAll(":scope > details")) {
-      details.hidden = !this.part || details.classList.contains("force") && !this.part.words ||
-        !backend.explain && !details.classList.contains("tree");
+      details.hidden =
+        !this.part ||
+        (details.classList.contains("force") && !this.part.words) ||
+        (!backend.explain && !details.classList.contains("tree"));
       if (details.open) details.dispatchEvent(new Event("toggle"));
     }
   }
 
   // Draw the attention between words, or the attribution that is chosen.
   async drawWords() {
-    const {part} = this, method = this.at(".shown").value;
+    const {part} = this;
+    const method = this.at(".shown").value;
     const [views, rule] = [this.at(".views"), this.at(".rule")];
-    let {words} = part, attribution = null, error = null;
+    let {words} = part;
+    let attribution = null;
+    let error = null;
     if (method) {
       views.classList.add("waiting");
       rule.textContent = "Computing…";
@@ -171,13 +210,22 @@ class Pane {
     rule.textContent = error?.message ?? (words ? RULE + scale(attribution) : "");
     if (!words) return;
     if (attribution) rule.textContent += " Dashed lines are negative.";
-    const places = {sources: this.at(".sources"), targets: this.at(".targets"),
-      map: this.at(".map"), description: this.at(".description")};
+    const places = {
+      sources: this.at(".sources"),
+      targets: this.at(".targets"),
+      map: this.at(".map"),
+      description: this.at(".description"),
+    };
     this.attention = drawAttention(places, {
-      sourceNames: words.source.map(named), targetNames: words.target, matrix: words.weights,
-      languages: [this.model.source, this.model.target], attribution,
-      onHighlight: place => [...this.at(".lines").children].forEach(path =>
-        path.classList.toggle("dim", Boolean(place) && Number(path.dataset[place.side]) !== place.index)),
+      sourceNames: words.source.map(named),
+      targetNames: words.target,
+      matrix: words.weights,
+      languages: [this.model.source, this.model.target],
+      attribution,
+      onHighlight: place =>
+        [...this.at(".lines").children].forEach(path =>
+          path.classList.toggle("dim", Boolean(place) && Number(path.dataset[place.side]) !== place.index),
+        ),
     });
     this.at(".lines").replaceChildren(...drawLines(this.at(".lines"), this.attention.matrix));
     if (part.words && backend.explain) this.makeDraggable();
@@ -193,22 +241,32 @@ class Pane {
     for (const other of this.at(".translation").querySelectorAll("button"))
       other.setAttribute("aria-expanded", String(other === button));
     const closing = make("button", "Close", {type: "button"});
-    closing.addEventListener("click", () => { close(); button.focus(); });
+    closing.addEventListener("click", () => {
+      close();
+      button.focus();
+    });
     const heading = make("h3", `Instead of “${words[place].word}”`);
     box.replaceChildren(append(make("div", null, {class: "grid"}), heading, closing));
-    box.onkeydown = event => { if (event.key === "Escape") closing.click(); };
+    box.onkeydown = event => {
+      if (event.key === "Escape") closing.click();
+    };
     box.hidden = false;
-    const before = words.slice(0, place).map(({space, word}) => space + word).join("");
+    const before = words
+      .slice(0, place)
+      .map(({space, word}) => space + word)
+      .join("");
     const prefix = before + (before && words[place].space);
     const list = make("ol");
     try {
       const others = await backend.alternatives({...this.asked, prefix}, this.work.signal);
-      if (!heading.isConnected) return;  // another word was clicked meanwhile
+      if (!heading.isConnected) return; // another word was clicked meanwhile
       for (const other of others) {
-        const choice = append(make("button", null, {type: "button"}),
+        const choice = append(
+          make("button", null, {type: "button"}),
           make("strong", other.word || "(end)", {lang: this.model.target}),
           make("span", percent(other.log_prob), {class: "number"}),
-          make("span", other.text, {lang: this.model.target, class: "soft"}));
+          make("span", other.text, {lang: this.model.target, class: "soft"}),
+        );
         choice.disabled = !other.word;
         choice.addEventListener("click", () => this.beginWith(`${prefix}${other.word} `));
         append(list, append(make("li"), choice));
@@ -229,11 +287,10 @@ class Pane {
     inside.dataset.of = of;
     inside.replaceChildren(make("p", "Computing…", {class: "soft"}));
     try {
-      inside.replaceChildren(...await fill.call(this));
+      inside.replaceChildren(...(await fill.call(this)));
     } catch (error) {
       delete inside.dataset.of;
-      if (error.name !== "AbortError")
-        inside.replaceChildren(make("p", error.message, {class: "wrong"}));
+      if (error.name !== "AbortError") inside.replaceChildren(make("p", error.message, {class: "wrong"}));
     }
   }
 
@@ -249,13 +306,18 @@ class Pane {
     return [
       make("p", `Score: ${formula.text} (${formula.source})`, {class: "small soft"}),
       ...data.steps.map(step => stepDetails(data, step)),
-      make("h3", "Computed once per sentence"), memoryDetails(data),
+      make("h3", "Computed once per sentence"),
+      memoryDetails(data),
     ];
   }
 
   async drawTree() {
-    const size = make("input", null,
-      {type: "number", min: 1, max: MOST_BEAM, value: this.beam ?? this.model.beam});
+    const size = make("input", null, {
+      type: "number",
+      min: 1,
+      max: MOST_BEAM,
+      value: this.beam ?? this.model.beam,
+    });
     const label = append(make("label", "hypotheses that it keeps "), size);
     size.addEventListener("change", () => {
       this.beam = Math.min(MOST_BEAM, Math.max(1, Math.round(Number(size.value)) || 1));
@@ -272,8 +334,10 @@ class Pane {
   async whatIf() {
     const {part} = this;
     const choose = (label, pieces) => {
-      const select = append(make("select"), ...pieces.map((piece, n) =>
-        make("option", `${n + 1} ${named(piece)}`, {value: n + 1})));
+      const select = append(
+        make("select"),
+        ...pieces.map((piece, n) => make("option", `${n + 1} ${named(piece)}`, {value: n + 1})),
+      );
       return [append(make("label", `${label} `), select), select];
     };
     const [stepLabel, step] = choose("when writing", part.tokens);
@@ -288,18 +352,21 @@ class Pane {
         const [before, after] = [await this.explanation(), await this.explanation(look)];
         result.replaceChildren(...drawChange(before, after, look.step, this.model.target));
       } catch (error) {
-        if (error.name !== "AbortError")
-          result.replaceChildren(make("p", error.message, {class: "wrong"}));
+        if (error.name !== "AbortError") result.replaceChildren(make("p", error.message, {class: "wrong"}));
       }
     };
     button.addEventListener("click", compute);
     if (this.forced) compute();
     this.forced = null;
     return [
-      make("p", "One step gets all its weight on the source piece that you choose, and the search " +
-        "goes on from there. You can also drag a target word above onto a source word.",
-      {class: "small soft"}),
-      append(make("div", null, {class: "grid"}), stepLabel, placeLabel, button), result,
+      make(
+        "p",
+        "One step gets all its weight on the source piece that you choose, and the search " +
+          "goes on from there. You can also drag a target word above onto a source word.",
+        {class: "small soft"},
+      ),
+      append(make("div", null, {class: "grid"}), stepLabel, placeLabel, button),
+      result,
     ];
   }
 
@@ -343,22 +410,31 @@ function drawChange(before, after, number, language) {
   const size = Math.hypot(...was.context.data);
   return [
     make("p", after.translation, {lang: language, class: "instead", role: "status"}),
-    make("p", after.translation === before.translation ? "The translation stays the same."
-      : "The translation that follows.", {class: "small soft"}),
+    make(
+      "p",
+      after.translation === before.translation
+        ? "The translation stays the same."
+        : "The translation that follows.",
+      {class: "small soft"},
+    ),
     table([`next piece at step ${number}`, "probability before", "after"], rows),
-    make("p", `The context moves by ${moved.toFixed(3)}; before it had the length ` +
-      `${size.toFixed(3)}.`, {class: "small"}),
+    make("p", `The context moves by ${moved.toFixed(3)}; before it had the length ${size.toFixed(3)}.`, {
+      class: "small",
+    }),
     stepDetails(after, is),
   ];
 }
 
 // Lines from source words on the left to target words on the right.
 function drawLines(svg, matrix) {
-  const rows = Math.max(matrix[0].length, matrix.length), row = 100 / rows;
+  const rows = Math.max(matrix[0].length, matrix.length);
+  const row = 100 / rows;
   svg.setAttribute("viewBox", "0 0 100 100");
   svg.style.setProperty("--rows", rows);
   const lines = matrix.flatMap((of, t) => of.map((weight, s) => ({weight, size: Math.abs(weight), s, t})));
-  return lines.filter(({size}) => size >= 0.05).sort((a, b) => a.size - b.size)
+  return lines
+    .filter(({size}) => size >= 0.05)
+    .sort((a, b) => a.size - b.size)
     .map(({weight, size, s, t}) => {
       const path = document.createElementNS(svg.namespaceURI, "path");
       const [from, to] = [(s + 0.5) * row, (t + 0.5) * row];
@@ -372,13 +448,15 @@ function drawLines(svg, matrix) {
 
 // Say in plain words which sentences may have a wrong translation, and why.
 function doubt(parts) {
-  const which = is => parts.flatMap((part, n) => is(part) ? [n + 1] : []).join(", ");
+  const which = is => parts.flatMap((part, n) => (is(part) ? [n + 1] : [])).join(", ");
   const whole = parts.length > 1 ? numbers => `Sentence ${numbers}: the` : () => "The";
   const [unlikely, cut] = [which(part => part.unlikely), which(part => !part.finished)];
   return [
     unlikely && `${whole(unlikely)} model itself finds this translation unlikely; it may be wrong.`,
     cut && `${whole(cut)} translation ended at the length limit; it may be incomplete.`,
-  ].filter(Boolean).join(" ");
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 function percent(logProb) {
@@ -415,10 +493,12 @@ function readAddress(inBox = "") {
   byId("fault").textContent = [
     wanted && wanted !== shown[0] && `There is no model “${wanted}” here; this is ${shown[0]}.`,
     other && other !== shown[1] && `“${other}” cannot be compared with ${shown[0]}.`,
-  ].filter(Boolean).join(" ");
-  const example = location.hash ? "" : examples[panes[0].model.source]?.[0][1] ?? "";
+  ]
+    .filter(Boolean)
+    .join(" ");
+  const example = location.hash ? "" : (examples[panes[0].model.source]?.[0][1] ?? "");
   const given = state.get("text") ?? example;
-  const typed = inBox !== given && inBox;  // a browser may restore the box after Back
+  const typed = inBox !== given && inBox; // a browser may restore the box after Back
   byId("text").value = typed || given;
   panes.forEach((pane, n) => {
     pane.at(".prefix").value = (!typed && state.get(`begin${n + 1}`)) || "";
@@ -441,14 +521,13 @@ function translateLater() {
 async function translateTyped() {
   clearTimeout(timer);
   const typed = text();
-  const language = await detected(typed).catch(() => null);  // translating reports the same error
+  const language = await detected(typed).catch(() => null); // translating reports the same error
   if (text() !== typed) return;
   if (language && !keepsModels()) {
     const model = modelOf(language);
     if (model) {
       chooseModels(model);
-      byId("direction").textContent =
-        `This is ${model.source_name}, so ${model.name} translates it.`;
+      byId("direction").textContent = `This is ${model.source_name}, so ${model.name} translates it.`;
     } else {
       const name = new Intl.DisplayNames("en", {type: "language"}).of(language);
       byId("fault").textContent = `This seems to be ${name}, which no model here translates.`;
@@ -471,8 +550,9 @@ async function detected(typed) {
 function modelOf(language) {
   const {source, target} = panes[0].model;
   const able = models.filter(model => model.source === language);
-  return able.find(model => model.target === source) ?? able.find(model => model.target === target)
-    ?? able[0];
+  return (
+    able.find(model => model.target === source) ?? able.find(model => model.target === target) ?? able[0]
+  );
 }
 
 function translateAll({undo = false} = {}) {
@@ -514,8 +594,10 @@ function chooseModels(first, otherName = byId("other").value) {
   byId("text").lang = first.source;
   const sentences = examples[first.source] ?? [];
   byId("example").disabled = !sentences.length;
-  byId("example").replaceChildren(make("option", "choose one", {value: ""}),
-    ...sentences.map(([what, sentence]) => make("option", what, {value: sentence})));
+  byId("example").replaceChildren(
+    make("option", "choose one", {value: ""}),
+    ...sentences.map(([what, sentence]) => make("option", what, {value: sentence})),
+  );
 }
 
 async function start() {
@@ -524,18 +606,22 @@ async function start() {
   byId("text").maxLength = settings.charLimit;
   byId("key-label").hidden = !settings.keyRequired;
   for (const name of ["other-label", "swap"]) byId(name).hidden = models.length < 2;
-  byId("model").replaceChildren(...models.map(model => make("option",
-    `${model.name} (${model.source_name} to ${model.target_name})`, {value: model.name})));
+  byId("model").replaceChildren(
+    ...models.map(model =>
+      make("option", `${model.name} (${model.source_name} to ${model.target_name})`, {value: model.name}),
+    ),
+  );
   byId("ask").addEventListener("submit", event => event.preventDefault());
   // What is typed first takes the place of the example.
   const selectExample = () => {
     if (Object.values(examples).some(([[, sentence]]) => sentence === text())) byId("text").select();
   };
-  for (const name of ["focus", "click"])
-    byId("text").addEventListener(name, selectExample, {once: true});
+  for (const name of ["focus", "click"]) byId("text").addEventListener(name, selectExample, {once: true});
   byId("text").addEventListener("input", () => {
     // What was chosen for another text does not fit this one.
-    panes.forEach(pane => { pane.at(".prefix").value = ""; });
+    panes.forEach(pane => {
+      pane.at(".prefix").value = "";
+    });
     byId("fault").textContent = "";
     if (!text().trim()) {
       chosen = false;
@@ -545,7 +631,8 @@ async function start() {
   });
   byId("key").addEventListener("change", () => translateAll());
   byId("model").addEventListener("change", () =>
-    chooseByHand(models.find(model => model.name === byId("model").value)));
+    chooseByHand(models.find(model => model.name === byId("model").value)),
+  );
   byId("other").addEventListener("change", () => chooseByHand(panes[0].model));
   byId("swap").addEventListener("click", () => {
     const {model, found} = panes[0];
@@ -558,15 +645,20 @@ async function start() {
     byId("text").dispatchEvent(new Event("input"));
   });
   byId("share").addEventListener("click", async () => {
-    const copied = await navigator.clipboard?.writeText(location.href).then(() => "Copied", () => null);
+    const copied = await navigator.clipboard?.writeText(location.href).then(
+      () => "Copied",
+      () => null,
+    );
     byId("share").textContent = copied ?? "Copy the address of this page";
-    setTimeout(() => { byId("share").textContent = "Copy link"; }, 2000);
+    setTimeout(() => {
+      byId("share").textContent = "Copy link";
+    }, 2000);
   });
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") panes.forEach(pane => pane.attention?.release());
   });
   window.addEventListener("hashchange", () => readAddress());
-  readAddress(text());  // what was typed while the page loaded
+  readAddress(text()); // what was typed while the page loaded
   if (document.activeElement === byId("text")) selectExample();
 }
 

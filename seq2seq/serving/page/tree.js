@@ -1,8 +1,10 @@
 // Draws the tree of a beam search: a node for each hypothesis that it ranked.
 import {append, make, named, table} from "./drawing.js";
 
-const WIDTH = 92, HEIGHT = 36;  // pixels between steps, and between hypotheses of a step
-const RADIUS = 5, BEND = 22;  // of nodes, and from where edges leave the row of the parent
+const WIDTH = 92; // pixels between steps
+const HEIGHT = 36; // between hypotheses of a step
+const RADIUS = 5; // of nodes
+const BEND = 22; // from where edges leave the row of the parent
 
 function draw(tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -27,54 +29,77 @@ function arranged(tree) {
   let rows = 1;
   // The translation is a straight line at the top, and siblings are side by side.
   for (let depth = 1; depth <= steps; depth++) {
-    const step = nodes.filter(node => node.depth === depth).sort((a, b) => b.best - a.best ||
-      nodes[a.parent].place - nodes[b.parent].place || b.log_prob - a.log_prob);
-    step.forEach((node, place) => { node.place = place; });
+    const step = nodes
+      .filter(node => node.depth === depth)
+      .sort(
+        (a, b) => b.best - a.best || nodes[a.parent].place - nodes[b.parent].place || b.log_prob - a.log_prob,
+      );
+    step.forEach((node, place) => {
+      node.place = place;
+    });
     rows = Math.max(rows, step.length);
   }
   return {nodes, rows, best, steps};
 }
 
 // Puts capitals in place of their marks, as seq2seq/data/casing.py does.
-const words = node => node.text.replaceAll("▁", " ").trim().replace(/ ?[ↄↃ]+$/, "")
-  .replace(/ↃↃ (.*?)( ↄↄ|$)/g, (_, row) => row.toUpperCase())
-  .replace(/Ↄ (\S*)/g, (_, word) => word.toUpperCase())
-  .replace(/ↄ(.?)/gu, (_, letter) => letter.toUpperCase());
+const words = node =>
+  node.text
+    .replaceAll("▁", " ")
+    .trim()
+    .replace(/ ?[ↄↃ]+$/, "")
+    .replace(/ↃↃ (.*?)( ↄↄ|$)/g, (_, row) => row.toUpperCase())
+    .replace(/Ↄ (\S*)/g, (_, word) => word.toUpperCase())
+    .replace(/ↄ(.?)/gu, (_, letter) => letter.toUpperCase());
 
 // Returns the elements that show a tree as JSON: a drawing, a slider over its steps, and a table.
 export function drawTree(tree, language) {
   const {nodes, rows, best, steps} = arranged(tree);
   const [x, y] = [node => 24 + node.depth * WIDTH, node => 22 + node.place * HEIGHT];
-  const svg = draw("svg", {width: x({depth: steps}) + WIDTH, height: 12 + rows * HEIGHT + 12,
-    role: "img", "aria-label": `${nodes.length - 1} hypotheses in ${steps} steps; the table below ` +
-      "has those that were finished"});
+  const svg = draw("svg", {
+    width: x({depth: steps}) + WIDTH,
+    height: 12 + rows * HEIGHT + 12,
+    role: "img",
+    "aria-label": `${nodes.length - 1} hypotheses in ${steps} steps; the table below has those that were finished`,
+  });
   const layers = nodes.slice(1).map(node => {
     const parent = nodes[node.parent];
     const state = `${node.status}${node.best ? " best" : ""}`;
     const [from, to] = [x(parent) + RADIUS, x(node) - RADIUS];
     const group = draw("g", {class: state});
     group.append(
-      draw("title", {}, `${words(node) || "(empty)"}: log p = ${node.log_prob.toFixed(3)}, ` +
-        `score ${node.score.toFixed(3)}, ${node.status}`),
+      draw(
+        "title",
+        {},
+        `${words(node) || "(empty)"}: log p = ${node.log_prob.toFixed(3)}, ` +
+          `score ${node.score.toFixed(3)}, ${node.status}`,
+      ),
       draw("circle", {class: "node", cx: x(node), cy: y(node), r: RADIUS}),
       draw("text", {x: x(node) + RADIUS + 3, y: y(node) - 6}, named(node.piece)),
-      draw("text", {class: "number", x: x(node) + RADIUS + 3, y: y(node) + 13},
-        node.log_prob.toFixed(2)));
-    const edge = draw("path", {class: `edge ${state}`,
-      d: `M${from} ${y(parent)} H${to - BEND} C${to} ${y(parent)} ${to - BEND} ${y(node)} ` +
-        `${to} ${y(node)}`});
+      draw("text", {class: "number", x: x(node) + RADIUS + 3, y: y(node) + 13}, node.log_prob.toFixed(2)),
+    );
+    const edge = draw("path", {
+      class: `edge ${state}`,
+      d:
+        `M${from} ${y(parent)} H${to - BEND} C${to} ${y(parent)} ${to - BEND} ${y(node)} ` +
+        `${to} ${y(node)}`,
+    });
     return {node, parts: [edge, group]};
   });
-  svg.append(draw("circle", {class: "node", cx: x(nodes[0]), cy: y(nodes[0]), r: RADIUS}),
-    ...layers.map(({parts}) => parts[0]), ...layers.map(({parts}) => parts[1]));
+  svg.append(
+    draw("circle", {class: "node", cx: x(nodes[0]), cy: y(nodes[0]), r: RADIUS}),
+    ...layers.map(({parts}) => parts[0]),
+    ...layers.map(({parts}) => parts[1]),
+  );
 
   const slider = make("input", null, {type: "range", min: 1, max: steps, value: steps});
   const count = make("span", null, {class: "number"});
   const show = () => {
     const shown = Number(slider.value);
     count.textContent = `${shown} of ${steps}`;
-    layers.forEach(({node, parts}) => parts.forEach(part =>
-      part.toggleAttribute("hidden", node.depth > shown)));
+    layers.forEach(({node, parts}) =>
+      parts.forEach(part => part.toggleAttribute("hidden", node.depth > shown)),
+    );
   };
   slider.addEventListener("input", show);
   const play = make("button", "Play", {type: "button", class: "play"});
@@ -89,19 +114,23 @@ export function drawTree(tree, language) {
   });
   show();
 
-  const complete = nodes.filter(node => node.status === "finished").sort((a, b) => b.score - a.score)
-    .map(node => ({cells: [words(node), node.log_prob, node.score,
-      node === best ? "the translation" : ""]}));
+  const complete = nodes
+    .filter(node => node.status === "finished")
+    .sort((a, b) => b.score - a.score)
+    .map(node => ({cells: [words(node), node.log_prob, node.score, node === best ? "the translation" : ""]}));
   const finished = table(["finished hypothesis", "log p", "score", ""], complete);
-  finished.querySelectorAll("tbody td:first-child").forEach(cell => { cell.lang = language; });
+  finished.querySelectorAll("tbody td:first-child").forEach(cell => {
+    cell.lang = language;
+  });
   return [
-    append(make("div", null, {class: "grid"}), play,
-      append(make("label", "steps "), slider), count),
-    make("p", "Each step keeps the likeliest hypotheses of all that the step before leads to. The " +
-      "numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.",
-    {class: "small soft"}),
-    append(make("div", null, {class: "drawing", tabindex: "0", role: "region",
-      "aria-label": "tree"}), svg),
+    append(make("div", null, {class: "grid"}), play, append(make("label", "steps "), slider), count),
+    make(
+      "p",
+      "Each step keeps the likeliest hypotheses of all that the step before leads to. The " +
+        "numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.",
+      {class: "small soft"},
+    ),
+    append(make("div", null, {class: "drawing", tabindex: "0", role: "region", "aria-label": "tree"}), svg),
     finished,
   ];
 }

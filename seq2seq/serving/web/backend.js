@@ -1,7 +1,7 @@
 // What the page asks a worker for, in the place of a server (seq2seq/serving/page/backend.js).
 // It does not explain a translation, for which the graphs lack scores and gradients, nor detect languages.
 const worker = new Worker(new URL("worker.js", import.meta.url), {type: "module"});
-const waiting = new Set();  // streams of answers
+const waiting = new Set(); // streams of answers
 let fault = null;
 worker.onerror = event => {
   fault = new Error(event.message || "this browser cannot run the translator");
@@ -12,7 +12,11 @@ worker.onerror = event => {
 async function* ask(kind, asked, signal) {
   const {port1: port, port2} = new MessageChannel();
   let answers;
-  const reader = new ReadableStream({start: controller => { answers = controller; }}).getReader();
+  const reader = new ReadableStream({
+    start: controller => {
+      answers = controller;
+    },
+  }).getReader();
   port.onmessage = ({data}) => answers.enqueue(data);
   signal?.addEventListener("abort", () => {
     port.onmessage = null;
@@ -24,7 +28,9 @@ async function* ask(kind, asked, signal) {
   worker.postMessage({kind, asked}, [port2]);
   try {
     for (;;) {
-      const {value: [name, data]} = await reader.read();
+      const {
+        value: [name, data],
+      } = await reader.read();
       if (name === "error") throw new Error(data.error);
       yield [name, data];
       if (name === kind) return;

@@ -41,7 +41,8 @@ export class Spelling {
 
   // Adds all paths that spell a form; returns the length of the longest.
   addForm(steps, form, tokens, complete) {
-    const isFirst = !steps.size, states = [0];
+    const isFirst = !steps.size;
+    const states = [0];
     let next = Math.max(0, ...steps.keys()) + 1;
     const at = state => {
       if (!steps.has(state)) steps.set(state, new Map());
@@ -55,12 +56,17 @@ export class Spelling {
       states.push(legal.get(piece));
     }
     const following = complete ? this.begin : range(EOS + 1, this.tokenizer.pieces.length);
-    steps.set(states.at(-1), isFirst ? new Map([[tokens.at(-1), END]])
-      : new Map(following.map(piece => [piece, FREE])));
+    steps.set(
+      states.at(-1),
+      isFirst ? new Map([[tokens.at(-1), END]]) : new Map(following.map(piece => [piece, FREE])),
+    );
     if (complete) return states.length;
-    const words = form.split(" "), word = `▁${words.pop()}`;
-    const usual = this.tokenizer.encodeSpelled(words.join(" ")), first = usual.length;
-    if (common(usual, tokens) === first)  // not if pieces cross white space
+    const words = form.split(" ");
+    const word = `▁${words.pop()}`;
+    const usual = this.tokenizer.encodeSpelled(words.join(" "));
+    const first = usual.length;
+    if (common(usual, tokens) === first)
+      // not if pieces cross white space
       this.addOtherCuts(steps, tokens.slice(first), states.slice(first), word);
     return Math.max(states.length, first + word.length);
   }
@@ -68,7 +74,7 @@ export class Spelling {
   // Adds all paths whose last piece extends beyond a word of these pieces; states are before each piece.
   addOtherCuts(steps, tokens, states, word) {
     const size = Math.max(...steps.keys()) + 1;
-    const fromPlace = new Map();  // positions from which the end can be passed
+    const fromPlace = new Map(); // positions from which the end can be passed
     for (let place = word.length - 1; place >= 0; place--) {
       const legal = new Map();
       for (let end = place + 1; end <= Math.min(place + this.longest, word.length - 1); end++) {
@@ -84,24 +90,26 @@ export class Spelling {
       const piece = this.tokenizer.pieces[tokens[n]];
       place -= piece.length;
       if (this.ids.get(piece) !== tokens[n] || place < 0 || !word.startsWith(piece, place)) break;
-      steps.set(states[n], new Map([...fromPlace.get(place) ?? [], ...steps.get(states[n])]));
+      steps.set(states[n], new Map([...(fromPlace.get(place) ?? []), ...steps.get(states[n])]));
     }
     for (const [place, legal] of fromPlace) if (place) steps.set(size + place, legal);
   }
 
   // The pieces that begin with a text and are longer.
   longer(text) {
-    return [...this.ids].filter(([piece]) => piece !== text && piece.startsWith(text))
-      .map(([, id]) => id);
+    return [...this.ids].filter(([piece]) => piece !== text && piece.startsWith(text)).map(([, id]) => id);
   }
 
   // The text of a hypothesis, which begins with that of the prefix.
   decode(prefix, tokens) {
-    const {tokenizer} = this, text = tokenizer.decode(tokens);
+    const {tokenizer} = this;
+    const text = tokenizer.decode(tokens);
     if (text.startsWith(prefix.text)) return text;
     const shared = prefix.forms.map(([, usual]) => common(usual, tokens));
-    const best = shared.indexOf(Math.max(...shared)), same = shared[best];
-    const [form, usual] = prefix.forms[best], rest = this.spell(usual.slice(same));
+    const best = shared.indexOf(Math.max(...shared));
+    const same = shared[best];
+    const [form, usual] = prefix.forms[best];
+    const rest = this.spell(usual.slice(same));
     const head = rest && ` ${form}`.endsWith(rest) ? ` ${form}`.slice(0, -rest.length) : ` ${form}`;
     const whole = tokenizer.restore(head + this.spell(tokens.slice(same)));
     return prefix.text + normalize(`.${whole.slice(prefix.text.length + 1)}`).slice(1);
@@ -131,7 +139,8 @@ export async function nextWords(decoding, prefix, spelling, options, number) {
     const found = await decoding.step([piece], state);
     return [found.logProbs, found.state];
   };
-  const heap = [], found = new Map();
+  const heap = [];
+  const found = new Map();
   let order = 0;
   const push = (following, place) => {
     if (place < following.next.length && following.next[place][0] < Infinity)
@@ -143,7 +152,8 @@ export async function nextWords(decoding, prefix, spelling, options, number) {
   };
   const starts = [];
   for (const [, tokens] of prefix.forms) {
-    let logProb = 0, [logProbs, state] = await step(decoding.start(), BOS);
+    let logProb = 0;
+    let [logProbs, state] = await step(decoding.start(), BOS);
     for (const piece of tokens) {
       logProb += logProbs[piece];
       [logProbs, state] = await step(state, piece);
@@ -151,12 +161,15 @@ export async function nextWords(decoding, prefix, spelling, options, number) {
     starts.push({tokens, logProb, logProbs, state});
   }
   const usual = starts[0].logProb;
-  const every = logSum(starts.flatMap(({logProb, logProbs}) =>
-    boundaries.map(piece => logProb - usual + logProbs[piece])));
+  const every = logSum(
+    starts.flatMap(({logProb, logProbs}) => boundaries.map(piece => logProb - usual + logProbs[piece])),
+  );
   for (const {tokens, logProb, logProbs, state} of starts)
     add(tokens, boundaries, piece => every + usual - logProb - logProbs[piece], state);
   while (heap.length && found.size < number) {
-    const least = heap.reduce((a, b) => (b.cost < a.cost || b.cost === a.cost && b.order < a.order) ? b : a);
+    const least = heap.reduce((a, b) =>
+      b.cost < a.cost || (b.cost === a.cost && b.order < a.order) ? b : a,
+    );
     heap.splice(heap.indexOf(least), 1);
     const {cost, place, following} = least;
     push(following, place + 1);

@@ -6,7 +6,7 @@
 import {after, BOS, END, EOS, maxLength, NO_PREFIX, PAD, UNK} from "./protocol.js";
 
 const FORBIDDEN = [PAD, UNK, BOS];
-const TINY = 2 ** -126;  // the smallest normal float32
+const TINY = 2 ** -126; // the smallest normal float32
 
 const lengthNorm = (options, length) => ((5 + length) / 6) ** options.length_penalty;
 
@@ -15,13 +15,19 @@ const lengthNorm = (options, length) => ((5 + length) / 6) ** options.length_pen
 export async function search(decoding, options, {prefix = NO_PREFIX, keepTree = false, watch} = {}) {
   const limit = Math.max(maxLength(options, decoding.sourceLength), prefix.longest);
   const longestNorm = lengthNorm(options, limit + 1);
-  let rows = [{tokens: [], logProb: 0, logProbs: [], weights: [], coverage: null, place: prefix.start,
-    node: 0}];
-  let state = decoding.start(), best = null, finished = 0;
+  let rows = [
+    {tokens: [], logProb: 0, logProbs: [], weights: [], coverage: null, place: prefix.start, node: 0},
+  ];
+  let state = decoding.start();
+  let best = null;
+  let finished = 0;
   const tree = [{parent: null, token: BOS, log_prob: 0, score: 0, status: "unfinished"}];
   for (let length = 0; rows.length; length++) {
     await watch?.(rows[0].tokens);
-    const step = await decoding.step(rows.map(row => row.tokens.at(-1) ?? BOS), state);
+    const step = await decoding.step(
+      rows.map(row => row.tokens.at(-1) ?? BOS),
+      state,
+    );
     const penalties = rows.map((row, r) => attend(row, r, step, rows.length, decoding, options));
     const candidates = likeliest(step.logProbs, rows, {prefix, options, limit});
     const norm = lengthNorm(options, length + 1);
@@ -36,9 +42,18 @@ export async function search(decoding, options, {prefix = NO_PREFIX, keepTree = 
     });
     if (keepTree) {
       const extended = new Set(grown.filter(({status}) => status !== "pruned").map(({parent}) => parent));
-      rows.forEach(row => { tree[row.node].status = extended.has(row) ? "extended" : "pruned"; });
-      tree.push(...grown.map(({parent, token, logProb, score, status}) =>
-        ({parent: parent.node, token, log_prob: logProb, score, status})));
+      rows.forEach(row => {
+        tree[row.node].status = extended.has(row) ? "extended" : "pruned";
+      });
+      tree.push(
+        ...grown.map(({parent, token, logProb, score, status}) => ({
+          parent: parent.node,
+          token,
+          log_prob: logProb,
+          score,
+          status,
+        })),
+      );
     }
     for (const {parent, token, logProb, score, status, node, row} of grown) {
       const logProbs = [...parent.logProbs, logProb - parent.logProb];
@@ -56,7 +71,10 @@ export async function search(decoding, options, {prefix = NO_PREFIX, keepTree = 
     // No continuation can score more: log probabilities only fall, and the norm only grows.
     const isOpen = next.length && next[0].logProb / longestNorm > (best?.score ?? -Infinity);
     rows = isOpen ? next : [];
-    state = decoding.select(step.state, rows.map(({row}) => row));
+    state = decoding.select(
+      step.state,
+      rows.map(({row}) => row),
+    );
   }
   if (!best) throw new Error("the model's logits are not finite; no hypothesis has a score");
   return keepTree ? {...best, tree} : best;
@@ -76,7 +94,8 @@ function attend(row, r, {weights}, number, {sourceLength}, options) {
 // The likeliest legal extensions of all rows, {row, token, logProb}, at most as many as the beam has
 // places; equally likely ones by row, then by piece.
 function likeliest(logProbs, rows, {prefix, options, limit}) {
-  const size = logProbs.length / rows.length, found = [];
+  const size = logProbs.length / rows.length;
+  const found = [];
   rows.forEach((row, r) => {
     const ofRow = logProbs.subarray(r * size, (r + 1) * size);
     restrict(ofRow, row, {prefix, options, limit});
@@ -102,7 +121,7 @@ function restrict(logProbs, row, {prefix, options, limit}) {
     return;
   }
   const repeated = repeats(row.tokens, options.no_repeat_ngram);
-  for (const piece of [...FORBIDDEN, ...repeated, ...row.place === END ? prefix.barred : []])
+  for (const piece of [...FORBIDDEN, ...repeated, ...(row.place === END ? prefix.barred : [])])
     logProbs[piece] = -Infinity;
   if (row.tokens.length < limit) return;
   const end = logProbs[EOS];

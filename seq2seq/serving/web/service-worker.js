@@ -1,6 +1,7 @@
 // Keeps the files of the page in the browser, so that it works without a network.
-const FILES = {};  // the export fills in the integrity of each
-const NAME = `seq2seq ${registration.scope} `, CACHE = NAME + FILES["./"];
+const FILES = {}; // the export fills in the integrity of each
+const NAME = `seq2seq ${registration.scope} `;
+const CACHE = NAME + FILES["./"];
 
 addEventListener("install", event => event.waitUntil(keep()));
 addEventListener("activate", event => event.waitUntil(clear()));
@@ -12,11 +13,13 @@ addEventListener("fetch", event => {
 
 async function keep() {
   const cache = await caches.open(CACHE);
-  await Promise.all(Object.entries(FILES).map(async ([path, integrity]) => {
-    const response = await fetch(path, {integrity, cache: "no-cache"});
-    if (!response.ok) throw new Error(`${path}: status ${response.status}`);
-    await cache.put(path, response);
-  }));
+  await Promise.all(
+    Object.entries(FILES).map(async ([path, integrity]) => {
+      const response = await fetch(path, {integrity, cache: "no-cache"});
+      if (!response.ok) throw new Error(`${path}: status ${response.status}`);
+      await cache.put(path, response);
+    }),
+  );
 }
 
 async function clear() {
@@ -27,5 +30,5 @@ async function clear() {
 
 async function answer(request) {
   const wanted = request.mode === "navigate" ? "./" : request;
-  return await (await caches.open(CACHE)).match(wanted) ?? fetch(request);
+  return (await (await caches.open(CACHE)).match(wanted)) ?? fetch(request);
 }

@@ -33,8 +33,7 @@ export function markCase(text) {
     const row = words.slice(start, end);
     if (couldBe && row.filter(word => word.inCapitals).length >= FEWEST_IN_A_ROW)
       found.push(ALL_CAPS, ...row.map(word => word.lower), ALL_CAPS_END);
-    else
-      found.push(...row.flatMap(word => word.inCapitals ? [CAPS, word.lower] : [word.marked]));
+    else found.push(...row.flatMap(word => (word.inCapitals ? [CAPS, word.lower] : [word.marked])));
   }
   if (found.at(-1) === ALL_CAPS_END) found.pop();
   return found.join(" ");
@@ -44,7 +43,8 @@ export function markCase(text) {
 export function markPrefix(text, complete) {
   const found = [markCase(text)];
   for (const more of complete ? [" AA AA AA"] : ["a", "AA", "AA AA AA"]) {
-    const longer = markCase(text + more), form = longer.slice(0, -more.length);
+    const longer = markCase(text + more);
+    const form = longer.slice(0, -more.length);
     if (longer.endsWith(more.toLowerCase()) && !form.endsWith(ALL_CAPS)) found.push(form);
   }
   return [...new Set(found)];
@@ -68,9 +68,11 @@ export function restoreCase(text) {
 }
 
 function readWord(word) {
-  const letters = [...word], lower = letters.map(letter => letter.toLowerCase());
+  const letters = [...word];
+  const lower = letters.map(letter => letter.toLowerCase());
   const marked = letters.map((letter, n) =>
-    lower[n] !== letter && capital(lower[n]) === letter ? SHIFT + lower[n] : letter);
+    lower[n] !== letter && capital(lower[n]) === letter ? SHIFT + lower[n] : letter,
+  );
   const couldBe = [...lower.join("")].map(capital).join("") === word;
   const number = marked.join("").split(SHIFT).length - 1;
   return {lower: lower.join(""), marked: marked.join(""), couldBe, inCapitals: couldBe && number > 1};
@@ -83,15 +85,16 @@ function capital(letter) {
 
 // --- The sentences of a text, each as the parts that are translated
 
-const CUTS = [`(?<=[.!?…。！？])[${SPACE}]+`, `(?<=[,;:–—])[${SPACE}]+`, `[${SPACE}]+`]
-  .map(cut => new RegExp(cut, "u"));
-const PIECE_CHARS = 64;  // no piece has more: a text that is far too long need not be encoded
+const CUTS = [`(?<=[.!?…。！？])[${SPACE}]+`, `(?<=[,;:–—])[${SPACE}]+`, `[${SPACE}]+`].map(
+  cut => new RegExp(cut, "u"),
+);
+const PIECE_CHARS = 64; // no piece has more: a text that is far too long need not be encoded
 const OTHER_ENDS = /\r(?!\n)|[\v\f\x1c-\x1f\x85\u2028\u2029]/gu;
 
 // Returns lists of {text, ids, space}. `encode` turns a normalized text into ids.
 export function splitText(text, encode, most, rules, segment) {
   const found = [];
-  let space = "";  // before the next sentence
+  let space = ""; // before the next sentence
   for (const raw of splitSentences(text, rules, segment)) {
     const sentence = normalizeLine(raw);
     if (!sentence) {
@@ -101,10 +104,13 @@ export function splitText(text, encode, most, rules, segment) {
     space += raw.slice(0, raw.length - stripStart(raw).length);
     const fits = encodeShort(sentence, encode, most);
     const parts = fits ? [sentence] : cut(sentence, encode, most, CUTS);
-    found.push(parts.map((part, n) => ({
-      text: part, ids: fits ?? encode(part),
-      space: n ? " " : found.length ? space.replace(OTHER_ENDS, " ") || " " : "",
-    })));
+    found.push(
+      parts.map((part, n) => ({
+        text: part,
+        ids: fits ?? encode(part),
+        space: n ? " " : found.length ? space.replace(OTHER_ENDS, " ") || " " : "",
+      })),
+    );
     space = raw.slice(stripEnd(raw).length);
   }
   return found;
@@ -139,7 +145,8 @@ function cut(text, encode, most, cuts) {
 }
 
 function chop(text, encode, most) {
-  const chars = [...text], parts = [];
+  const chars = [...text];
+  const parts = [];
   for (let start = 0, size = PIECE_CHARS * most; start < chars.length; size *= 2) {
     const part = () => chars.slice(start, start + size).join("");
     while (size > 1 && !encodeShort(part(), encode, most)) size = (size + 1) >> 1;

@@ -120,16 +120,18 @@ function displayed(text, pieces) {
 export function wordAttention({source, text, source_tokens, tokens, attention}) {
   const [ofSource, ofTarget] = [displayed(source, source_tokens), displayed(text, tokens)];
   const end = [ofSource.words.length];
-  const sourceWords = ofSource.ofPieces.map(words => words.length ? words : end);
+  const sourceWords = ofSource.ofPieces.map(words => (words.length ? words : end));
   const found = {source_words: sourceWords, target_words: ofTarget.ofPieces, words: null};
   if (!attention) return found;
   const weights = ofTarget.words.map((_, t) => {
     const rows = attention.filter((_, piece) => ofTarget.ofPieces[piece].includes(t));
     const row = Array(end[0] + 1).fill(0);
     for (const of of rows)
-      of.forEach((weight, piece) => sourceWords[piece].forEach(s => {
-        row[s] += weight / sourceWords[piece].length / rows.length;
-      }));
+      of.forEach((weight, piece) =>
+        sourceWords[piece].forEach(s => {
+          row[s] += weight / sourceWords[piece].length / rows.length;
+        }),
+      );
     return row;
   });
   return {...found, words: {source: [...ofSource.words, END_PIECE], target: ofTarget.words, weights}};

@@ -4,8 +4,8 @@ import * as ort from "./onnxruntime.mjs";
 import startSentencex, {segment} from "./sentencex.js";
 import {loadTranslator} from "./translator.js";
 
-let files = {};  // by name: the integrity of each
-let queue = null;  // one request after the other
+let files = {}; // by name: the integrity of each
+let queue = null; // one request after the other
 
 async function read(name) {
   const asked = fetch(new URL(`../${name}`, import.meta.url), {integrity: files[name], cache: "no-cache"});
@@ -20,7 +20,8 @@ async function load() {
   const about = JSON.parse(new TextDecoder().decode(await read("page/about.json")));
   ({files} = about);
   // A module for Node.js, which finds what it reads by these names.
-  const models = {}, modules = {fs: {readFileSync: path => models[path]}, url: {URL}};
+  const models = {};
+  const modules = {fs: {readFileSync: path => models[path]}, url: {URL}};
   Object.assign(globalThis, {exports: {}, __filename: "", require: name => modules[name]});
   await import("./sentencepiece.js");
   const {SentencePieceProcessor} = globalThis.exports;
@@ -34,14 +35,19 @@ async function load() {
 function pause() {
   return new Promise(resolve => {
     const {port1, port2} = new MessageChannel();
-    port1.onmessage = () => { port1.close(); resolve(); };
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
     port2.postMessage(null);
   });
 }
 
 async function answer(kind, asked, port) {
   let isStopped = false;
-  port.onmessage = () => { isStopped = true; };
+  port.onmessage = () => {
+    isStopped = true;
+  };
   try {
     const translator = await (loading ??= load());
     await pause();
@@ -51,9 +57,12 @@ async function answer(kind, asked, port) {
       await pause();
       if (isStopped) throw new Error("stopped");
     };
-    const found = kind === "start" ? translator.settings
-      : kind === "alternatives" ? await translator.alternatives(asked)
-        : {translations: [await translator.translate(asked, show)]};
+    const found =
+      kind === "start"
+        ? translator.settings
+        : kind === "alternatives"
+          ? await translator.alternatives(asked)
+          : {translations: [await translator.translate(asked, show)]};
     port.postMessage([kind, found]);
   } catch (error) {
     port.postMessage(["error", {error: error.message}]);
