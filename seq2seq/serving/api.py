@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from seq2seq.analysis import Method
 from seq2seq.errors import UserError, missing_package, one_line
-from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.protocol import BeamNode, SearchOptions
 from seq2seq.serving import RequestError, interactive
 from seq2seq.serving.batching import log_warnings
 from seq2seq.serving.models import ServedModel
@@ -97,17 +97,6 @@ class ModelResponse(BaseModel):
     beam: int = Field(description="hypotheses that its search keeps")
 
 
-class TreeNode(BaseModel):
-    """A hypothesis that the search ranked."""
-
-    parent: int | None = Field(description="number of the hypothesis that it extends")
-    token: int
-    piece: str
-    log_prob: float = Field(description="of all pieces so far")
-    score: float
-    status: Literal["extended", "finished", "unfinished", "pruned"]
-
-
 class WordWeights(BaseModel):
     """Attention between words, as `seq2seq explain --words` gives it."""
 
@@ -136,7 +125,7 @@ class PartResponse(BaseModel):
     words: WordWeights | None
     source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
     target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
-    tree: list[TreeNode] | None = Field(None, description="the root, then a level for each step")
+    tree: list[BeamNode] | None = Field(None, description="the root, then a level for each step")
 
 
 class LineTranslation(BaseModel):
