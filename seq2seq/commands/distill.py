@@ -57,7 +57,7 @@ def _distill(arguments: argparse.Namespace) -> int:
         search = translator.options(**options.search_options(arguments))
         made_of = {
             "program": VERSION,
-            "runs": [_weights_sum(run) for run in arguments.runs],
+            "runs": [backend.weights_sum for backend in translator.backends],
             "corpus": describe(corpus)["files"],
             **{n: getattr(arguments, n) for n in ("reverse", "device", "backend", "precision")},
             **asdict(search),
@@ -74,16 +74,3 @@ def _distill(arguments: argparse.Namespace) -> int:
         if shared.ranks.is_first:
             print(f"{arguments.output}: {pairs} pairs", file=sys.stderr)
     return 0
-
-
-def _weights_sum(run: str) -> str:
-    """Return the checksum of the weights that translate, also for a run exported without them."""
-    from seq2seq.onnx.graphs import read_graphs
-    from seq2seq.packaged import find_run
-    from seq2seq.runs.directory import find_checkpoint, run_of
-
-    path = find_run(run)
-    directory = run_of(path)
-    if not directory.checkpoints.exists() and (graphs := read_graphs(directory.graphs)):
-        return str(graphs.meta["weights"])
-    return find_checkpoint(path).weights_sum

@@ -83,6 +83,8 @@ class Decoding(Protocol):
 class Backend(Protocol):
     """What runs a model."""
 
+    weights_sum: str  # the SHA-256 of the file of its weights
+
     @property
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU, which processes cannot share."""

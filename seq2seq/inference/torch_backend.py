@@ -29,9 +29,11 @@ log = logging.getLogger(__name__)
 class TorchBackend:
     """A `Backend`: a model in evaluation mode; products in `dtype`, everything else in its own."""
 
-    def __init__(self, model: TranslationModel, *, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, model: TranslationModel, *, dtype: torch.dtype = torch.float32, weights_sum: str = ""
+    ) -> None:
         self.model = model.eval()
-        self.dtype = dtype
+        self.dtype, self.weights_sum = dtype, weights_sum
 
     @property
     def on_gpu(self) -> bool:
@@ -78,7 +80,8 @@ def load_model(
     load_weights(model, checkpoint.weights(), origin=checkpoint.path)
     log.debug("translating with %s", checkpoint.path)
     where = choose_device(device)
-    return TorchBackend(model.to(where), dtype=choose_dtype(precision, where))
+    dtype = choose_dtype(precision, where)
+    return TorchBackend(model.to(where), dtype=dtype, weights_sum=checkpoint.weights_sum)
 
 
 @dataclass(frozen=True)

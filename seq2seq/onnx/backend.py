@@ -66,7 +66,7 @@ class OnnxBackend:
             raise CheckpointError(
                 f"{graphs.path}: not made for the tokenizer's {vocab_size} target pieces{AGAIN}"
             )
-        self.vocab_size = vocab_size
+        self.vocab_size, self.weights_sum = vocab_size, graphs.meta["weights"]
         # Rows are computed when their piece is first read; others take no memory.
         inputs_1X = self._embed(np.array([EOS]))
         self._inputs_VX: Floats = np.empty((vocab_size, inputs_1X.shape[1]), dtype=np.float32)
