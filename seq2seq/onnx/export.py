@@ -317,20 +317,8 @@ def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
     write_atomic(folder / META, json.dumps(meta, indent=1) + "\n")
 
 
-def _write(graph: onnx.ModelProto, path: Path) -> dict[str, Any]:
-    """Write a graph; return its file, checksum, inputs and outputs."""
+def _write(graph: onnx.ModelProto, path: Path) -> dict[str, str]:
+    """Write a graph; return its file and checksum."""
     with naming(path):
         path.write_bytes(graph.SerializeToString())
-    return {
-        "file": path.name,
-        "sha256": sha256(path),
-        "inputs": dict(map(_described, graph.graph.input)),
-        "outputs": dict(map(_described, graph.graph.output)),
-    }
-
-
-def _described(value: onnx.ValueInfoProto) -> tuple[str, list[Any]]:
-    """Return the name of an input or output, its type and its shape."""
-    tensor = value.type.tensor_type
-    shape = [axis.dim_param or axis.dim_value for axis in tensor.shape.dim]
-    return value.name, [onnx.TensorProto.DataType.Name(tensor.elem_type).lower(), shape]
+    return {"file": path.name, "sha256": sha256(path)}

@@ -1,6 +1,6 @@
 """The exported graphs of a run, and what is checked before ONNX Runtime reads them.
 
-graph/graph.json                   what the graphs were made from, inputs, outputs and checksums
+graph/graph.json                   what the graphs were made from, and their checksums
 graph/encoder.fp32.onnx            source pieces to the memory and the first state
 graph/embedding.fp32.onnx          target pieces to the products of their embeddings in a step
 graph/step.fp32.onnx               one target piece to the next probabilities and state
