@@ -39,7 +39,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.packaged import model_names
 from seq2seq.serving import Limits, interactive, server
 from seq2seq.serving import models as served_models
-from seq2seq.serving.batching import Batcher, Metrics
+from seq2seq.serving.batching import Batcher, _Waiting
 from seq2seq.serving.models import LANGUAGE_NAMES, ServedModel, ServedModels, load_models
 from seq2seq.serving.server import listen, run
 from seq2seq.serving.service import Service
@@ -561,7 +561,7 @@ def break_batching(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("defect")
 
-    monkeypatch.setattr(Metrics, "count_batch", fail)
+    monkeypatch.setattr(_Waiting, "deliver", fail)
 
 
 def test_server_whose_batching_failed_is_not_ready(

@@ -71,11 +71,6 @@ class Metrics:
         )
         self.queue_length = Gauge("seq2seq_queue_length", "Requests waiting.", registry=registry)
 
-    def count_batch(self, lines: int, seconds: float) -> None:
-        """Count a batch that was translated."""
-        self.batch_lines.observe(lines)
-        self.batch_seconds.observe(seconds)
-
 
 class QueueFullError(RequestError):
     """As many requests wait as may wait."""
@@ -286,7 +281,8 @@ class Batcher:
                     if not each.done.done():
                         each.done.set_exception(error)
                 continue
-            self.metrics.count_batch(len(lines), time.monotonic() - started)
+            self.metrics.batch_seconds.observe(time.monotonic() - started)
+            self.metrics.batch_lines.observe(len(lines))
             for each, start, end in taken:
                 each.deliver(start, found[: end - start])
                 del found[: end - start]
