@@ -293,13 +293,11 @@ def _translation(
     options = _options(
         service, model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree
     )
-    search = partial(
-        interactive.translate, model.translator, wanted.q, options,
-        prefix=wanted.prefix, show=watch,
-    )  # fmt: skip
 
     def work() -> dict[str, Any]:
-        found = search()
+        found = interactive.translate(
+            model.translator, wanted.q, options, prefix=wanted.prefix, show=watch
+        )
         log_warnings(model.name, found[:1])
         return interactive.translations_json(found, tree=wanted.tree)
 
