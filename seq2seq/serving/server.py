@@ -12,9 +12,8 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -27,6 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -45,7 +45,7 @@ _INTERNAL = "internal error; the server's log has the details"
 _CLIENT_CLOSED = 499  # in the log and the metrics; nobody receives it
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-_PAGE = {
+_PAGE = {  # which uses the routes below /api
     "/": PAGE / "index.html",
     **{f"/page/{path.name}": path for path in PAGE_FILES},
 }
@@ -108,7 +108,9 @@ def create_app(service: Service) -> FastAPI:
     for each in routers:
         app.router.routes.extend(each.routes)  # include_router would match every request twice
     for path, source in _PAGE.items():
-        app.add_route(path, _page_file(source))
+        content, kind = source.read_bytes(), _TYPES[source.suffix]
+        response = Response(content, headers=_PAGE_HEADERS, media_type=kind)
+        app.router.routes.append(Route(path, response, methods=["GET"]))
     return app
 
 
@@ -166,16 +168,6 @@ async def spec(request: Request) -> Response:
     if app.openapi_schema is None:
         _complete(app.openapi(), service_of(request))
     return JSONResponse(app.openapi_schema)
-
-
-def _page_file(path: Path) -> Callable[[Request], Awaitable[Response]]:
-    """Return the route of a file of the page at `/`, which uses the routes below /api."""
-    content, kind = path.read_bytes(), _TYPES[path.suffix]
-
-    async def answer(_: Request) -> Response:
-        return Response(content, headers=_PAGE_HEADERS, media_type=kind)
-
-    return answer
 
 
 # --- Errors
