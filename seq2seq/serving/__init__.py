@@ -11,7 +11,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -38,19 +37,6 @@ class Limits:
     def body_bytes(self) -> int:
         """The largest body."""
         return self.characters * _BYTES_PER_CHARACTER + _OTHER_BYTES
-
-
-class RequestError(Exception):
-    """A request cannot be used, or not answered now.
-
-    It has the attributes of Starlette's HTTPException, so that one handler answers both.
-    """
-
-    def __init__(
-        self, message: str, status: int = 400, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.detail, self.status_code, self.headers = message, status, headers
 
 
 def add(commands: options.Commands) -> None:

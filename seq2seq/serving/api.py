@@ -19,8 +19,8 @@ from pydantic import BaseModel, Field
 from seq2seq.analysis import Method
 from seq2seq.errors import UserError, missing_package, one_line
 from seq2seq.inference.protocol import BeamNode, SearchOptions
-from seq2seq.serving import RequestError, interactive
-from seq2seq.serving.batching import log_warnings
+from seq2seq.serving import interactive
+from seq2seq.serving.batching import RequestError, log_warnings
 from seq2seq.serving.models import ServedModel
 from seq2seq.serving.service import (
     TRANSLATING,
@@ -229,7 +229,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
             try:
                 yield _event("translation", await work)
             except RequestError as error:
-                yield _event("error", _json({"error": str(error)}))
+                yield _event("error", _json({"error": error.detail}))
         finally:
             stop()
 

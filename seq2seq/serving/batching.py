@@ -16,7 +16,7 @@ import multiprocessing
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from starlette.exceptions import HTTPException
 
 from seq2seq.errors import WorkerError
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.processes import work, worker_pool
-from seq2seq.serving import RequestError
 from seq2seq.serving.models import ServedModels
 
 T = TypeVar("T")
@@ -70,6 +70,15 @@ class Metrics:
             "seq2seq_requests_in_progress", "Requests not answered.", registry=registry
         )
         self.queue_length = Gauge("seq2seq_queue_length", "Requests waiting.", registry=registry)
+
+
+class RequestError(HTTPException):
+    """A request cannot be used, or not answered now."""
+
+    def __init__(
+        self, message: str, status: int = 400, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, message, headers)
 
 
 class QueueFullError(RequestError):

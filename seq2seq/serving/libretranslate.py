@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from seq2seq.inference.text import Translation
 from seq2seq.packaged import LANGUAGE_NAMES
-from seq2seq.serving import RequestError
+from seq2seq.serving.batching import RequestError
 from seq2seq.serving.markup import Block, Token, read_html, write_html
 from seq2seq.serving.models import DetectedLanguage, Language, ServedModel
 from seq2seq.serving.service import (

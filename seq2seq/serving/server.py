@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.errors import UserError, WorkerError, one_line, verdict
-from seq2seq.serving import RequestError, api, libretranslate
+from seq2seq.serving import api, libretranslate
 from seq2seq.serving.batching import Metrics
 from seq2seq.serving.service import Service, operation_id, service_of
 from seq2seq.serving.static import PAGE, PAGE_FILES
@@ -97,7 +97,6 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
         middleware=[Middleware(_Observed, metrics=service.batcher.metrics, paths=paths), cors],
         exception_handlers={
-            RequestError: _refused,
             HTTPException: _refused,
             ClientDisconnect: _client_closed,
             WorkerError: _server_error,
@@ -174,7 +173,7 @@ async def spec(request: Request) -> Response:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError | HTTPException)
+    assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 

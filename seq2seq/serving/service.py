@@ -19,8 +19,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from seq2seq.errors import one_line
-from seq2seq.serving import Limits, RequestError
-from seq2seq.serving.batching import Batcher
+from seq2seq.serving import Limits
+from seq2seq.serving.batching import Batcher, RequestError
 from seq2seq.serving.models import ServedModel, ServedModels
 
 _MULTIPART = "multipart/form-data"
