@@ -218,27 +218,20 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
     resume from the latest checkpoint.
     """
     # Slow to import, and only needed here.
+    from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # All available cores, divided evenly: more threads would wait for one another.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    config = LaunchConfig(
-        run_id=f"seq2seq-{os.getpid()}",
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
-        max_restarts=restarts,
-        start_method="spawn",
-        shutdown_timeout=SHUTDOWN_SECONDS,
-    )
+    options = [
+        f"--nproc-per-node={processes}", f"--max-restarts={restarts}", "--local-addr=localhost",
+        f"--shutdown-timeout={SHUTDOWN_SECONDS}", "--module", "seq2seq",
+    ]  # fmt: skip
     try:
-        elastic_launch(config, sys.executable)("-m", "seq2seq", *arguments)
+        parsed = torchrun.parse_args([*options, *arguments])  # type: ignore[no-untyped-call]
+        torchrun.run(parsed)  # type: ignore[no-untyped-call]
     except SignalException as stopped:
         return 128 + int(stopped.sigval)
     except ChildFailedError as error:
