@@ -262,8 +262,6 @@ OUTPUTS: list[Case] = [
     ("missing folder", lambda p: p.translate("-o", f"{p.folder}/none/out"),
      "none/out: cannot be written"),
     ("a folder", lambda p: p.translate("-o", str(p.folder)), "cannot be written .Is a directory"),
-    ("links", lambda p: p.translate("--alignments", f"{p.folder}/none/out"),
-     "none/out: cannot be written"),
     ("below a file", lambda p: p.translate("-o", "/dev/null/out"),
      "/dev/null/out: cannot be written"),
     ("hypotheses", lambda p: p.evaluate("gato\tcat\n", "-o", f"{p.folder}/none/out"),

@@ -387,13 +387,13 @@ def test_ranks_translate_and_score_like_one_process(
     lines = sources(toy, together, count)
     (tmp_path / "in").write_text("\n".join(["", *lines]))
 
-    def translated(size: int) -> list[bytes]:
-        out, links = tmp_path / f"{size}.out", tmp_path / f"{size}.links"
+    def translated(size: int) -> bytes:
+        out = tmp_path / f"{size}.out"
         command = ["translate", together, "-i", tmp_path / "in", "-o", out]
-        command += ["--beam", "1", "--alignments", links]
+        command += ["--beam", "1", "--format", "jsonl", "--attention"]
         ranks = server.start_ranks(size, command, tmp_path / f"{size}.txt")
         assert codes(ranks) == [0] * size, text(ranks)
-        return [out.read_bytes(), links.read_bytes()]
+        return out.read_bytes()
 
     def scored(size: int) -> Any:
         test = toy.config(together).data.valid.path

@@ -19,7 +19,6 @@ from seq2seq.inference import streams
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import pharaoh
 from seq2seq.onnx.backend import OnnxBackend
 from seq2seq.processes import Parallelism
 
@@ -35,32 +34,27 @@ def run(
     translator: Translator,
     folder: Path,
     data: bytes,
-    links: bool = False,
     workers: int = 1,
     **changes: Any,
-) -> tuple[list[str], list[str]]:
-    """Translate bytes through files; return the lines of output and of alignments."""
+) -> list[str]:
+    """Translate bytes through files; return the lines of output."""
     names = {"beam_size", "nbest", "keep_weights"}
     options = translator.options(
         **{"beam_size": 1, **{k: v for k, v in changes.items() if k in names}}
     )
-    word_links = pharaoh if links else None
     rest = {k: v for k, v in changes.items() if k not in names}
-    request = Request(options, word_links=word_links, **rest)
+    request = Request(options, **rest)
     (folder / "in").write_bytes(data)
     translate_files(
         translator,
         request,
         source=str(folder / "in"),
         output=str(folder / "out"),
-        alignments=str(folder / "links") if links else None,
         parallelism=Parallelism(workers),
     )
-    found = [
-        (folder / name).read_bytes().decode() for name in (["out", "links"] if links else ["out"])
-    ]
-    assert all(text == "" or text.endswith("\n") for text in found)
-    return found[0].split("\n")[:-1], found[1].split("\n")[:-1] if links else []
+    found = (folder / "out").read_bytes().decode()
+    assert found == "" or found.endswith("\n")
+    return found.split("\n")[:-1]
 
 
 def lines_of(data: bytes) -> list[str]:
@@ -96,16 +90,12 @@ def test_output_lines_correspond_to_input_lines(
 ) -> None:
     folder = tmp_path_factory.mktemp("lines")
     data = (end.join(lines) + (end if ended and lines else "")).encode()
-    found, links = run(translator, folder, data, links=True, keep_weights=True)
+    found = run(translator, folder, data)
     expected = lines_of(data)
-    assert len(found) == len(links) == len(expected)
-    for line, text, link in zip(expected, found, links, strict=True):
+    assert len(found) == len(expected)
+    for line, text in zip(expected, found, strict=True):
         assert len(text.splitlines()) <= 1
-        assert bool(normalize_line(line)) or text == link == ""
-        for pair in link.split():
-            source, target = map(int, pair.split("-"))
-            assert source < len(normalize_line(line).split())
-            assert target < len(text.split())
+        assert bool(normalize_line(line)) or text == ""
 
 
 def test_windows_keep_the_order(
@@ -113,14 +103,14 @@ def test_windows_keep_the_order(
 ) -> None:
     lines = ["gato come pan", "perro", "", "agua casa", "él ve rojo grande", "pan"]
     data = "\n".join(lines).encode()
-    whole, _ = run(translator, tmp_path, data)
+    whole = run(translator, tmp_path, data)
     monkeypatch.setattr(streams, "WINDOW", 2)
-    assert run(translator, tmp_path, data)[0] == whole
+    assert run(translator, tmp_path, data) == whole
     assert whole[0] == "cat eats bread"
 
 
 def test_nbest_writes_n_lines(translator: Translator, tmp_path: Path) -> None:
-    found, _ = run(translator, tmp_path, b"gato come\n\nperro\n", nbest=3)
+    found = run(translator, tmp_path, b"gato come\n\nperro\n", nbest=3)
     assert len(found) == 9
     assert found[0] == "cat eats"
     assert found[3:6] == ["", "", ""]
@@ -129,7 +119,7 @@ def test_nbest_writes_n_lines(translator: Translator, tmp_path: Path) -> None:
 
 def test_json_lines(translator: Translator, tmp_path: Path) -> None:
     data = ("gato come\n\n" + "perro " * 40 + "\n").encode()
-    found, _ = run(
+    found = run(
         translator, tmp_path, data, format="jsonl", attention=True, nbest=2, keep_weights=True
     )
     first, empty, long = map(json.loads, found)
@@ -150,14 +140,14 @@ def test_json_lines(translator: Translator, tmp_path: Path) -> None:
 def test_samples_and_minimum_bayes_risk(translator: Translator, tmp_path: Path) -> None:
     data = b"gato come pan\nagua\n"
     sampling = Sampling(num_samples=4, temperature=4.0, seed=3)
-    found, _ = run(translator, tmp_path, data, sampling=sampling)
+    found = run(translator, tmp_path, data, sampling=sampling)
     assert len(found) == 8
-    assert run(translator, tmp_path, data, sampling=sampling)[0] == found
-    assert run(translator, tmp_path, data, sampling=Sampling(4, 4.0, seed=4))[0] != found
-    chosen, _ = run(translator, tmp_path, data, sampling=sampling, mbr="chrf")
+    assert run(translator, tmp_path, data, sampling=sampling) == found
+    assert run(translator, tmp_path, data, sampling=Sampling(4, 4.0, seed=4)) != found
+    chosen = run(translator, tmp_path, data, sampling=sampling, mbr="chrf")
     assert chosen[0] in found[:4]
     assert chosen[1] in found[4:]
-    by_beam, _ = run(translator, tmp_path, data, mbr="bleu", beam_size=4)
+    by_beam = run(translator, tmp_path, data, mbr="bleu", beam_size=4)
     assert len(by_beam) == 2
 
 
@@ -165,14 +155,14 @@ def test_invalid_utf8(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, mended = b"gato\na\xff\nagua\n", "gato\na\ufffd\nagua\n"
-    found, _ = run(translator, tmp_path, data)
+    found = run(translator, tmp_path, data)
     first = f"{tmp_path}/in: line 2: not UTF-8 (byte 0xff at 1): replaced; convert the input, for "
     first += "example with iconv -f latin1 -t utf-8"
     assert [record.getMessage() for record in caplog.records] == [first]
-    assert found == run(translator, tmp_path, mended.encode())[0]
+    assert found == run(translator, tmp_path, mended.encode())
     assert len(found) == 3
     caplog.clear()
-    assert len(run(translator, tmp_path, data * 1000, workers=2)[0]) == 3000
+    assert len(run(translator, tmp_path, data * 1000, workers=2)) == 3000
     told = [record.getMessage() for record in caplog.records]
     assert told == [first, f"{tmp_path}/in: 1000 of 3000 lines were not UTF-8: replaced"]
     with pytest.raises(DataError, match=r"line 2: not UTF-8 \(byte 0xff at 1\)"):
@@ -189,8 +179,7 @@ def test_output_never_overwrites_input(
     for files in (
         {"source": str(path), "output": str(path)},
         {"source": str(path), "output": str(link)},
-        {"source": str(path), "output": str(tmp_path / "o"), "alignments": str(path)},
-        {"source": str(path), "output": str(tmp_path / "o"), "alignments": f"{tmp_path}/./o"},
+        {"source": os.devnull, "prefixes": str(path), "output": f"{tmp_path}/./in"},
     ):
         with pytest.raises(DataError, match="choose another file to write to"):
             translate_files(translator, request, **files)
@@ -261,12 +250,8 @@ def test_workers_do_not_change_the_output(
 ) -> None:
     monkeypatch.setattr(streams, "WINDOW", 3)
     data = "\n".join(LINES * 3).encode() + b"\na\xff\n"
-    links = "keep_weights" in changes
-    alone = run(translator, tmp_path, data, links=links, **changes)
-    shared = run(translator, tmp_path, data, links=links, workers=3, **changes)
-    assert shared == alone
-    if links:
-        assert len(alone[1]) == len(LINES) * 3 + 1
+    alone = run(translator, tmp_path, data, **changes)
+    assert run(translator, tmp_path, data, workers=3, **changes) == alone
 
 
 def test_killed_worker_leaves_no_gap(
@@ -274,7 +259,7 @@ def test_killed_worker_leaves_no_gap(
 ) -> None:
     monkeypatch.setattr(streams, "WINDOW", 2)
     lines = ["gato", "pan"] * 6
-    [whole, _] = run(translator, tmp_path, "\n".join(lines).encode())
+    whole = run(translator, tmp_path, "\n".join(lines).encode())
     lines[9] = "agua"
     translate, first = Translator.translate, os.getpid()
 
@@ -300,7 +285,7 @@ def test_workers_require_the_cpu() -> None:
 def test_tabs_are_warned_about_once(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found, _ = run(translator, tmp_path, b"gato\nperro\tdog\npan\tbread\n")
+    found = run(translator, tmp_path, b"gato\nperro\tdog\npan\tbread\n")
     assert len(found) == 3
     [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warning.startswith(f"{tmp_path}/in: line 2: it has tabs")

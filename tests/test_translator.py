@@ -125,15 +125,11 @@ def test_long_line_is_translated_in_parts(translator: Translator) -> None:
     (found,) = translator.translate([line], translator.options(nbest=2, split_sentences=False))
     assert len(found[0].parts) > 2
     assert " ".join(part.source for part in found[0].parts) == line.strip()
-    assert [part.first_word for part in found[0].parts][1:] == sorted(
-        part.first_word for part in found[0].parts[1:]
-    )
 
 
 def test_huge_line_is_translated(translator: Translator) -> None:
     (found,) = translator.translate(["gatop" * 20_000], translator.options(beam_size=1))
     assert "".join(part.source for part in found[0].parts) == "gatop" * 20_000
-    assert {part.first_word for part in found[0].parts} == {0}
 
 
 def test_nbest_raises_the_beam(translator: Translator) -> None:

@@ -42,9 +42,6 @@ def add(commands: options.Commands) -> None:
         help="write the N best translations of each line (as text, N lines); a smaller beam is "
         "raised to N",
     )  # fmt: skip
-    parser.add_argument(
-        "--alignments", metavar="FILE", help="write word links (i-j, words split at white space)"
-    )
     parser.add_argument("--format", choices=("text", "jsonl"), default="text")
     parser.add_argument(
         "--attention", action="store_true",
@@ -105,15 +102,12 @@ def _translate(arguments: argparse.Namespace) -> int:
         from seq2seq.inference.sampling import Sampling
         from seq2seq.inference.streams import Request, translate_files
 
-        if arguments.alignments:
-            from seq2seq.inference.words import pharaoh
-
         translator = options.load_translator(arguments, *arguments.runs)
         request = Request(
             translator.options(
                 **options.search_options(arguments),
                 nbest=arguments.nbest,
-                keep_weights=bool(arguments.alignments or arguments.attention),
+                keep_weights=arguments.attention,
                 keep_tree=arguments.tree,
             ),
             sampling=Sampling(arguments.samples, **drawing) if arguments.samples else None,
@@ -122,7 +116,6 @@ def _translate(arguments: argparse.Namespace) -> int:
             format=arguments.format,
             attention=arguments.attention,
             tree=arguments.tree,
-            word_links=pharaoh if arguments.alignments else None,
             input_format=arguments.input_format,
         )
         translate_files(
@@ -130,7 +123,6 @@ def _translate(arguments: argparse.Namespace) -> int:
             request,
             source=arguments.input,
             output=arguments.output,
-            alignments=arguments.alignments,
             prefixes=arguments.prefix,
             parallelism=shared,
         )

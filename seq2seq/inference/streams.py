@@ -6,9 +6,8 @@ import contextlib
 import json
 import logging
 import os
-import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice, zip_longest
@@ -56,7 +55,6 @@ class Request:
     format: Literal["text", "jsonl", "tsv"] = "text"
     attention: bool = False  # in JSON
     tree: bool = False  # in JSON, of the best translation
-    word_links: Callable[[Translation], str] | None = None  # makes the lines of alignments
     input_format: Literal["text", "jsonl"] = "text"  # jsonl: objects with `text` and `prefix`
     reverse: bool = False
 
@@ -74,36 +72,36 @@ def translate_files(
     *,
     source: str | None = None,
     output: str | None = None,
-    alignments: str | None = None,
     prefixes: str | None = None,
     parallelism: Parallelism = SERIAL,
 ) -> None:
     """Translate a file or standard input, line by line, to a file or standard output.
 
-    The word links of the request go to the file `alignments`. Each translation begins with the text
-    on its line of the file `prefixes`, if there is one. On a terminal it prompts for
-    sentences. What is written does not depend on `parallelism`; with several ranks, the first
-    writes.
+    Each translation begins with the text on its line of the file `prefixes`, if there is one. On a
+    terminal it prompts for sentences. What is written does not depend on `parallelism`; with
+    several ranks, the first writes.
 
-    Raises DataError for a file that cannot be read or written, if an output would overwrite the
-    input or the other output, for standard input with several ranks, for a line that is not UTF-8
-    if the request refuses such lines, for one that is not JSON with a text if the request expects
-    JSON, and if there is not one prefix for each line. Raises WorkerError if a worker was killed,
-    and RankLostError if a rank was, after the lines before its part have been written.
+    Raises DataError for a file that cannot be read or written, if the output would overwrite an
+    input, for standard input with several ranks, for a line that is not UTF-8 if the request
+    refuses such lines, for one that is not JSON with a text if the request expects JSON, and if
+    there is not one prefix for each line. Raises WorkerError if a worker was killed, and
+    RankLostError if a rank was, after the lines before its part have been written.
     """
     if source is None and parallelism.ranks.size > 1:
         raise DataError("several ranks cannot share standard input; name a file with --input")
     for given, stream, name in ((source, sys.stdin, "input"), (output, sys.stdout, "output")):
         if given is None and stream is None:
             raise DataError(f"standard {name} is closed; name a file with --{name}")
-    _refuse_same(source, output, alignments)
-    _refuse_same(prefixes, output, alignments)
+    if output:
+        _refuse_same(output, source, *filter(None, [prefixes]))
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
         if not parallelism.ranks.is_first:
-            output, alignments = os.devnull, alignments and os.devnull
-        target = _open_output(output, stack) if output else sys.stdout
-        linked = _open_output(alignments, stack) if alignments else None
+            output = os.devnull
+        target: TextIO = sys.stdout
+        if output:
+            check_writable(Path(output))
+            target = stack.enter_context(open(output, "w", encoding="utf-8", newline="\n"))
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
         texts = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid, source)
@@ -116,8 +114,7 @@ def translate_files(
         quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:
             _translate_lines(
-                translator, request, lines, target, linked, bar=bar,
-                window=1 if is_prompt else WINDOW,
+                translator, request, lines, target, bar=bar, window=1 if is_prompt else WINDOW,
                 parallelism=SERIAL if is_prompt else parallelism,
             )  # fmt: skip
 
@@ -230,23 +227,19 @@ def _translate_lines(
     request: Request,
     lines: Iterator[InputLine],
     target: TextIO,
-    linked: TextIO | None = None,
     *,
     window: int,
     bar: tqdm[Any],
     parallelism: Parallelism,
 ) -> None:
-    """Write what the request asks for of each line, and its word links, a window at a time."""
+    """Write what the request asks for of each line, a window at a time."""
     results = parallelism.map(
         partial(_translate, translator, request), _windows(lines, window), on_gpu=translator.on_gpu
     )
-    for rows in results:
-        for written, links in rows:
-            target.write(written)
-            if linked is not None:
-                linked.write(links)
+    for texts in results:
+        target.writelines(texts)
         target.flush()
-        bar.update(len(rows))
+        bar.update(len(texts))
 
 
 def _with_prefixes(lines: Iterator[str], prefixes: Iterator[str], name: str) -> Iterator[InputLine]:
@@ -288,8 +281,8 @@ def _windows(lines: Iterator[InputLine], size: int) -> Iterator[tuple[int, list[
 
 def _translate(
     translator: Translator, request: Request, window: tuple[int, list[InputLine]]
-) -> list[tuple[str, str]]:
-    """Return for each line of a window the text to write, and its word links."""
+) -> list[str]:
+    """Return for each line of a window the text to write."""
     first_number, lines = window
     options = request.options
     if request.mbr and not request.sampling:
@@ -302,9 +295,8 @@ def _translate(
         prefixes=[line.prefix for line in lines],
         first_number=first_number,
     )
-    links = request.word_links
     return [
-        (_written(line, translations, request), links(translations[0]) + "\n" if links else "")
+        _written(line, translations, request)
         for line, translations in zip(lines, found, strict=True)
     ]
 
@@ -327,24 +319,17 @@ def _written(line: InputLine, translations: list[Translation], request: Request)
     return json.dumps(alternatives[0] | rest, ensure_ascii=False) + "\n"
 
 
-def _refuse_same(source: str | None, *outputs: str | None) -> None:
-    """Raise DataError if two of the files are one: opening it for writing would empty it."""
-    seen: dict[tuple[int, int] | str, str] = {}
-    for path, name in [(source, source or "standard input"), *((o, o) for o in outputs)]:
-        if name is None:
-            continue
-        key: tuple[int, int] | str
-        try:
-            found = os.stat(sys.stdin.fileno() if path is None else path)
-        except (OSError, ValueError):
-            key = os.path.realpath(path or "")
-        else:
-            if not stat.S_ISREG(found.st_mode):  # such as /dev/null, which two streams may share
-                continue
-            key = (found.st_dev, found.st_ino)
-        if key in seen:
-            raise DataError(f"{name}: is also {seen[key]}; choose another file to write to")
-        seen[key] = name
+def _refuse_same(output: str, *inputs: str | None) -> None:
+    """Raise DataError if the output is one of the inputs: opening it would empty it.
+
+    None is standard input.
+    """
+    for path in inputs:
+        with contextlib.suppress(OSError, ValueError):  # missing, or not a file of the system
+            given = sys.stdin.fileno() if path is None else path
+            if os.path.isfile(output) and os.path.samefile(output, given):
+                name = path or "standard input"
+                raise DataError(f"{output}: is also {name}; choose another file to write to")
 
 
 def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:
@@ -354,11 +339,6 @@ def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:
         return stack.enter_context(open(path, "rb"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _open_output(path: str, stack: contextlib.ExitStack) -> TextIO:
-    check_writable(Path(path))
-    return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
 
 
 def _lines(file: BinaryIO, refuse_invalid: bool, path: str | None) -> Iterator[str]:

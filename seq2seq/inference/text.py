@@ -30,7 +30,6 @@ class Sentence:
 
     text: str
     ids: list[int]
-    first_word: int = 0  # the word of the whole text, from 0, in which the sentence begins
     space: str = ""  # the white space before it, if it is not the first
 
 
@@ -43,13 +42,11 @@ def split_text(
     clause marks, then at spaces, then anywhere, as little as needed; only white space is lost.
     """
     found: list[list[Sentence]] = []
-    before = space = ""  # the last sentence, and the white space before the next one
-    words = 0  # before the next sentence
+    space = ""  # before the next sentence
     for raw in split_sentences(text, language):
         sentence = normalize_line(raw)
         if not sentence:
             space += "".join(filter(str.isspace, raw))
-            before += raw
             continue
         space += raw[: len(raw) - len(raw.lstrip())]
         ids = _encode(sentence, tokenizer, max_pieces)
@@ -57,13 +54,9 @@ def split_text(
         if ids is None:
             parts = _cut(sentence, tokenizer, max_pieces, _CUTS)
             encoded = list(map(tokenizer.encode_normalized, parts))
-        if found and not space:  # it may begin within a word
-            words -= f"{normalize_line(before)} " not in normalize_line(before + raw)
-        firsts = [words + word for word in _first_words(sentence, parts)]
         spaces = [(_OTHER_ENDS.sub(" ", space) or " ") if found else "", *[" "] * (len(parts) - 1)]
-        found.append(list(map(Sentence, parts, encoded, firsts, spaces)))
-        words += len(sentence.split())
-        before, space = raw, raw[len(raw.rstrip()) :]
+        found.append(list(map(Sentence, parts, encoded, spaces)))
+        space = raw[len(raw.rstrip()) :]
     return found
 
 
@@ -109,18 +102,6 @@ def _chop(text: str, tokenizer: Tokenizer, most: int) -> Iterator[str]:
         size *= 2  # the next part may have longer pieces
 
 
-def _first_words(text: str, parts: Sequence[str]) -> Iterator[int]:
-    """Yield the number of the word in which each part begins, perhaps within it."""
-    words = text.split()
-    word, used = 0, 0
-    for part in parts:
-        yield word
-        used += sum(map(len, part.split()))
-        while word < len(words) and used >= len(words[word]):
-            used -= len(words[word])
-            word += 1
-
-
 @dataclass(frozen=True)
 class Part:
     """A sentence with one of its translations."""
@@ -133,10 +114,9 @@ class Part:
     log_prob: float
     finished: bool  # false: ended by the length limit
     weights: Floats | None = None  # [target pieces, source pieces]
-    first_word: int = 0  # see Sentence, also for `space`
     log_probs: list[float] = field(default_factory=list)  # of each target piece; sum to log_prob
     tree: list[BeamNode] | None = None  # the beam search that found it
-    space: str = " "
+    space: str = " "  # see Sentence
 
     @property
     def unlikely(self) -> bool:

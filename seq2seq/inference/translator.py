@@ -329,7 +329,7 @@ class Translator:
             replace(chosen, nbest=1),
         )
         [ended] = self.force([sentence.text], [given.text], chosen)
-        end = replace(ended, text=given.text, first_word=sentence.first_word, space=sentence.space)
+        end = replace(ended, text=given.text, space=sentence.space)
         best = (found.parts[0] for [found] in continued)
         return [
             Alternative(
@@ -377,7 +377,6 @@ class Translator:
                 log_prob=hypothesis.log_prob,
                 finished=hypothesis.finished,
                 weights=hypothesis.weights,
-                first_word=sentence.first_word,
                 space=sentence.space,
                 log_probs=hypothesis.log_probs,
                 tree=tree or None,

@@ -20,7 +20,7 @@ from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.cleaning import normalize
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE, SPACE_PIECE, UNK_PIECE
 from seq2seq.errors import DataError
-from seq2seq.inference.text import Part, Translation
+from seq2seq.inference.text import Part
 
 Link = tuple[int, int]  # source word, target word, from 0
 Links = frozenset[Link]
@@ -223,19 +223,6 @@ def links_of(part: Part, *, split: Split = str.split, threshold: float | None = 
     if not weights_ts.size:
         return frozenset()
     return frozenset((int(s), t) for t, s in enumerate(weights_ts.argmax(1)))
-
-
-def pharaoh(translation: Translation) -> str:
-    """Return the links of a translated line in Pharaoh format.
-
-    Words are separated by white space in the normalized source line and in the translation.
-    """
-    found: set[Link] = set()
-    target_start = 0
-    for part in translation.parts:
-        found |= {(s + part.first_word, t + target_start) for s, t in links_of(part)}
-        target_start += len(part.text.split())
-    return format_links(found)
 
 
 def format_links(links: Iterable[Link]) -> str:

@@ -30,7 +30,7 @@ def test_core_works_without_the_wings(toy: ToyCorpus, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(toy.recipe(tmp_path / "run"), encoding="utf-8")
     trained = seq2seq("train", "recipe.yaml", "training.max_steps=6")
     assert trained.returncode == 0, trained.stderr
-    translated = seq2seq("translate", "run", "--alignments", "links", text="perro rojo\ngato\n")
+    translated = seq2seq("translate", "run", text="perro rojo\ngato\n")
     assert translated.returncode == 0, translated.stderr
     assert len(translated.stdout.splitlines()) == 2
     scored = seq2seq("evaluate", "run", str(toy.folder / "test.tsv"))
