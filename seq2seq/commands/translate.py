@@ -90,10 +90,9 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError(f"--{next(iter(drawing)).replace('_', '-')} requires --samples N")
     if arguments.samples and arguments.nbest > 1:
         raise UserError("--samples N writes N translations of each line; remove --nbest")
-    if arguments.attention and arguments.format != "jsonl":
-        raise UserError("--attention requires --format jsonl")
-    if arguments.tree and arguments.format != "jsonl":
-        raise UserError("--tree requires --format jsonl")
+    for name in ("attention", "tree"):
+        if getattr(arguments, name) and arguments.format != "jsonl":
+            raise UserError(f"--{name} requires --format jsonl")
     if arguments.tree and arguments.samples:
         raise UserError("--tree requires beam search; remove --samples")
     if arguments.prefix and arguments.input_format == "jsonl":
