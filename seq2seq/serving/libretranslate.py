@@ -15,7 +15,7 @@ from seq2seq.inference.text import Translation
 from seq2seq.packaged import LANGUAGE_NAMES
 from seq2seq.serving.batching import RequestError
 from seq2seq.serving.markup import Block, Token, read_html, write_html
-from seq2seq.serving.models import DetectedLanguage, Language, ServedModel
+from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
 from seq2seq.serving.service import (
     READING,
     TRANSLATING,
@@ -66,13 +66,6 @@ class TranslateResponse(BaseModel):
     alternatives: list[str] | list[list[str]] | None = Field(
         None, description="with alternatives of 1 or more only; best first, each a different text"
     )
-
-
-class LanguageName(BaseModel):
-    """A language of the settings."""
-
-    code: str
-    name: str
 
 
 class LanguagePair(BaseModel):

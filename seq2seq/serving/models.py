@@ -26,11 +26,16 @@ _LOADING = Lock()  # several first requests load py3langid's model once
 _NO_LANGUAGE = "zxx"  # py3langid's class of identifiers, markup and the like
 
 
-class Language(BaseModel):
-    """A language of the models, and what it can be translated into."""
+class LanguageName(BaseModel):
+    """A language of the models."""
 
     code: str
     name: str
+
+
+class Language(LanguageName):
+    """A language of the models, and what it can be translated into."""
+
     targets: list[str]
 
 
