@@ -28,7 +28,6 @@ from seq2seq.config import (
     parse_config,
 )
 from seq2seq.errors import ConfigError
-from seq2seq.runs.directory import RunDirectory
 
 BASE = """
 run_dir: runs/x
@@ -356,8 +355,6 @@ def test_invalid_override_is_quoted(override: str, words: str) -> None:
         ("? [a]\n: 1", "unhashable key"),
         ("run_dir: x", "data: missing required key"),
         (BASE + "model: {attention: {score: dot}, encoder_size: 3}", "attention.key_size=512"),
-        ("data: {train: [{path: a, streaming: true}]}", "train.0: streaming: no longer supported"),
-        (BASE + "  tokenizer: {sampling_alpha: 0.1}", "sampling_alpha: no longer supported"),
         (BASE + "model: {joint_embeddings: true}", "requires data.tokenizer.joint=true"),
     ],
 )
@@ -365,26 +362,6 @@ def test_invalid_recipe_is_refused(text: str, words: str) -> None:
     message = error(text=text)
     assert message.startswith("recipe.yaml: ")
     assert words in message
-
-
-def test_unused_keys_of_older_recipes_are_ignored() -> None:
-    text = BASE.replace("{path: train.tsv}", "{path: train.tsv, streaming: false}")
-    text += "  tokenizer: {sampling_alpha: 0.0}"
-    assert parse(text=text) == parse()
-    assert "streaming" not in dump_config(parse(text=text))
-
-
-def test_run_of_an_older_recipe_can_still_be_used(tmp_path: Path) -> None:
-    """Training with these keys is refused; they do not matter to what has been trained."""
-    text = BASE.replace("{path: train.tsv}", "{path: train.tsv, streaming: true}")
-    text += "  tokenizer: {type: bpe, sampling_alpha: 0.1}"
-    run = RunDirectory(tmp_path)
-    run.config_path.write_text(text, encoding="utf-8")
-    config = run.config()
-    assert config.data.tokenizer.type == "bpe"
-    assert not {"streaming", "sampling_alpha"} & set(dump_config(config).replace(":", "").split())
-    with pytest.raises(ConfigError, match=r"streaming: no longer .*sampling_alpha: no longer"):
-        load_config(run.config_path)
 
 
 def test_all_problems_are_reported_in_one_line() -> None:

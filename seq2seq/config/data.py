@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from seq2seq.config.section import Count, Rate, Section, without_key
+from seq2seq.config.section import Count, Rate, Section
 
 Column = Annotated[int, Field(ge=0)] | str | None
 
@@ -47,15 +47,6 @@ class CorpusConfig(Section):
     name: str | None = Field(None, description="huggingface: the dataset, or a local folder")
     subset: str | None = Field(None, description="huggingface: the dataset's configuration")
     split: str | None = Field(None, description="huggingface: the split, such as train[:10%]")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_streaming(cls, raw: Any, info: ValidationInfo) -> Any:
-        fix = (
-            "the corpus is then prepared once, in Arrow files, and takes no more memory "
-            "(docs/corpora.md)"
-        )
-        return without_key(raw, info, "streaming", False, fix)
 
     @model_validator(mode="after")
     def _complete(self) -> CorpusConfig:
@@ -125,12 +116,6 @@ class TokenizerConfig(Section):
         description="train the subword model on at most this many sentences and 40 million "
         "characters, a random sample",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_sampling(cls, raw: Any, info: ValidationInfo) -> Any:
-        fix = "the model is then trained on the best segmentation of each text"
-        return without_key(raw, info, "sampling_alpha", 0, fix)
 
 
 class BatchingConfig(Section):

@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from seq2seq.config.recipe import Config
-from seq2seq.config.section import TRAINED, Section, explain, section_of
+from seq2seq.config.section import Section, explain, section_of
 from seq2seq.errors import ConfigError
 
 MAX_BYTES = 1 << 20  # of a recipe file
@@ -27,16 +27,12 @@ TAB = re.compile(r"(^ *\t.*|\t)\Z", re.MULTILINE)  # as the last character, or i
 SectionT = TypeVar("SectionT", bound=Section)
 
 
-def load_config(
-    path: str | Path, overrides: Sequence[str] = (), *, trained: bool = False
-) -> Config:
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a recipe from YAML and apply `section.key=value` overrides in order.
 
-    `trained` accepts keys that only training used and no longer supports, for the recipe of a run.
     Raises ConfigError, which names the file and the key, where something does not fit the schema.
     """
-    text = read_yaml_file(path)
-    return parse_section(text, Config, overrides, origin=str(path), trained=trained)
+    return parse_config(read_yaml_file(path), overrides, origin=str(path))
 
 
 def parse_config(text: str, overrides: Sequence[str] = (), *, origin: str = "config") -> Config:
@@ -65,12 +61,7 @@ def read_yaml_file(path: str | Path) -> str:
 
 
 def parse_section(
-    text: str,
-    schema: type[SectionT],
-    overrides: Sequence[str] = (),
-    *,
-    origin: str,
-    trained: bool = False,
+    text: str, schema: type[SectionT], overrides: Sequence[str] = (), *, origin: str
 ) -> SectionT:
     """Parse YAML text by any schema. See load_config."""
     try:
@@ -85,7 +76,7 @@ def parse_section(
     for override in overrides:
         raw = _override(raw, schema, override)
     try:
-        return schema.model_validate(raw, context={TRAINED: trained})
+        return schema.model_validate(raw)
     except ValidationError as error:
         keys = [override.partition("=")[0] for override in overrides]
         raise ConfigError(f"{origin}: {explain(error, keys, schema)}") from None

@@ -7,14 +7,13 @@ import types
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from seq2seq.errors import did_you_mean
 
 # Every number has an upper bound too: what is beyond it can only be a typing error, or a recipe
 # written to exhaust its user's machine.
 LARGEST = 2**31 - 1
-TRAINED = "trained"  # in the context of a validation: the recipe is that of a run (load_config)
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 CountFrom0 = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -41,15 +40,6 @@ class Section(BaseModel):
         if isinstance(value, str) and "\0" in value:
             raise ValueError("contains a NUL character; remove it")
         return value
-
-
-def without_key(raw: Any, info: ValidationInfo, key: str, unused: Any, fix: str) -> Any:
-    """Return a section without a key that older recipes have; refuse to train with it."""
-    if not isinstance(raw, dict) or key not in raw:
-        return raw
-    if raw[key] != unused and not (info.context or {}).get(TRAINED):
-        raise ValueError(f"{key}: no longer supported; remove the key: {fix}")
-    return {name: value for name, value in raw.items() if name != key}
 
 
 def section_of(annotation: Any) -> type[Section] | None:

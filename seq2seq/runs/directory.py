@@ -120,7 +120,7 @@ class RunDirectory:
                 f"'seq2seq train CONFIG run_dir={self.path}'"
             )
         try:
-            return recipes.load_config(self.config_path, trained=True)
+            return recipes.load_config(self.config_path)
         except ConfigError as error:
             raise CheckpointError(f"{error} (trained by another version?)") from None
 
