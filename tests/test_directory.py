@@ -111,6 +111,9 @@ def test_unwritable_run_dir_is_refused(tmp_path: Path) -> None:
     ("override", "refused"),
     [
         ("data.word_dropout=0.5", True),
+        ("data.batching.size=9", True),
+        ("data.train.0.weight=2.0", True),
+        ("data.augmentation.accents=0.5", True),
         ("data.train.1.path=x", True),
         ("data.tokenizer.source_vocab_size=400", True),
         ("model.encoder_size=8", True),

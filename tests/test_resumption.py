@@ -259,9 +259,7 @@ def test_state_covers_everything_that_changes(toy: ToyCorpus, tmp_path: Path) ->
         "loss_tokens",
     }  # fmt: skip
     assert state["schedule"].keys() == {"plateau", "waited"}
-    assert state["stream"].keys() == {
-        "epoch", "position", "window", "taken", "made_for",
-    }  # fmt: skip
+    assert state["stream"].keys() == {"epoch", "position", "window", "taken", "pairs"}
     assert RunDirectory(path).newest().training().keys() >= {
         "exp_avg.output_weight", "exp_avg_sq.output_weight", "step.output_weight",
         "raw.output_weight",

@@ -145,36 +145,22 @@ class BatchStream:
             "position": self.position,
             "window": self._at.window,
             "taken": self._taken,
-            "made_for": self._made_for(),
+            "pairs": self._pairs.fingerprint,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved position, in iterators made from now on.
 
-        Raises CheckpointError when the corpus or a setting that shapes batches has changed.
+        Raises CheckpointError where the pairs are others. The seed and the settings that shape
+        batches must be the same, too (seq2seq.runs.directory.check_changes).
         """
-        saved, present = state["made_for"], self._made_for()
-        for key, value in present.items():
-            if saved.get(key) != value:
-                raise CheckpointError(
-                    f"the batches cannot be resumed: {key} was {saved.get(key)} and is {value}; "
-                    "change it back, or start a new run"
-                )
+        if state.get("pairs") != self._pairs.fingerprint:
+            raise CheckpointError(
+                "the batches cannot be resumed: the pairs of data.train are not those that the run "
+                "began with; put the old data back, or start a new run"
+            )
         self._at = StreamPosition(state["epoch"], state["window"])
         self.position, self._taken = state["position"], state["taken"]
-
-    def _made_for(self) -> dict[str, Any]:
-        augmentation = self._config.augmentation
-        weights = [corpus.weight for corpus in self._config.train]
-        return {
-            "training.seed": self._seed,
-            "data.train": self._pairs.fingerprint,
-            **{f"data.batching.{key}": value for key, value in self._config.batching},
-            "data.word_dropout": self._config.word_dropout,
-            # None where they are not used, as in runs from before there were any.
-            "data.train.weight": None if self._weights is None else weights,
-            "data.augmentation": augmentation and augmentation.model_dump(),
-        }
 
     def _enter(self, position: StreamPosition) -> None:
         """Move to the next window that has batches."""
