@@ -37,7 +37,8 @@ def part(*target: str) -> Part:
 
 
 def plot_attention(parts: list[Part], path: Path, **options: Any) -> None:
-    plots.save(attention_figure(parts, **options), path)
+    plots.check_picture(path)
+    plots.write_figure(attention_figure(parts, **options), path)
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """Return the figures, which are not written."""
     figures: list[Figure] = []
     for module in (heatmaps, plots):
-        monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
+        monkeypatch.setattr(module, "write_figure", lambda figure, path: figures.append(figure))
     return figures
 
 

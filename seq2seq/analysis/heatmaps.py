@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.analysis.plots import check_picture, new_figure, plain, save, write_figure
+from seq2seq.analysis.plots import check_picture, new_figure, plain, write_figure
 from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE, SPACE_PIECE, normalize_line
 from seq2seq.errors import DataError
@@ -118,7 +118,7 @@ def plot_sentences(
 
     A `target` is drawn as the translation of the only sentence, whatever the model would write.
     Raises DataError for an empty sentence or target, for a target of several sentences, and as
-    save and attention_figure do.
+    check_picture and attention_figure do.
     """
     if path:
         check_picture(path)
@@ -136,7 +136,7 @@ def plot_sentences(
     data = translator.config.data
     languages = (data.source_language, data.target_language)
     if path:
-        save(attention_figure(parts, languages=languages, words=words), path)
+        write_figure(attention_figure(parts, languages=languages, words=words), path)
     return parts
 
 

@@ -50,17 +50,8 @@ def new_figure(width: float, height: float, *, constrained: bool = True) -> Figu
     return Figure(figsize=size, layout="constrained" if constrained else None)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG, SVG or PDF, by suffix.
-
-    Raises DataError as check_picture does.
-    """
-    check_picture(path)
-    write_figure(figure, path)
-
-
 def write_figure(figure: Figure, file: Path | IO[bytes], *, dots: int = 150) -> None:
-    """Write the figure, to an open file as PNG, with this many dots per inch."""
+    """Write the figure, by the suffix of a path or as PNG, with this many dots per inch."""
     with warnings.catch_warnings():
         # A character that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -154,6 +145,7 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
     """
     from matplotlib.ticker import LogFormatter
 
+    check_picture(path)
     if len(runs) > MOST_CURVES:
         raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_CURVES}")
     curves = [read_curves(find_run(run)) for run in runs]
@@ -186,7 +178,7 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
             axes.legend(frameon=False, fontsize="small")
     if len(runs) == 1:
         figure.suptitle(plain(run_names(list(runs))[0]))
-    save(figure, path)
+    write_figure(figure, path)
 
 
 def _losses(axes: Axes, curves: Curves, unit: Unit, label: str, color: str) -> None:
@@ -268,6 +260,7 @@ def plot_length(systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], pat
     Raises DataError for another suffix, a different number of translations, an empty test set, and
     more than 10 systems.
     """
+    check_picture(path)
     if len(systems) > MOST_CURVES:
         raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_CURVES}")
     references = references_of(pairs)
@@ -290,4 +283,4 @@ def plot_length(systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], pat
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
     axes.legend(frameon=False)
-    save(figure, path)
+    write_figure(figure, path)

@@ -77,7 +77,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         return _explain_by_graphs(arguments)
     from seq2seq.analysis.explain import explain
     from seq2seq.analysis.heatmaps import attention_figure
-    from seq2seq.analysis.plots import check_picture, save
+    from seq2seq.analysis.plots import check_picture, write_figure
     from seq2seq.analysis.show import print_explanation, render_page
     from seq2seq.evaluation.evaluate import write_text
     from seq2seq.files import check_writable
@@ -106,7 +106,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         write_text(Path(arguments.html), render_page(found, words=arguments.words))
     if arguments.plot:
         figure = attention_figure([found.part], languages=found.languages, words=arguments.words)
-        save(figure, Path(arguments.plot))
+        write_figure(figure, Path(arguments.plot))
     if arguments.json:
         print(json.dumps(found.as_json(), ensure_ascii=False, allow_nan=False))
     else:
