@@ -235,7 +235,6 @@ def test_gold_column_equals_gold_file(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{run}", "{test}", "--threshold", "0.5"], "--threshold requires --method threshold"),
         (["{run}", "{test}", "--json"], "--json needs gold alignments; pass --gold FILE"),
         (["{run}", "{test}", "--gold", "{test}"], "test.tsv:1: '"),
         (["{run}", "{test}", "--gold", "none"], "none: no such file"),

@@ -26,7 +26,6 @@ from seq2seq.inference.words import WORDS, Link, Links, Split, links_of
 log = logging.getLogger(__name__)
 
 WINDOW = 5000  # sentences whose attention is in memory at a time
-THRESHOLD = 0.3  # seq2seq align --method threshold
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
 
 

@@ -113,11 +113,10 @@ def _add_align(parser: argparse.ArgumentParser) -> None:
         help="with --reverse: which links to write; default: %(default)s",
     )  # fmt: skip
     parser.add_argument(
-        "--method", choices=("argmax", "threshold"), default="argmax",
-        help="argmax: link each target word with its heaviest source word; threshold: take all "
-        "links of at least --threshold",
+        "--threshold", type=float, metavar="X",
+        help="take all links of at least this weight; default: link each target word with its "
+        "heaviest source word",
     )  # fmt: skip
-    parser.add_argument("--threshold", type=float, metavar="X", help="minimum weight; default: 0.3")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="write links (words from 0), one line for each pair; default: standard output, if "
@@ -139,8 +138,6 @@ def _align(arguments: argparse.Namespace) -> int:
     from seq2seq.files import check_writable
     from seq2seq.inference.words import WORDS, format_links
 
-    if arguments.threshold is not None and arguments.method != "threshold":
-        raise UserError("--threshold requires --method threshold")
     if arguments.output is not None:
         check_writable(Path(arguments.output))
     translator = options.load_translator(arguments, arguments.run)
@@ -151,8 +148,6 @@ def _align(arguments: argparse.Namespace) -> int:
     if arguments.json and gold is None:
         raise UserError("--json needs gold alignments; pass --gold FILE")
     threshold = arguments.threshold
-    if arguments.method == "threshold" and threshold is None:
-        threshold = alignment.THRESHOLD
     if arguments.reverse is None:
         chosen = alignment.align(translator, pairs, split=split, threshold=threshold)
         found = {"forward": chosen}
