@@ -95,9 +95,7 @@ class Checkpoint:
         """Return the weights that translate."""
         if self.tensors is not None:
             return self.tensors[MODEL]
-        import torch
-
-        return {name: torch.from_numpy(array) for name, array in self.arrays().items()}
+        return _to_torch(self.arrays())
 
     def training(self) -> dict[str, Tensor]:
         """Return the tensors that only training needs; none before the first update."""
@@ -105,13 +103,19 @@ class Checkpoint:
             return self.tensors[TRAINING]
         if not (self.path / TRAINING).exists():
             return {}
-        from seq2seq.runs.tensors import read_tensors
+        from seq2seq.runs.tensors import read_arrays
 
-        return read_tensors(self.path / TRAINING)
+        return _to_torch(read_arrays(self.path / TRAINING))
 
     def in_memory(self) -> Checkpoint:
         """Return the checkpoint with its tensors, for a process that cannot see its files."""
         return replace(self, tensors={MODEL: self.weights(), TRAINING: self.training()})
+
+
+def _to_torch(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def save_checkpoint(

@@ -79,14 +79,6 @@ def compact(weights: Mapping[str, Array]) -> dict[str, Array]:
     return found
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file. Raises CheckpointError for a damaged one."""
-    from safetensors.torch import load_file
-
-    with _reading(path):
-        return dict(load_file(path))
-
-
 def read_arrays(path: Path) -> dict[str, Array]:
     """Return the tensors of a file as they are. Raises CheckpointError for a damaged one."""
     from safetensors.numpy import load_file
@@ -100,24 +92,18 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     from safetensors.numpy import save_file
 
     ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    with _writing(path):
-        save_file(ordered, path, metadata={"format": "pt"})  # as other programs expect
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors of any device to a file."""
-    write_arrays(path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
     try:
-        yield
+        save_file(ordered, path, metadata={"format": "pt"})  # as other programs expect
     except SafetensorError as error:
         # The library gives the system error in words only.
         found = re.search(r"os error (\d+)", str(error))
         number = int(found[1]) if found else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors of any device to a file."""
+    write_arrays(path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
 
 
 @contextlib.contextmanager
