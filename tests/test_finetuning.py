@@ -28,7 +28,7 @@ from seq2seq.errors import CheckpointError, ConfigError, UserError
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
-from seq2seq.training.trainer import Trainer
+from seq2seq.training import trainer
 
 METRICS = ("loss", "bleu", "chrf")
 
@@ -202,15 +202,15 @@ def test_resume_is_bit_identical_and_needs_no_parent(
     parent, path = tmp_path / "parent", tmp_path / "run"
     shutil.copytree(trained, parent)
     text = recipe(toy, path, parent)
-    save = Trainer.save
+    save = trainer.save_checkpoint
 
-    def crashing(self: Trainer, path: Path, *arguments: Any, **options: Any) -> None:
+    def crashing(path: Path, *arguments: Any) -> None:
         if path.name == "step-000002":
             raise Crash
-        save(self, path, *arguments, **options)
+        save(path, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", crashing)
+        patch.setattr(trainer, "save_checkpoint", crashing)
         with pytest.raises(Crash):
             train(parse_config(text))
     shutil.rmtree(parent)
@@ -223,7 +223,7 @@ def test_crash_before_the_first_checkpoint(
     toy: ToyCorpus, trained: Path, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
+        patch.setattr(trainer, "save_checkpoint", lambda *_: (_ for _ in ()).throw(Crash))
         with pytest.raises(Crash):
             train(tuning(toy, tmp_path, trained))
     train(tuning(toy, tmp_path, trained), resume=True)
@@ -236,7 +236,7 @@ def test_resume_before_the_first_checkpoint_has_the_new_tokenizers(
     new = "training.initial.new_tokenizers=true", "data.tokenizer.source_vocab_size=300"
     recipe = tuning(toy, tmp_path, trained, *new, "training.max_steps=1")
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", lambda *_, **__: (_ for _ in ()).throw(Crash))
+        patch.setattr(trainer, "save_checkpoint", lambda *_: (_ for _ in ()).throw(Crash))
         with pytest.raises(Crash):
             train(recipe)
     trained_before = [each.fingerprint() for each in RunDirectory(tmp_path).tokenizers()]

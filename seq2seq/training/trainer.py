@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -144,25 +143,6 @@ class Trainer:
             if config.average != "none":
                 self._average(monitor, trained=progress.step > first)
             return reason
-
-    def save(
-        self, path: Path, metrics: dict[str, float] | None = None, *, stopped: bool = False
-    ) -> None:
-        """Write a checkpoint, with the metrics if exactly these weights were validated.
-
-        `stopped` marks one that is saved because of a signal, between regular checkpoints.
-        """
-        state: dict[str, Any] = {
-            "step": self.progress.step,
-            "progress": vars(self.progress),
-            "schedule": self.schedule.state(),
-            "stream": self.stream.state_dict(),
-            "made_with": self._made_with(),
-            "stopped": stopped,
-        }
-        if metrics is not None:
-            state["validation"] = metrics
-        save_checkpoint(path, self.optimizer.weights(), self.optimizer.state(), state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
@@ -358,16 +338,29 @@ class Trainer:
     def _save_and_prune(
         self, metrics: dict[str, float] | None = None, *, stopped: bool = False
     ) -> None:
-        """Save a checkpoint of the averaged ranks, and delete those that are no longer kept."""
+        """Save a checkpoint of the averaged ranks, and delete those that are no longer kept.
+
+        It has the metrics if exactly these weights were validated. `stopped` marks one that is
+        saved because of a signal, between regular checkpoints.
+        """
         config, progress = self.config, self.progress
         self._average_ranks()
         self._saved_step = progress.step
+        state = {
+            "step": progress.step,
+            "progress": vars(progress),
+            "schedule": self.schedule.state(),
+            "stream": self.stream.state_dict(),
+            "made_with": self._made_with(),
+            "stopped": stopped,
+        }
         if metrics is not None:
             self._validated_step = progress.step
+            state["validation"] = metrics
         if not self.ranks.is_first:
             return
         path = self.run.checkpoint_path(progress.step)
-        self.save(path, metrics, stopped=stopped)
+        save_checkpoint(path, self.optimizer.weights(), self.optimizer.state(), state)
         if not progress.skipped:  # weights without a finite loss must not displace good ones
             prune(
                 self.run.checkpoints,
