@@ -40,7 +40,7 @@ def test_make_batch():
     assert batch.source_mask_BS.tolist() == (batch.source_BS != PAD).tolist()
     assert batch.label_mask_BT.tolist() == (batch.labels_BT != PAD).tolist()
     assert (len(batch), batch.indices) == (3, (4, 9, 2))
-    assert (batch.num_source_tokens, batch.num_target_tokens) == (6, 7)
+    assert (int(batch.source_lengths_B.sum()), batch.num_target_tokens) == (6, 7)
     assert {tensor.dtype for tensor in tensors(batch)} == {torch.int64}
 
 

@@ -113,7 +113,7 @@ def test_batches_hold_the_texts_they_name(tokenizers):
     stream = make_stream(tokenizers, size=200, window=70)
     source, target = tokenizers
     for batch in take_epoch(stream):
-        assert batch.num_source_tokens == int(batch.source_mask_BS.sum())
+        assert int(batch.source_lengths_B.sum()) == int(batch.source_mask_BS.sum())
         assert batch.num_target_tokens == int(batch.label_mask_BT.sum())
         assert batch.inputs_BT[:, 0].eq(BOS).all()
         for row, index in enumerate(batch.indices):
@@ -343,5 +343,5 @@ def test_padding_on_real_pairs():
     positions = real = 0
     for batch in take_epoch(make_stream(tokenizers, prepared(pairs), size=2048)):
         positions += batch.source_BS.numel() + batch.labels_BT.numel()
-        real += batch.num_source_tokens + batch.num_target_tokens
+        real += int(batch.source_lengths_B.sum()) + batch.num_target_tokens
     assert 1 - real / positions < 0.05

@@ -32,8 +32,7 @@ class Batch:
     labels_BT: Tensor
     target_lengths_B: Tensor
     indices: tuple[int, ...]  # positions of the pairs in the corpus
-    num_source_tokens: int  # without padding, with EOS
-    num_target_tokens: int
+    num_target_tokens: int  # without padding, with EOS
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -77,7 +76,6 @@ class Batch:
             self.labels_BT[rows, : longest[1]],
             lengths_B,
             self.indices[rank::size],
-            int(source_lengths_B.sum()),
             int(lengths_B.sum()),
         )
 
@@ -106,7 +104,6 @@ def collate(
         torch.from_numpy(labels.padded(rows, last=(EOS,))),
         torch.from_numpy(target_lengths),
         tuple(int(index) for index in indices),
-        int(source_lengths.sum()),
         int(target_lengths.sum()),
     )
 
