@@ -182,11 +182,8 @@ def build_score(config: AttentionConfig, query_size: int, key_size: int) -> Scor
         return Dot(query_size, key_size, scaled=scaled, project=config.project_query)
     if config.score == "general":
         return General(query_size, key_size)
-    if config.score == "additive":
-        return Additive(query_size, key_size, config.size)
-    if config.score == "concat":
-        return Concat(query_size, key_size, config.size)
-    raise AssertionError(f"no score function {config.score}")
+    kind = Additive if config.score == "additive" else Concat
+    return kind(query_size, key_size, config.size)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
