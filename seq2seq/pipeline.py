@@ -87,16 +87,15 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         pairs, valid = load_pairs(config)
         ranks.wait_for_preparation()
         ranks.on_rank0(stack.enter_context, run.lock())
-        if not resume:  # again: another process may have trained a run here meanwhile
-            ranks.on_rank0(_check_directory, config, resume=False, overwrite=overwrite)
         if resume:
             tokenizers = ranks.on_rank0(run.tokenizers)
         else:
+            # Again: another process may have trained a run here meanwhile.
+            ranks.on_rank0(_check_directory, config, resume=False, overwrite=overwrite)
             tokenizers = ranks.on_rank0(_new_tokenizers, pairs, config, initial)
-        if not resume:
             ranks.on_rank0(check_directions, config, tokenizers, valid)
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
-        del initial  # its weights, mapped to the files
+        del initial  # frees its weights
         ranks.wait_for_preparation()
 
         if resume:
@@ -175,7 +174,7 @@ def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
 
 
 def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
-    """Continue from the latest checkpoint; its tensors, mapped to the files, go with this frame."""
+    """Continue from the latest checkpoint; its tensors are freed with this frame."""
     checkpoint = ranks.on_rank0(run.recover)
     if checkpoint is not None:
         log.info("resuming from %s", checkpoint.path)
