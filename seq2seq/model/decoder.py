@@ -130,6 +130,30 @@ class Decoder(nn.Module):
         """Return features [T, B, O] and weights [T, B, S] or None under teacher forcing."""
         raise NotImplementedError
 
+    def _step(
+        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        """Return an output [R, X], weights [R, S] or None, and the next state."""
+        raise NotImplementedError
+
+    def _take_steps(
+        self, entering_TBX: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """Return the outputs and weights of `_step` at all time steps, and the last layer's states.
+
+        For decoders in which a step depends on the attention of the one before.
+        """
+        outputs, weights, states = [], [], []
+        all_masks = self.layer_masks(len(entering_TBX), state)
+        with matrix_gradients_at_once():
+            for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
+                output_BX, weights_BS, state = self._step(entering_BX, state, memory, masks)
+                outputs.append(output_BX)
+                if weights_BS is not None:
+                    weights.append(weights_BS)
+                states.append(state.hidden[-1])
+        return torch.stack(outputs), torch.stack(weights) if weights else None, states
+
     def _run_layer(self, number: int, inputs_TBX: Tensor, state: DecoderState) -> Tensor:
         """Return the states [T, B, D] of one layer over all time steps."""
         layer = self.layers[number]
@@ -141,12 +165,6 @@ class Decoder(nn.Module):
         output_BTM, weights_BTS = self.attention(query_TBD.transpose(0, 1), memory)
         weights_TBS = None if weights_BTS is None else weights_BTS.transpose(0, 1)
         return output_BTM.transpose(0, 1), weights_TBS
-
-
-def stack_weights(weights: list[Tensor | None]) -> Tensor | None:
-    """Return the weights [T, B, S] of all steps, or None for a model without attention."""
-    known = [w for w in weights if w is not None]
-    return torch.stack(known) if known else None
 
 
 class DeepOutputDecoder(Decoder):
@@ -173,28 +191,14 @@ class DeepOutputDecoder(Decoder):
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
-        entering_TBX = self._enter(embedded_TBE)
-        states, outputs, weights = [], [], []
-        all_masks = self.layer_masks(len(entering_TBX), state)
-        with matrix_gradients_at_once():
-            for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
-                output_BM, weights_BS, state = self._step(entering_BX, state, memory, masks)
-                states.append(state.hidden[-1])
-                outputs.append(output_BM)
-                weights.append(weights_BS)
-        states_TBD, outputs_TBM = torch.stack(states), torch.stack(outputs)
-        features_TBO = self._features(states_TBD, embedded_TBE, outputs_TBM)
-        return features_TBO, stack_weights(weights)
+        outputs_TBM, weights_TBS, states = self._take_steps(
+            self._enter(embedded_TBE), state, memory
+        )
+        return self._features(torch.stack(states), embedded_TBE, outputs_TBM), weights_TBS
 
     def _enter(self, embedded: Tensor) -> Tensor:
         """Return the products of the embeddings that a step reads: [..., E] to [..., X]."""
         return self.layers[0].project(embedded)
-
-    def _step(
-        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
-    ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        """Return attention output [R, M], weights [R, S] or None, and the next state."""
-        raise NotImplementedError
 
     def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
@@ -309,7 +313,9 @@ class LuongDecoder(Decoder):
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
         if self.feed is not None:
-            return self._unroll_fed(embedded_TBE, state, memory)
+            gates_TBG = self.layers[0].project(embedded_TBE)
+            features_TBO, weights_TBS, _ = self._take_steps(gates_TBG, state, memory)
+            return features_TBO, weights_TBS
         hidden_TBX = embedded_TBE
         for number in range(len(self.layers)):
             if number:
@@ -317,19 +323,6 @@ class LuongDecoder(Decoder):
             hidden_TBX = self._run_layer(number, hidden_TBX, state)
         output_TBM, weights_TBS = self._attend_all(hidden_TBX, memory)
         return self._attentional(output_TBM, hidden_TBX), weights_TBS
-
-    def _unroll_fed(
-        self, embedded_TBE: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, Tensor | None]:
-        features, weights = [], []
-        gates_TBG = self.layers[0].project(embedded_TBE)
-        all_masks = self.layer_masks(len(gates_TBG), state)
-        with matrix_gradients_at_once():
-            for gates_BG, masks in zip(gates_TBG, all_masks, strict=True):
-                features_BO, weights_BS, state = self._step(gates_BG, state, memory, masks)
-                features.append(features_BO)
-                weights.append(weights_BS)
-        return torch.stack(features), stack_weights(weights)
 
     def _step(
         self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
