@@ -1,7 +1,7 @@
 """The cache of prepared data: entries made once, named by what they depend on, shared by processes.
 
 The cache of the library `datasets` does not notice damaged files, and has no lock for two processes
-that need the same result of a map; this one holds the files that the library writes.
+that need the same result of a map.
 """
 
 from __future__ import annotations
