@@ -201,15 +201,11 @@ def best_first(checkpoints: list[Checkpoint], metric: str) -> list[Checkpoint]:
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
     """Copy weights into a model. Raises CheckpointError if names or shapes do not match."""
-    check_model(model, weights, origin=origin)
-    for name, parameter in model.named_parameters():
-        parameter.data.copy_(weights[name])
-
-
-def check_model(model: nn.Module, weights: Mapping[str, Tensor], *, origin: Path) -> None:
-    """Raise CheckpointError if the weights' names or shapes are not those of a model."""
+    parameters = dict(model.named_parameters())
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    check_shapes(dict(model.named_parameters()), found, origin=origin)
+    check_shapes(parameters, found, origin=origin)
+    for name, parameter in parameters.items():
+        parameter.data.copy_(weights[name])
 
 
 def check_shapes(

@@ -27,7 +27,6 @@ from seq2seq.runs.checkpoint import (
     Checkpoint,
     average_weights,
     best_first,
-    check_model,
     intact,
     list_checkpoints,
     load_weights,
@@ -147,7 +146,7 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
         state, weights = checkpoint.state, checkpoint.weights()
-        check_model(self.model, weights, origin=checkpoint.path)
+        load_weights(self.model, weights, origin=checkpoint.path)
         self.optimizer.restore(weights, checkpoint.training())
         self.progress = Progress(**state["progress"])
         self.schedule.restore(state["schedule"])
