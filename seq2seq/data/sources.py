@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,11 +183,6 @@ def check_sources(path: Path, data: DataConfig) -> None:
             f"{checksum[:12]}... and has {present[key][:12]}... ({why}); put the old file back, or "
             "start a new run in another run_dir"
         )
-
-
-def dump_checksums(checksums: Mapping[str, str]) -> str:
-    """Return the text of data.json."""
-    return json.dumps(checksums, indent=1) + "\n"
 
 
 def _places(data: DataConfig) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ account for.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from seq2seq import config as recipes
-from seq2seq.data.sources import PLACES, dump_checksums
+from seq2seq.data.sources import PLACES
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import locked, remove_directory, sync_directory, write_atomic
@@ -148,7 +149,7 @@ class RunDirectory:
         sync_directory(self.path.parent)
         source.save(self.path / TOKENIZERS[0])
         target.save(self.path / TOKENIZERS[1])
-        write_atomic(self.sources_path, dump_checksums(checksums))
+        write_atomic(self.sources_path, json.dumps(checksums, indent=1) + "\n")
         self.update(config)
 
     def update(self, config: Config) -> None:
