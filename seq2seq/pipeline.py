@@ -99,7 +99,11 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         ranks.wait_for_preparation()
 
         if resume:
-            _restore(trainer, run, ranks)
+            checkpoint = ranks.on_rank0(run.recover)
+            if checkpoint is not None:
+                log.info("resuming from %s", checkpoint.path)
+                trainer.restore(checkpoint)
+            del checkpoint  # frees its tensors
             ranks.on_rank0(run.update, config)
         else:
             ranks.on_rank0(run.create, config, *tokenizers, checksums)
@@ -171,14 +175,6 @@ def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
             f"{run.path}: a run already exists; {how}replace it with --overwrite, or choose "
             "another run_dir"
         )
-
-
-def _restore(trainer: Trainer, run: RunDirectory, ranks: Ranks) -> None:
-    """Continue from the latest checkpoint; its tensors are freed with this frame."""
-    checkpoint = ranks.on_rank0(run.recover)
-    if checkpoint is not None:
-        log.info("resuming from %s", checkpoint.path)
-        trainer.restore(checkpoint)
 
 
 def _build_trainer(
