@@ -62,12 +62,11 @@ def _compare(arguments: argparse.Namespace) -> int:
     if len(set(arguments.runs)) < len(arguments.runs):
         raise UserError("a run is given twice; give each run once")
     from seq2seq.analysis.compare import compare, comparison_text
+    from seq2seq.analysis.pages import render
     from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
     from seq2seq.files import check_writable
 
     if arguments.html is not None:
-        from seq2seq.analysis.pages import render  # without Jinja2, fail before translating
-
         check_writable(Path(arguments.html))
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
     translators = {run: options.load_translator(arguments, run) for run in arguments.runs}
