@@ -162,7 +162,7 @@ def _search(
 
 def _given_translation(translator: Translator, target: str) -> Hypothesis:
     """Return a given translation as a hypothesis; its probability is not known yet."""
-    tokens = translator.target.encode(normalize_line(target))
+    tokens = translator.target.encode(target)
     if not tokens:
         raise DataError("the translation to explain is empty; give one, or leave it out")
     return Hypothesis(tokens, score=math.nan, log_prob=math.nan, finished=True)

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.data.corpus import Pair
-from seq2seq.data.tokenizer import PAD, normalize_line
+from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.inference.protocol import Hypothesis
 from seq2seq.inference.search import beam_search, greedy
@@ -72,8 +72,8 @@ class Probe:
         """Return the given sentences, by default all of the probe's, as one batch in order."""
         pairs = self.pairs if pairs is None else pairs
         source, target = self.translator.source, self.translator.target
-        sources = source.encode_batch([normalize_line(pair.source) for pair in pairs])
-        targets = target.encode_batch([normalize_line(pair.target) for pair in pairs])
+        sources = source.encode_batch([pair.source for pair in pairs])
+        targets = target.encode_batch([pair.target for pair in pairs])
         return make_batch(sources, targets, range(len(pairs))).to(self.device)
 
 
@@ -83,8 +83,8 @@ def make_probe(translator: Translator, pairs: Sequence[Pair], *, sentences: int 
     Raises DataError for fewer than two usable sentences.
     """
     candidates = pairs[:_CANDIDATES]
-    sources = translator.source.encode_batch([normalize_line(p.source) for p in candidates])
-    targets = translator.target.encode_batch([normalize_line(p.target) for p in candidates])
+    sources = translator.source.encode_batch([pair.source for pair in candidates])
+    targets = translator.target.encode_batch([pair.target for pair in candidates])
     usable = [
         number
         for number, (source, target) in enumerate(zip(sources, targets, strict=True))
