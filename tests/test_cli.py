@@ -152,11 +152,9 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["evaluate", "{run}", "{lines}"], "lines.txt:1: 1 column"),
         (["plot", "attention", "{run}", "gato", "-o", "a.gif"], "unknown picture format; use .png"),
         (["plot", "attention", "{run}", ""], "the sentence is empty"),
-        (["plot", "attention", "{run}"], "no sentence to draw"),
-        (["plot", "attention", "{run}", "gato", "-i", "{lines}"], "use only one of them"),
+        (["plot", "attention", "{run}"], "arguments are required: SENTENCE"),
         (["plot", "attention", "{run}", "a", "b", "--force", "c"], "but 2 sentences; give one"),
         (["plot", "attention", "{run}", "a", "--force", " "], "the given translation is empty"),
-        (["plot", "attention", "{run}", "-i", "none.txt"], "none.txt: no such file"),
         (["plot", "training", "none"], "none: not a run directory, nor the name of a model"),
         (["plot", "training", "a/none"], "a/none/metrics.jsonl: cannot be read"),
         (["plot", "training", "{run}", "-o", "a.gif"], "unknown picture format; use .png"),
@@ -379,15 +377,13 @@ def test_explain_prints_and_writes(
     assert (data["translation"], data["forced"]) == ("dog", True)
 
 
-def test_plots_are_written(
-    toy: ToyCorpus, trained: Path, other: Path, lines: Path, tmp_path: Path
-) -> None:
+def test_plots_are_written(toy: ToyCorpus, trained: Path, other: Path, tmp_path: Path) -> None:
     path = tmp_path / "picture.svg"
 
     def drawn(*arguments: object) -> bool:
         path.unlink(missing_ok=True)
         return run("plot", *arguments, "-o", path) == 0 and path.stat().st_size > 1000
 
-    assert drawn("attention", trained, "-i", lines, "--words", "--beam", 1)
+    assert drawn("attention", trained, "gato come pan", "perro ve agua", "--words", "--beam", 1)
     assert drawn("training", trained, other, "--x", "tokens")
     assert drawn("length", trained, other, "--test", toy.folder / "test.tsv")

@@ -150,9 +150,8 @@ def _add_plot(commands: options.Commands) -> None:
     parser = options.add_command(kinds, "attention", _plot_attention)
     options.add_arguments(parser, "run")
     parser.add_argument(
-        "sentences", nargs="*", metavar="SENTENCE", help="sentences of the source language"
+        "sentences", nargs="+", metavar="SENTENCE", help="sentences of the source language"
     )
-    parser.add_argument("-i", "--input", metavar="FILE", help="file of sentences, one per line")
     _add_output(parser, "attention.png")
     options.add_arguments(parser, "--beam", "--words")
     parser.add_argument(
@@ -192,23 +191,14 @@ def _plot_attention(arguments: argparse.Namespace) -> int:
       seq2seq plot attention runs/quickstart '¿Dónde está el perro?' -o attention.png
       seq2seq plot attention runs/quickstart 'No lo veo.' 'No la veo.' --words
       seq2seq plot attention runs/quickstart 'No lo veo.' --force 'I do not see it.'
-      seq2seq plot attention runs/quickstart -i spanish.txt -o grid.pdf
     """
     from seq2seq.analysis.heatmaps import plot_sentences
-    from seq2seq.data.corpus import read_lines
     from seq2seq.inference.translator import Translator
 
-    sentences = list(arguments.sentences)
-    if arguments.input is not None:
-        if sentences:
-            raise UserError("sentences both as arguments and with -i FILE; use only one of them")
-        sentences = [line.text for line in read_lines(arguments.input) if line.text.strip()]
-    if not sentences:
-        raise UserError("no sentence to draw; give sentences, or -i FILE with one per line")
     translator = Translator.load(arguments.run)
     plot_sentences(
-        translator, sentences, arguments.output, beam=arguments.beam, words=arguments.words,
-        target=arguments.force,
+        translator, arguments.sentences, arguments.output, beam=arguments.beam,
+        words=arguments.words, target=arguments.force,
     )  # fmt: skip
     print(arguments.output)
     return 0
