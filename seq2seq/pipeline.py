@@ -103,7 +103,6 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             if checkpoint is not None:
                 log.info("resuming from %s", checkpoint.path)
                 trainer.restore(checkpoint)
-            del checkpoint  # frees its tensors
             ranks.on_rank0(run.update, config)
         else:
             ranks.on_rank0(run.create, config, *tokenizers, checksums)

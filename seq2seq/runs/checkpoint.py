@@ -19,7 +19,7 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,6 @@ class Checkpoint:
 
     path: Path
     state: dict[str, Any]
-    tensors: dict[str, dict[str, Tensor]] | None = None  # by file name, once they are in memory
 
     @property
     def step(self) -> int:
@@ -93,23 +92,15 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
-        if self.tensors is not None:
-            return self.tensors[MODEL]
         return _to_torch(self.arrays())
 
     def training(self) -> dict[str, Tensor]:
         """Return the tensors that only training needs; none before the first update."""
-        if self.tensors is not None:
-            return self.tensors[TRAINING]
         if not (self.path / TRAINING).exists():
             return {}
         from seq2seq.runs.tensors import read_arrays
 
         return _to_torch(read_arrays(self.path / TRAINING))
-
-    def in_memory(self) -> Checkpoint:
-        """Return the checkpoint with its tensors, for a process that cannot see its files."""
-        return replace(self, tensors={MODEL: self.weights(), TRAINING: self.training()})
 
 
 def _to_torch(arrays: Mapping[str, Array]) -> dict[str, Tensor]:

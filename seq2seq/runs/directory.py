@@ -202,15 +202,14 @@ class RunDirectory:
     def recover(self) -> Checkpoint | None:
         """Set damaged checkpoints aside and return the latest one; None if there is none yet.
 
-        Its tensors are in memory, since not every rank may see the files. Raises CheckpointError
-        if there are checkpoints but none is intact.
+        Raises CheckpointError if there are checkpoints but none is intact.
         """
         if not self.has_checkpoints():
             log.warning("%s: no checkpoint yet; training starts from the beginning", self.path)
             return None
         newest = self.newest()
         set_aside_damaged(self.checkpoints)
-        return newest.in_memory()
+        return newest
 
     def candidates(self, metric: str) -> list[Checkpoint]:
         """Return the checkpoints, not yet verified: validated ones, best first, then the latest.

@@ -145,9 +145,10 @@ class Trainer:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
-        state, weights = checkpoint.state, checkpoint.weights()
-        load_weights(self.model, weights, origin=checkpoint.path)
-        self.optimizer.restore(weights, checkpoint.training())
+        self.ranks.on_rank0(self._load, checkpoint)  # no other rank may see its files
+        for tensor in (self.optimizer.state_SN, self.optimizer.updates):
+            self.ranks.broadcast_from_rank0_(tensor)
+        state = checkpoint.state
         self.progress = Progress(**state["progress"])
         self.schedule.restore(state["schedule"])
         self.stream.load_state_dict(state["stream"])
@@ -161,6 +162,11 @@ class Trainer:
                     "saved with %s %s, resumed with %s: results will differ in the last bits from "
                     "those of an uninterrupted run", key, before, here,
                 )  # fmt: skip
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        weights = checkpoint.weights()
+        load_weights(self.model, weights, origin=checkpoint.path)
+        self.optimizer.restore(weights, checkpoint.training())
 
     def _synchronize(self, stop: StopRequest) -> None:
         """Make all ranks agree on rank 0's clock, on what they counted, and on whether to stop."""
