@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import safetensors.torch
+import safetensors.numpy
 from safetensors import SafetensorError
 
 _CALLS = ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync")
 _FOR_EVER = contextlib.ExitStack()
-_open, _save_file = io.open, safetensors.torch.save_file
+_open, _save_file = io.open, safetensors.numpy.save_file
 
 
 class Calls:
@@ -58,7 +58,7 @@ def faulty(calls: Calls) -> Iterator[Calls]:
         for name in _CALLS:
             stack.enter_context(mock.patch.object(os, name, _met(calls, name)))
         stack.enter_context(mock.patch.object(io, "open", _opener(calls)))
-        stack.enter_context(mock.patch.object(safetensors.torch, "save_file", _saver(calls)))
+        stack.enter_context(mock.patch.object(safetensors.numpy, "save_file", _saver(calls)))
         yield calls
 
 
@@ -106,9 +106,9 @@ def _opener(calls: Calls) -> Callable[..., Any]:
 
 
 def _saver(calls: Calls) -> Callable[..., None]:
-    def save(tensors: Any, path: Path) -> None:
+    def save(tensors: Any, path: Path, **options: Any) -> None:
         def half() -> None:
-            _save_file(tensors, path)
+            _save_file(tensors, path, **options)
             os.truncate(path, path.stat().st_size // 2)
 
         try:
@@ -118,7 +118,7 @@ def _saver(calls: Calls) -> Callable[..., None]:
             raise SafetensorError(
                 f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
             ) from None
-        _save_file(tensors, path)
+        _save_file(tensors, path, **options)
 
     return save
 

@@ -77,6 +77,7 @@ def test_failed_save_loses_no_checkpoint(tmp_path: Path, lasting: bool, step: in
         assert steps(folder) == [step, 5]
         assert len(list(folder.iterdir())) == 2
     assert at > 15
+    assert calls.names.count("save_file") == 2
 
 
 def sweep(
