@@ -198,7 +198,7 @@ def test_texts_are_shown_without_matplotlib(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     html = found._repr_html_()
     assert f"<b>{found.text}</b>" in html
-    assert "pip install matplotlib" in html
+    assert "pip install &#x27;attentional-seq2seq[plot]&#x27;" in html
     assert not pictures(html)
 
 
