@@ -138,11 +138,6 @@ def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> C
     return Checkpoint(path, state)
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Return a verified checkpoint. Raises CheckpointError if it is incomplete or damaged."""
-    return open_checkpoint(path).verify()
-
-
 def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkpoint]:
     """Return the checkpoints of a folder by step, not yet verified; warn about unusable ones."""
     found = []
