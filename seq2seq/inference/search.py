@@ -246,7 +246,7 @@ class BeamState:
         # Of each step: the row that each row came from, and the log probabilities so far.
         self._parents: list[Ints] = []
         self._totals: list[Floats] = [self.log_probs_R]
-        self._weights: list[Floats | None] = []
+        self._weights: list[Floats] = []
         self._coverage_RS: Floats | None = None
         self._penalty_R: Floats | None = None
         self._cut_R: Bools | None = None  # ended by the limit, not by the model
@@ -288,7 +288,7 @@ class BeamState:
         log_probs_RC, self.state, weights_RS, pieces_RC = self.decoding.step(
             self.tokens_R, self.state, count=count, weights=options.keep_weights or covers
         )
-        if options.keep_weights:
+        if options.keep_weights and weights_RS is not None:
             self._weights.append(weights_RS)
         if covers:
             self._cover(weights_RS)
@@ -309,7 +309,14 @@ class BeamState:
     def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
         """Return the hypothesis that results if a row of a sentence ends after this step."""
         row = position * self.width + int(parent)
-        rows = self._rows_of(row)
+        rows = [row]  # which the hypothesis had at each step, from 0 to this one
+        for parents_R in reversed(self._parents):
+            rows.insert(0, int(parents_R[rows[0]]))
+        weights_TS = None
+        if self._weights:
+            size = self.source_lengths[self.sentences[position]]
+            steps = zip(self._weights, rows, strict=True)
+            weights_TS = np.stack([weights_RS[r, :size] for weights_RS, r in steps])
         totals = [float(total_R[r]) for total_R, r in zip(self._totals, rows, strict=True)]
         return Hypothesis(
             tokens=self.tokens_RT[row].tolist(),
@@ -317,7 +324,7 @@ class BeamState:
             log_prob=float(log_prob),
             finished=self._cut_R is None or not self._cut_R[row],
             log_probs=[after - before for before, after in pairwise([*totals, float(log_prob)])],
-            weights=self._weights_of(rows, self.source_lengths[self.sentences[position]]),
+            weights=weights_TS,
         )
 
     def extend(
@@ -422,21 +429,6 @@ class BeamState:
         is_end_RC = np.broadcast_to(pieces == EOS, log_probs_RC.shape)
         self._cut_R = at_limit_R & (log_probs_RC.max(1) > log_probs_RC[is_end_RC])
         log_probs_RC[at_limit_R[:, None] & ~is_end_RC] = -np.inf
-
-    def _rows_of(self, row: int) -> list[int]:
-        """Return the row that a hypothesis had at each step, from 0 to this one."""
-        rows = [row]
-        for parents_R in reversed(self._parents):
-            rows.append(int(parents_R[rows[-1]]))
-        return rows[::-1]
-
-    def _weights_of(self, rows: Sequence[int], source_length: int) -> Floats | None:
-        if not self._weights or self._weights[-1] is None:
-            return None
-        steps = [
-            w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
-        ]
-        return np.stack(steps)
 
 
 class BeamTrees:
