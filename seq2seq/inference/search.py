@@ -502,16 +502,12 @@ def _compact_order(kept_B: Bools) -> Ints:
 
 def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
     """Return the rows and pieces that would repeat an n-gram of this size."""
-    num_rows, length = tokens_RT.shape
-    if length < size:
+    if tokens_RT.shape[1] < size:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    starts = length - size + 1
-    same = np.ones((num_rows, starts), dtype=np.bool_)
-    for offset in range(size - 1):
-        last_R1 = tokens_RT[:, starts + offset, None]
-        same &= tokens_RT[:, offset : offset + starts] == last_R1
-    rows, positions = same.nonzero()
-    pieces = tokens_RT[rows, positions + size - 1]
+    ngrams = np.lib.stride_tricks.sliding_window_view(tokens_RT, size, axis=1)  # by row and place
+    last = tokens_RT[:, None, tokens_RT.shape[1] - size + 1 :]
+    rows, places = (ngrams[:, :, :-1] == last).all(2).nonzero()
+    pieces = ngrams[rows, places, -1]
     possible = pieces != EOS  # rows that have ended repeat it
     return rows[possible], pieces[possible]
 
