@@ -311,7 +311,8 @@ class BeamState:
         row = position * self.width + int(parent)
         rows = [row]  # which the hypothesis had at each step, from 0 to this one
         for parents_R in reversed(self._parents):
-            rows.insert(0, int(parents_R[rows[0]]))
+            rows.append(int(parents_R[rows[-1]]))
+        rows.reverse()
         weights_TS = None
         if self._weights:
             size = self.source_lengths[self.sentences[position]]
