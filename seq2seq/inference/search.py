@@ -49,21 +49,8 @@ def search(
     ConfigError for a coverage penalty without attention, FloatingPointError for logits that are not
     finite.
     """
-    strategy = greedy if options.beam_size == 1 and not options.keep_tree else beam_search
-    return strategy(decoding, options, prefixes, watch)
-
-
-def greedy(
-    decoding: Decoding,
-    options: SearchOptions,
-    prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
-) -> list[list[Hypothesis]]:
-    """Return for each sentence the hypothesis that takes the likeliest piece at each step.
-
-    Of equally likely pieces the one with the smallest id wins. At the length limit EOS is the only
-    choice, at its own probability. Raises as `search` does.
-    """
+    if options.beam_size > 1 or options.keep_tree:
+        return beam_search(decoding, options, prefixes, watch)
     return decode(
         decoding, options, lambda log_probs_RC, *_: log_probs_RC.argmax(1), count=1,
         prefixes=prefixes, watch=watch,
