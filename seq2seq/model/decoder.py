@@ -60,12 +60,10 @@ class Decoder(nn.Module):
             residual=config.residual,
         )
         self.initial_state = config.initial_state
-        start_size = config.encoder_size if config.initial_state == "backward" else memory_size
-        self.initial = (
-            None
-            if config.initial_state == "zeros"
-            else nn.Linear(start_size, config.decoder_size * self.states)
-        )
+        self.initial: nn.Linear | None = None
+        if config.initial_state != "zeros":
+            start_size = config.encoder_size if config.initial_state == "backward" else memory_size
+            self.initial = nn.Linear(start_size, config.decoder_size * self.states)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def start(self, memory: Memory) -> DecoderState:

@@ -58,24 +58,18 @@ class TranslationModel(nn.Module):
         super().__init__()
         self.config = config
         self.source_embedding = nn.Embedding(source_vocab_size, config.embedding_size)
-        self.target_embedding = (
-            self.source_embedding
-            if config.joint_embeddings
-            else nn.Embedding(target_vocab_size, config.embedding_size)
-        )
+        self.target_embedding = self.source_embedding
+        if not config.joint_embeddings:
+            self.target_embedding = nn.Embedding(target_vocab_size, config.embedding_size)
         self.encoder = Encoder(config)
         self.decoder = DECODERS[config.style](config)
         self.output_bias = nn.Parameter(torch.zeros(target_vocab_size))
-        self.output_weight = (
-            self.target_embedding.weight
-            if config.tie_target
-            else nn.Parameter(torch.empty(target_vocab_size, config.features_size))
-        )
-        self.lexical = (
-            nn.Linear(config.embedding_size, config.features_size, bias=False)
-            if config.lexical
-            else None
-        )
+        self.output_weight = self.target_embedding.weight
+        if not config.tie_target:
+            self.output_weight = nn.Parameter(torch.empty(target_vocab_size, config.features_size))
+        self.lexical: nn.Linear | None = None
+        if config.lexical:
+            self.lexical = nn.Linear(config.embedding_size, config.features_size, bias=False)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
         self.reset_parameters()
 
