@@ -111,7 +111,8 @@ def save_checkpoint(
     def write(folder: Path) -> None:
         for name, written in ((MODEL, weights), (TRAINING, training)):
             if written:
-                tensors.write_tensors(folder / name, written)
+                arrays = {key: tensor.detach().cpu().numpy() for key, tensor in written.items()}
+                tensors.write_arrays(folder / name, arrays)
 
     return _save(path, write, state)
 

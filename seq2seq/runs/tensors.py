@@ -14,15 +14,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Array = NDArray[Any]
 
@@ -97,11 +94,6 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
         found = re.search(r"os error (\d+)", str(error))
         number = int(found[1]) if found else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from None
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors of any device to a file."""
-    write_arrays(path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
 
 
 @contextlib.contextmanager
