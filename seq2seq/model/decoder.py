@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
-from seq2seq.model.layers import Dropout, Layers, Linear, matrix_gradients_at_once
+from seq2seq.model.layers import Dropout, Linear, matrix_gradients_at_once, stack_layers
 
 Masks = tuple[Tensor, ...]
 
@@ -52,7 +52,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.states = states or len(input_sizes)
         memory_size = 2 * config.encoder_size
-        self.layers = Layers(input_sizes, config.decoder_size, layer_norm=config.layer_norm)
+        self.layers = stack_layers(input_sizes, config.decoder_size, layer_norm=config.layer_norm)
         self.attention = build_attention(
             config.attention,
             query_size=config.decoder_size,

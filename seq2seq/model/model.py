@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Encoded, Memory
 from seq2seq.model.decoder import DECODERS, DecoderState
-from seq2seq.model.layers import Dropout, Layers
+from seq2seq.model.layers import Dropout, stack_layers
 
 
 class Encoder(nn.Module):
@@ -27,8 +27,8 @@ class Encoder(nn.Module):
         super().__init__()
         size = config.encoder_size
         sizes = [config.embedding_size] + [2 * size] * (config.encoder_layers - 1)
-        self.forwards = Layers(sizes, size, layer_norm=config.layer_norm)
-        self.backwards = Layers(sizes, size, layer_norm=config.layer_norm)
+        self.forwards = stack_layers(sizes, size, layer_norm=config.layer_norm)
+        self.backwards = stack_layers(sizes, size, layer_norm=config.layer_norm)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
