@@ -51,10 +51,13 @@ def search(
     """
     if options.beam_size > 1 or options.keep_tree:
         return beam_search(decoding, options, prefixes, watch)
-    return decode(
-        decoding, options, lambda log_probs_RC, *_: log_probs_RC.argmax(1), count=1,
-        prefixes=prefixes, watch=watch,
-    )  # fmt: skip
+    return decode(decoding, options, greedy, count=1, prefixes=prefixes, watch=watch)
+
+
+def greedy(log_probs_RC: Floats, *_: object) -> Ints:
+    """Choose the likeliest piece of each row, of equally likely ones the first."""
+    columns_R: Ints = log_probs_RC.argmax(1)
+    return columns_R
 
 
 def beam_search(
