@@ -122,19 +122,17 @@ class Ranks:
 
     def broadcast_from_rank0_(self, tensor: Tensor) -> None:
         """Replace a tensor by that of rank 0."""
-        if self.size == 1:
-            return
-        import torch.distributed as dist
+        if self.size > 1:
+            import torch.distributed as dist
 
-        dist.broadcast(tensor, src=0)
+            dist.broadcast(tensor, src=0)
 
     def wait_for_preparation(self) -> None:
         """Wait until all ranks have prepared their data, for up to PREPARATION_TIMEOUT."""
-        if self.size == 1:
-            return
-        import torch.distributed as dist
+        if self.size > 1:
+            import torch.distributed as dist
 
-        dist.barrier(self.preparation_group)
+            dist.barrier(self.preparation_group)
 
 
 @contextlib.contextmanager

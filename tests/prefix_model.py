@@ -6,11 +6,12 @@ It checks that search keeps rows, sentences and states together, and logs its ba
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from seq2seq.inference.protocol import Floats, Ints, Step
+from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions, Step
+from seq2seq.inference.search import search
 
 BOS = 2
 EOS = 3
@@ -112,3 +113,8 @@ def prefix_model(seed: int, source_lengths: list[int], **settings: object) -> Pr
         np.arange(len(source_lengths)),
         **settings,  # type: ignore[arg-type]
     )
+
+
+def greedy(decoding: Decoding, options: SearchOptions) -> list[list[Hypothesis]]:
+    """Search with a beam of 1, whatever the options say."""
+    return search(decoding, replace(options, beam_size=1, nbest=1))

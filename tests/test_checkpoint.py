@@ -17,8 +17,8 @@ from seq2seq.runs.checkpoint import (
     best_first,
     intact,
     list_checkpoints,
-    load_checkpoint,
     load_weights,
+    open_checkpoint,
     prune,
     save_checkpoint,
 )
@@ -36,7 +36,7 @@ def save(folder: Path, step: int, **metrics: float) -> Checkpoint:
 def test_save_and_load_round_trip(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(3, 4).t(), "b": torch.tensor(7)}
     save_checkpoint(tmp_path / "c", weights(2.0), tensors, {"step": 3, "x": [1, None]})
-    found = load_checkpoint(tmp_path / "c")
+    found = open_checkpoint(tmp_path / "c").verify()
     assert found.step == 3
     assert found.state["x"] == [1, None]
     assert found.metric("bleu") is None
@@ -64,7 +64,7 @@ def test_damage_is_detected(tmp_path: Path, name: str, damage: str) -> None:
     else:
         file.write_bytes(data if damage == "flip" else data[:-1])
     with pytest.raises(CheckpointError, match=rf"step-000001: .*{name}") as caught:
-        load_checkpoint(tmp_path / "step-000001")
+        open_checkpoint(tmp_path / "step-000001").verify()
     assert "\n" not in str(caught.value)
 
 
@@ -72,13 +72,13 @@ def test_missing_checksums_or_another_format_is_refused(tmp_path: Path) -> None:
     found = save(tmp_path, 1)
     (found.path / "state.json").write_text('{"version": 99}')
     with pytest.raises(CheckpointError, match="checkpoint format 99"):
-        load_checkpoint(found.path)
+        open_checkpoint(found.path).verify()
     (found.path / "SHA256SUMS").unlink()
     with pytest.raises(CheckpointError, match="incomplete checkpoint"):
-        load_checkpoint(found.path)
+        open_checkpoint(found.path).verify()
     (found.path / "SHA256SUMS").write_text("abc  ../../etc/passwd\n")
     with pytest.raises(CheckpointError, match="incomplete checkpoint"):
-        load_checkpoint(found.path)
+        open_checkpoint(found.path).verify()
 
 
 @pytest.mark.parametrize("words", [('"step": 2', '"step": 9'), ('"step"', '"stop"')])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from prefix_model import prefix_model
+from prefix_model import greedy, prefix_model
 
 from seq2seq.inference.protocol import Ensemble, EnsembleState, Step
-from seq2seq.inference.search import SearchOptions, beam_search, greedy
+from seq2seq.inference.search import SearchOptions, beam_search
 
 OPTIONS = SearchOptions(beam_size=3, nbest=3, keep_weights=True, coverage_penalty=0.2)
 

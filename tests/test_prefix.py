@@ -25,7 +25,7 @@ from seq2seq.errors import DataError
 from seq2seq.inference.prefix import END, FREE, Prefix, Spelling, forced_pieces
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Sampling, sample
-from seq2seq.inference.search import beam_search, greedy, search
+from seq2seq.inference.search import search
 from seq2seq.inference.translator import Translator
 
 WIDE = 3000
@@ -63,7 +63,7 @@ def test_search_with_prefixes_matches_enumeration(
     prefixes = [data.draw(st.sampled_from(GRAPHS)) for _ in lengths]
     for size in (WIDE, data.draw(st.integers(1, 5))):
         each = dataclasses.replace(options, beam_size=size, nbest=min(3, size))
-        found = (greedy if size == 1 else beam_search)(model, each, prefixes)
+        found = search(model, each, prefixes)
         for sentence, (length, prefix) in enumerate(zip(lengths, prefixes, strict=True)):
             plain = enumerate_all if size == WIDE else plain_beam
             expected = plain(model, sentence, length, each, prefix)[: each.nbest]

@@ -16,7 +16,7 @@ from properties import examples
 
 from seq2seq.errors import ConfigError
 from seq2seq.inference.sampling import Sampling, draw, sample
-from seq2seq.inference.search import Hypothesis, SearchOptions, greedy
+from seq2seq.inference.search import Hypothesis, SearchOptions, search
 
 SHORT = SearchOptions(max_length_factor=0, max_length_offset=2)
 
@@ -66,7 +66,8 @@ def test_one_candidate_matches_greedy() -> None:
     options = SearchOptions()
     for one in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-6}):
         found = sample(model, options, Sampling(2, **one))  # type: ignore[arg-type]
-        assert outputs(found) == [[h.tokens] * 2 for [h] in greedy(model, options)]
+        likeliest = search(model, SearchOptions(beam_size=1))
+        assert outputs(found) == [[h.tokens] * 2 for [h] in likeliest]
 
 
 def test_seed_determines_samples() -> None:

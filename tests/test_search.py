@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_search import enumerate_all, plain_beam
-from prefix_model import BOS, EOS, PIECES, PrefixModel, prefix_model
+from prefix_model import BOS, EOS, PIECES, PrefixModel, greedy, prefix_model
 from properties import examples
 
 from seq2seq.errors import ConfigError
-from seq2seq.inference.search import Hypothesis, SearchOptions, beam_search, greedy
+from seq2seq.inference.search import Hypothesis, SearchOptions, beam_search
 
 WIDE = 700  # more than there are sequences of four pieces and fewer
 

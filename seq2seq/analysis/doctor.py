@@ -17,7 +17,7 @@ from seq2seq.errors import CheckpointError, DataError
 from seq2seq.evaluation.evaluate import read_test
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run
-from seq2seq.runs.checkpoint import load_checkpoint
+from seq2seq.runs.checkpoint import open_checkpoint
 from seq2seq.runs.directory import RunDirectory, run_of
 
 MOST_UNKNOWN = 0.01
@@ -29,7 +29,7 @@ def checksums(run: RunDirectory) -> Finding:
     faults = []
     for path in paths:
         try:
-            load_checkpoint(path)
+            open_checkpoint(path).verify()
         except CheckpointError as error:
             faults.append(str(error))
     found = f"{len(paths) - len(faults)} of {len(paths)} checkpoints are intact"

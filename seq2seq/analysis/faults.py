@@ -24,6 +24,7 @@ from seq2seq.analysis.model_checks import (
     examine,
     loss_and_gradient,
     mean_loss,
+    search_greedily,
     step_through,
     widen,
 )
@@ -36,7 +37,6 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import score, sentence_chrf
 from seq2seq.files import make_folder, write_atomic
-from seq2seq.inference.search import greedy
 from seq2seq.inference.text import Part, Sentence
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
 from seq2seq.model.decoder import Decoder, DecoderState
@@ -208,12 +208,10 @@ def translate_in_order(probe: Probe, pairs: Sequence[Pair]) -> list[str]:
     The translator itself batches sentences of similar length, where there is little padding and
     some faults do not show.
     """
-    options = probe.translator.options(beam_size=1)
     found = []
     for start in range(0, len(pairs), BATCH):
-        batch = probe.batch(pairs[start : start + BATCH])
-        decoding = probe.translator.decoding(batch.source_BS.cpu().numpy())
-        found += [probe.translator.target.decode(h.tokens) for [h] in greedy(decoding, options)]
+        hypotheses = search_greedily(probe, probe.batch(pairs[start : start + BATCH]))
+        found += [probe.translator.target.decode(each.tokens) for each in hypotheses]
     return found
 
 
@@ -221,8 +219,7 @@ def picture(probe: Probe, pairs: Sequence[Pair]) -> Part:
     """Return the translation of the first sentence with its weights, those on padding included."""
     translator = probe.translator
     batch = probe.batch(pairs)
-    decoding = translator.decoding(batch.source_BS.cpu().numpy())
-    [found] = greedy(decoding, translator.options(beam_size=1))[0]
+    found = search_greedily(probe, batch)[0]
     # The search drops weights on padding; decoding the same pieces again keeps them.
     steps = min(_MOST_ROWS, len(found.tokens) + 1)
     inputs_BT = torch.full((len(batch), steps), BOS, device=probe.device)

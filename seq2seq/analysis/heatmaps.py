@@ -132,24 +132,20 @@ def plot_sentences(
         found = translator.translate(sentences, options)
         parts = [part for best, *_ in found for part in best.parts]
     else:
-        parts = [_forced(translator, sentences, normalize_line(target))]
+        text = normalize_line(target)
+        if len(sentences) != 1:
+            raise DataError(
+                f"one translation is given, but {len(sentences)} sentences; give one sentence"
+            )
+        if not text:
+            raise DataError("the given translation is empty; give one, or leave it out")
+        # The given text may have characters that its pieces cannot reproduce.
+        parts = [replace(part, text=text) for part in translator.force(sentences, [text])]
     data = translator.config.data
     languages = (data.source_language, data.target_language)
     if path:
         write_figure(attention_figure(parts, languages=languages, words=words), path)
     return parts
-
-
-def _forced(translator: Translator, sentences: Sequence[str], target: str) -> Part:
-    if len(sentences) != 1:
-        raise DataError(
-            f"one translation is given, but {len(sentences)} sentences; give one sentence"
-        )
-    if not target:
-        raise DataError("the given translation is empty; give one, or leave it out")
-    [part] = translator.force(sentences, [target])
-    # The given text may have characters that its pieces cannot reproduce.
-    return replace(part, text=target)
 
 
 def attention_figure(

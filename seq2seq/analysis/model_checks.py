@@ -22,7 +22,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.inference.protocol import Hypothesis
-from seq2seq.inference.search import beam_search, greedy
+from seq2seq.inference.search import beam_search, search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
@@ -178,13 +178,13 @@ def batch_invariance(probe: Probe) -> Finding:
     """Check that longer neighbors change no probability and no translation of a sentence."""
     batch = widen(probe.batch(), EXTRA_PADDING)
     beside_B = step_through(probe, batch).target_log_probs(batch)
-    found = _search(probe, batch)
+    found = search_greedily(probe, batch)
     errors, changed = [], 0
     for number, pair in enumerate(probe.pairs):
         alone = probe.batch([pair])
         log_prob = step_through(probe, alone).target_log_probs(alone)[0]
         errors.append((log_prob - beside_B[number]).abs())
-        [other] = _search(probe, alone)
+        [other] = search_greedily(probe, alone)
         changed += _differ(found[number], other)
     worst = float(torch.stack(errors).max())
     return Finding(
@@ -197,7 +197,8 @@ def batch_invariance(probe: Probe) -> Finding:
 def beam_one_is_greedy(probe: Probe) -> Finding:
     """Check that a beam of 1 finds what greedy search finds."""
     batch = probe.batch()
-    found, beams = _search(probe, batch), _search(probe, batch, beam_search)
+    found = search_greedily(probe, batch)
+    beams = search_greedily(probe, batch, strategy=beam_search)
     changed = sum(map(_differ, found, beams))
     return Finding(not changed, f"{changed} of {len(found)} translations differ")
 
@@ -327,12 +328,12 @@ def examine(probe: Probe) -> dict[str, Finding]:
     return findings
 
 
-def _search(
-    probe: Probe, batch: Batch, search: Callable[..., list[list[Hypothesis]]] = greedy
+def search_greedily(
+    probe: Probe, batch: Batch, *, strategy: Callable[..., list[list[Hypothesis]]] = search
 ) -> list[Hypothesis]:
     """Return the best hypothesis of each sentence with a beam of 1."""
     decoding = probe.translator.decoding(batch.source_BS.cpu().numpy())
-    return [found[0] for found in search(decoding, probe.translator.options(beam_size=1))]
+    return [found[0] for found in strategy(decoding, probe.translator.options(beam_size=1))]
 
 
 def _differ(one: Hypothesis, other: Hypothesis) -> bool:

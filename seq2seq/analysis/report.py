@@ -117,6 +117,12 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
     best = sorted(sentences, key=lambda s: (-s.chrf, -len(s.source)))
     worst = sorted(sentences, key=lambda s: (s.chrf, -len(s.source)))
     missing, added = word_errors(hypotheses, references)
+    alignment = None
+    try:
+        if any(part.weights is not None for part in parts):
+            alignment = forced_alignment_error(translator, pairs)
+    except DataError as error:
+        log.warning("no alignment error in the report: %s", error)
     target_ids = translator.target.encode_batch([pair.target for pair in pairs])
     return Report(
         sentences=len(pairs),
@@ -137,7 +143,7 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
             "translations": unknown_share(part.target_pieces for part in parts),
         },
         attention=attention_figures(parts),
-        alignment=_alignment(translator, pairs, attends=any(p.weights is not None for p in parts)),
+        alignment=alignment,
         missing_words=missing,
         added_words=added,
         best=best[:EXTREMES],
@@ -158,16 +164,6 @@ def scores_by_length(
         limits = bucket.label, bucket.shortest, bucket.longest
         found.append(LengthScores(*limits, len(texts), bleu, chrf, lengths(texts, refs)["ratio"]))
     return found
-
-
-def _alignment(
-    translator: Translator, pairs: Sequence[Pair], *, attends: bool
-) -> AlignmentError | None:
-    try:
-        return forced_alignment_error(translator, pairs) if attends else None
-    except DataError as error:
-        log.warning("no alignment error in the report: %s", error)
-        return None
 
 
 def repetition(texts: Iterable[str], size: int = REPEATED_NGRAM) -> float:

@@ -67,6 +67,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.challenge import read_challenge, score_challenge
     from seq2seq.evaluation.evaluate import evaluate, read_test, translate_all, write_lines
     from seq2seq.evaluation.metrics import RESAMPLES
+    from seq2seq.evaluation.robustness import measure_robustness
     from seq2seq.files import check_writable, make_folder
     from seq2seq.packaged import find_run, is_read_only
     from seq2seq.runs.directory import run_of
@@ -96,8 +97,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         resamples = RESAMPLES if arguments.confidence or reports else 0
         result = evaluate(translator, pairs, search, resamples=resamples, parallelism=shared)
         if arguments.robustness:
-            from seq2seq.evaluation.robustness import measure_robustness
-
             search = replace(search, keep_weights=False)
             again = partial(translate_all, translator, options=search, parallelism=shared)
             tables["robustness"] = measure_robustness(pairs, result, again)

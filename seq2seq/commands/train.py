@@ -65,6 +65,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.device import keep_few_kernels
     from seq2seq.packaged import find_recipe
     from seq2seq.pipeline import check_start, train
+    from seq2seq.processes import launch
 
     keep_few_kernels()
     config = load_config(find_recipe(arguments.config), arguments.overrides)
@@ -84,8 +85,6 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.show_pairs:
         return _show_pairs(config, arguments.show_pairs)
     if arguments.processes:
-        from seq2seq.processes import launch
-
         if arguments.restarts:  # otherwise each restart would repeat the same error
             check_start(config, resume=arguments.resume, overwrite=arguments.overwrite)
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]

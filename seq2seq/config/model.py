@@ -137,10 +137,7 @@ class ModelConfig(Section):
     @property
     def attention_output_size(self) -> int:
         """Size of the attention output."""
-        memory_size = 2 * self.encoder_size
-        if self.attention.score == "none":
-            return memory_size
-        return self.attention.value_size or memory_size
+        return self.attention.value_size or 2 * self.encoder_size
 
     @property
     def residual(self) -> bool:

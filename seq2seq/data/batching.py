@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.ragged import Ints, Ragged
-from seq2seq.data.tokenizer import BOS, EOS
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,10 @@ def collate(
     """Return a batch of some rows; `inputs` and `labels` are the targets."""
     source_lengths, target_lengths = source.lengths[rows] + 1, labels.lengths[rows] + 1
     return Batch(
-        torch.from_numpy(source.padded(rows, last=(EOS,))),
+        torch.from_numpy(source.padded(rows)),
         torch.from_numpy(source_lengths),
-        torch.from_numpy(inputs.padded(rows, first=(BOS,))),
-        torch.from_numpy(labels.padded(rows, last=(EOS,))),
+        torch.from_numpy(inputs.padded(rows, begin=True)),
+        torch.from_numpy(labels.padded(rows)),
         torch.from_numpy(target_lengths),
         tuple(int(index) for index in indices),
         int(target_lengths.sum()),

@@ -246,23 +246,14 @@ def _deleted(path: Path) -> FileNotFoundError:
 
 def _intact(path: Path) -> Entry | None:
     """Return the entry if its files still have the sizes and times they were made with."""
-    found = _read_json(path / _ABOUT)
     try:
+        found = json.loads((path / _ABOUT).read_bytes())
         intact = all(_status(path / name) == status for name, status in found["files"].items())
         return Entry(path, found["about"]) if intact else None
-    except (OSError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _status(file: Path) -> list[int]:
     status = file.stat()
     return [status.st_size, status.st_mtime_ns]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a file; an empty one if the file is missing or damaged."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

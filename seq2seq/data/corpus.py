@@ -357,14 +357,10 @@ def _field(row: dict[str, Any], name: str, where: str) -> str:
     return value
 
 
-def dataset_files(name: str, subset: str | None, *, split: str) -> list[Path]:
-    """Return the files that hold the rows of a split, downloaded if need be."""
-    path = Path(name)
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.is_file())
-    if path.is_file():
-        return [path]
-    return [Path(file["filename"]) for file in _load(name, subset, split).cache_files]
+def dataset_files(config: CorpusConfig) -> list[Path]:
+    """Return the files of a dataset of the Hugging Face hub, downloaded if need be."""
+    dataset = _load(str(config.name), config.subset, str(config.split))
+    return [Path(file["filename"]) for file in dataset.cache_files]
 
 
 def _load(name: str, subset: str | None, split: str) -> Any:

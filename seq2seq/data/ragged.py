@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.data.tokenizer import EOS, PAD
+from seq2seq.data.tokenizer import BOS, EOS, PAD
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,29 +42,23 @@ class Ragged:
     def lengths(self) -> Ints:
         return np.diff(self.offsets)
 
-    def padded(
-        self,
-        rows: Ints,
-        *,
-        first: tuple[int, ...] = (),
-        last: tuple[int, ...] = (),
-        width: int | None = None,
-    ) -> Ints:
-        """Return the rows as a padded matrix, each with `first` before and `last` after it.
+    def padded(self, rows: Ints, *, begin: bool = False, width: int | None = None) -> Ints:
+        """Return the rows as a padded matrix, each after BOS if they `begin`, else before EOS.
 
         Its width is what the longest row needs, or given.
         """
-        lengths = self.lengths[rows]
-        longest, start = int(lengths.max()), len(first)
-        matrix = np.full((len(rows), width or start + longest + len(last)), PAD, dtype=np.int64)
-        matrix[:, :start] = first
+        lengths, start = self.lengths[rows], int(begin)
+        longest = int(lengths.max())
+        matrix = np.full((len(rows), width or longest + 1), PAD, dtype=np.int64)
         columns = np.arange(longest)
         real = columns < lengths[:, None]
         matrix[:, start : start + longest][real] = self.flat[
             (self.offsets[rows, None] + columns)[real]
         ]
-        for place, value in enumerate(last, start):
-            matrix[np.arange(len(rows)), lengths + place] = value
+        if begin:
+            matrix[:, 0] = BOS
+        else:
+            matrix[np.arange(len(rows)), lengths] = EOS
         return matrix
 
 
@@ -85,7 +79,7 @@ def source_batches(
         rows = np.flatnonzero(padded == length)
         most = max(1, batch_tokens // length)
         for some in np.array_split(rows, -(-len(rows) // most)):
-            yield source.padded(some, last=(EOS,), width=length), some
+            yield source.padded(some, width=length), some
 
 
 def padded_lengths(lengths: Ints) -> Ints:

@@ -45,7 +45,7 @@ def describe(corpus: CorpusConfig) -> dict[str, Any]:
     settings = corpus.model_dump(exclude={*PLACES, "weight"})
     places = [find_data(place) for key in PLACES if (place := getattr(corpus, key)) is not None]
     if corpus.format == "huggingface" and not places[0].exists():
-        places = dataset_files(str(corpus.name), corpus.subset, split=str(corpus.split))
+        places = dataset_files(corpus)
     for path in places:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise DataError(f"{path}: not a regular file; write the corpus to a file first")

@@ -138,19 +138,13 @@ def read_test(
         layout = CorpusConfig(format="tsv", path=path, references=True)
     else:
         layout = layout.model_copy(update={"path": path})
-        if layout.alignment is not None and not _is_readable(layout):
-            layout = layout.model_copy(update={"alignment": None})
+        if layout.alignment is not None:
+            try:
+                next(read_corpus(layout), None)
+            except DataError:  # the file has none
+                layout = layout.model_copy(update={"alignment": None})
     pairs = read_corpus(layout)
     return [replace(pair, references=()) for pair in pairs] if single_reference else list(pairs)
-
-
-def _is_readable(layout: CorpusConfig) -> bool:
-    """Return whether the first pair has every field that the layout names."""
-    try:
-        next(read_corpus(layout), None)
-    except DataError:
-        return False
-    return True
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

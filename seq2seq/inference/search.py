@@ -49,25 +49,15 @@ def search(
     ConfigError for a coverage penalty without attention, FloatingPointError for logits that are not
     finite.
     """
-    strategy = greedy if options.beam_size == 1 and not options.keep_tree else beam_search
-    return strategy(decoding, options, prefixes, watch)
+    if options.beam_size > 1 or options.keep_tree:
+        return beam_search(decoding, options, prefixes, watch)
+    return decode(decoding, options, greedy, count=1, prefixes=prefixes, watch=watch)
 
 
-def greedy(
-    decoding: Decoding,
-    options: SearchOptions,
-    prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
-) -> list[list[Hypothesis]]:
-    """Return for each sentence the hypothesis that takes the likeliest piece at each step.
-
-    Of equally likely pieces the one with the smallest id wins. At the length limit EOS is the only
-    choice, at its own probability. Raises as `search` does.
-    """
-    return decode(
-        decoding, options, lambda log_probs_RC, *_: log_probs_RC.argmax(1), count=1,
-        prefixes=prefixes, watch=watch,
-    )  # fmt: skip
+def greedy(log_probs_RC: Floats, *_: object) -> Ints:
+    """Choose the likeliest piece of each row, of equally likely ones the first."""
+    columns_R: Ints = log_probs_RC.argmax(1)
+    return columns_R
 
 
 def beam_search(
@@ -246,7 +236,7 @@ class BeamState:
         # Of each step: the row that each row came from, and the log probabilities so far.
         self._parents: list[Ints] = []
         self._totals: list[Floats] = [self.log_probs_R]
-        self._weights: list[Floats | None] = []
+        self._weights: list[Floats] = []
         self._coverage_RS: Floats | None = None
         self._penalty_R: Floats | None = None
         self._cut_R: Bools | None = None  # ended by the limit, not by the model
@@ -288,7 +278,7 @@ class BeamState:
         log_probs_RC, self.state, weights_RS, pieces_RC = self.decoding.step(
             self.tokens_R, self.state, count=count, weights=options.keep_weights or covers
         )
-        if options.keep_weights:
+        if options.keep_weights and weights_RS is not None:
             self._weights.append(weights_RS)
         if covers:
             self._cover(weights_RS)
@@ -309,7 +299,15 @@ class BeamState:
     def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
         """Return the hypothesis that results if a row of a sentence ends after this step."""
         row = position * self.width + int(parent)
-        rows = self._rows_of(row)
+        rows = [row]  # which the hypothesis had at each step, from 0 to this one
+        for parents_R in reversed(self._parents):
+            rows.append(int(parents_R[rows[-1]]))
+        rows.reverse()
+        weights_TS = None
+        if self._weights:
+            size = self.source_lengths[self.sentences[position]]
+            steps = zip(self._weights, rows, strict=True)
+            weights_TS = np.stack([weights_RS[r, :size] for weights_RS, r in steps])
         totals = [float(total_R[r]) for total_R, r in zip(self._totals, rows, strict=True)]
         return Hypothesis(
             tokens=self.tokens_RT[row].tolist(),
@@ -317,7 +315,7 @@ class BeamState:
             log_prob=float(log_prob),
             finished=self._cut_R is None or not self._cut_R[row],
             log_probs=[after - before for before, after in pairwise([*totals, float(log_prob)])],
-            weights=self._weights_of(rows, self.source_lengths[self.sentences[position]]),
+            weights=weights_TS,
         )
 
     def extend(
@@ -423,21 +421,6 @@ class BeamState:
         self._cut_R = at_limit_R & (log_probs_RC.max(1) > log_probs_RC[is_end_RC])
         log_probs_RC[at_limit_R[:, None] & ~is_end_RC] = -np.inf
 
-    def _rows_of(self, row: int) -> list[int]:
-        """Return the row that a hypothesis had at each step, from 0 to this one."""
-        rows = [row]
-        for parents_R in reversed(self._parents):
-            rows.append(int(parents_R[rows[-1]]))
-        return rows[::-1]
-
-    def _weights_of(self, rows: Sequence[int], source_length: int) -> Floats | None:
-        if not self._weights or self._weights[-1] is None:
-            return None
-        steps = [
-            w[r, :source_length] for w, r in zip(self._weights, rows, strict=True) if w is not None
-        ]
-        return np.stack(steps)
-
 
 class BeamTrees:
     """One tree for each sentence, which grows by a level at each step of the search."""
@@ -510,16 +493,12 @@ def _compact_order(kept_B: Bools) -> Ints:
 
 def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
     """Return the rows and pieces that would repeat an n-gram of this size."""
-    num_rows, length = tokens_RT.shape
-    if length < size:
+    if tokens_RT.shape[1] < size:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    starts = length - size + 1
-    same = np.ones((num_rows, starts), dtype=np.bool_)
-    for offset in range(size - 1):
-        last_R1 = tokens_RT[:, starts + offset, None]
-        same &= tokens_RT[:, offset : offset + starts] == last_R1
-    rows, positions = same.nonzero()
-    pieces = tokens_RT[rows, positions + size - 1]
+    ngrams = np.lib.stride_tricks.sliding_window_view(tokens_RT, size, axis=1)  # by row and place
+    last = tokens_RT[:, None, tokens_RT.shape[1] - size + 1 :]
+    rows, places = (ngrams[:, :, :-1] == last).all(2).nonzero()
+    pieces = ngrams[rows, places, -1]
     possible = pieces != EOS  # rows that have ended repeat it
     return rows[possible], pieces[possible]
 

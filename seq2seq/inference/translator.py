@@ -250,11 +250,14 @@ class Translator:
                     results = search(decoding, options, following, watched)
                 for index, hypotheses in zip(indices, results, strict=True):
                     found[index] = hypotheses
-        parts = map(self.parts, sentences, found, (prefix for _, prefix in begun))
+        parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
         if mbr:
-            sampled = sampling is not None
-            parts = map(partial(_lowest_risk_first, metric=mbr, sampled=sampled), parts)
-        return [join_parts(list(islice(parts, len(row)))) for row in rows]
+            for candidates in parts:
+                log_probs = None if sampling else [part.log_prob for part in candidates]
+                best = minimum_bayes_risk([part.text for part in candidates], mbr, log_probs)
+                candidates.insert(0, candidates.pop(best))
+        remaining = iter(parts)
+        return [join_parts(list(islice(remaining, len(row)))) for row in rows]
 
     @cached_property
     def spelling(self) -> Spelling:
@@ -387,12 +390,6 @@ class Translator:
 
 def _watch_parts(watch: Watch, parts_B: Ints, sentences_B: Ints, pieces_BT: Ints) -> None:
     watch(parts_B[sentences_B], pieces_BT)
-
-
-def _lowest_risk_first(parts: list[Part], *, metric: Metric, sampled: bool) -> list[Part]:
-    log_probs = None if sampled else [part.log_prob for part in parts]
-    best = minimum_bayes_risk([part.text for part in parts], metric, log_probs)
-    return [parts[best], *parts[:best], *parts[best + 1 :]]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ encoder), N heads, d and m key and value size of one head.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -66,10 +66,8 @@ class Memory:
 
     def select(self, sentences: Tensor) -> Memory:
         """Return the memory of these sentences only."""
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Memory(
-            **{n: t.index_select(0, sentences) for n, t in tensors.items() if t is not None}
-        )
+        chosen = {n: t.index_select(0, sentences) for n, t in vars(self).items() if t is not None}
+        return replace(self, **chosen)
 
 
 class Dot(nn.Module):

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
-from seq2seq.model.layers import Dropout, Layers, Linear, matrix_gradients_at_once
+from seq2seq.model.layers import Dropout, Linear, matrix_gradients_at_once, stack_layers
 
 Masks = tuple[Tensor, ...]
 
@@ -52,7 +52,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.states = states or len(input_sizes)
         memory_size = 2 * config.encoder_size
-        self.layers = Layers(input_sizes, config.decoder_size, layer_norm=config.layer_norm)
+        self.layers = stack_layers(input_sizes, config.decoder_size, layer_norm=config.layer_norm)
         self.attention = build_attention(
             config.attention,
             query_size=config.decoder_size,
@@ -60,12 +60,10 @@ class Decoder(nn.Module):
             residual=config.residual,
         )
         self.initial_state = config.initial_state
-        start_size = config.encoder_size if config.initial_state == "backward" else memory_size
-        self.initial = (
-            None
-            if config.initial_state == "zeros"
-            else nn.Linear(start_size, config.decoder_size * self.states)
-        )
+        self.initial: nn.Linear | None = None
+        if config.initial_state != "zeros":
+            start_size = config.encoder_size if config.initial_state == "backward" else memory_size
+            self.initial = nn.Linear(start_size, config.decoder_size * self.states)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def start(self, memory: Memory) -> DecoderState:

@@ -292,17 +292,10 @@ class GRU(nn.Module):
         return torch.stack(states)
 
 
-class Layers(nn.ModuleList):
-    """A stack of GRU layers."""
-
-    def __init__(self, sizes: Sequence[int], hidden_size: int, *, layer_norm: bool) -> None:
-        super().__init__(GRU(size, hidden_size, layer_norm=layer_norm) for size in sizes)
-
-    def __getitem__(self, number: int) -> GRU:  # type: ignore[override]
-        return cast(GRU, super().__getitem__(number))
-
-    def __iter__(self) -> Iterator[GRU]:
-        return cast("Iterator[GRU]", super().__iter__())
+def stack_layers(sizes: Sequence[int], hidden_size: int, *, layer_norm: bool) -> Sequence[GRU]:
+    """Return GRU layers that read inputs of these sizes, as a module."""
+    layers = nn.ModuleList(GRU(size, hidden_size, layer_norm=layer_norm) for size in sizes)
+    return cast("Sequence[GRU]", layers)
 
 
 def tanh_(values: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Encoded, Memory
 from seq2seq.model.decoder import DECODERS, DecoderState
-from seq2seq.model.layers import Dropout, Layers
+from seq2seq.model.layers import Dropout, stack_layers
 
 
 class Encoder(nn.Module):
@@ -27,8 +27,8 @@ class Encoder(nn.Module):
         super().__init__()
         size = config.encoder_size
         sizes = [config.embedding_size] + [2 * size] * (config.encoder_layers - 1)
-        self.forwards = Layers(sizes, size, layer_norm=config.layer_norm)
-        self.backwards = Layers(sizes, size, layer_norm=config.layer_norm)
+        self.forwards = stack_layers(sizes, size, layer_norm=config.layer_norm)
+        self.backwards = stack_layers(sizes, size, layer_norm=config.layer_norm)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
@@ -58,24 +58,18 @@ class TranslationModel(nn.Module):
         super().__init__()
         self.config = config
         self.source_embedding = nn.Embedding(source_vocab_size, config.embedding_size)
-        self.target_embedding = (
-            self.source_embedding
-            if config.joint_embeddings
-            else nn.Embedding(target_vocab_size, config.embedding_size)
-        )
+        self.target_embedding = self.source_embedding
+        if not config.joint_embeddings:
+            self.target_embedding = nn.Embedding(target_vocab_size, config.embedding_size)
         self.encoder = Encoder(config)
         self.decoder = DECODERS[config.style](config)
         self.output_bias = nn.Parameter(torch.zeros(target_vocab_size))
-        self.output_weight = (
-            self.target_embedding.weight
-            if config.tie_target
-            else nn.Parameter(torch.empty(target_vocab_size, config.features_size))
-        )
-        self.lexical = (
-            nn.Linear(config.embedding_size, config.features_size, bias=False)
-            if config.lexical
-            else None
-        )
+        self.output_weight = self.target_embedding.weight
+        if not config.tie_target:
+            self.output_weight = nn.Parameter(torch.empty(target_vocab_size, config.features_size))
+        self.lexical: nn.Linear | None = None
+        if config.lexical:
+            self.lexical = nn.Linear(config.embedding_size, config.features_size, bias=False)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
         self.reset_parameters()
 

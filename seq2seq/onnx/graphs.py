@@ -34,15 +34,13 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 KINDS = ("encoder", "embedding", "step")
 MAX_BLEU_LOSS = 0.2
 # What seq2seq.onnx.model writes; none of them opens a file, loops without end or runs code.
-OPERATORS = frozenset(
-    (
-        "Abs", "Add", "Cast", "Concat", "Div", "Expand", "Gather", "GatherND", "Identity",
-        "LayerNormalization", "Log", "LogSoftmax", "MatMul", "Max", "Mul", "QuantizeLinear",
-        "ReduceMax", "ReduceMean", "ReduceSum", "Reshape", "Scan", "Shape",
-        "Sigmoid", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh", "Transpose",
-        "Unsqueeze", "com.microsoft.MatMulIntegerToFloat",
-    )
-)  # fmt: skip
+OPERATORS = frozenset({
+    "Abs", "Add", "Cast", "Concat", "Div", "Expand", "Gather", "GatherND", "Identity",
+    "LayerNormalization", "Log", "LogSoftmax", "MatMul", "Max", "Mul", "QuantizeLinear",
+    "ReduceMax", "ReduceMean", "ReduceSum", "Reshape", "Scan", "Shape",
+    "Sigmoid", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh", "Transpose",
+    "Unsqueeze", "com.microsoft.MatMulIntegerToFloat",
+})  # fmt: skip
 AGAIN = "; export the run again"  # the end of messages about graphs
 
 

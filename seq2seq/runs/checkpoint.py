@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import CheckpointError
 from seq2seq.files import naming, publish_directory, remove_directory, replaced, sha256
+from seq2seq.runs import tensors
+from seq2seq.runs.tensors import Array
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from seq2seq.runs.tensors import Array
 
 log = logging.getLogger(__name__)
 
@@ -80,15 +80,11 @@ class Checkpoint:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the weights that translate, without reading the weights."""
-        from seq2seq.runs.tensors import read_shapes
-
-        return read_shapes(self.path / MODEL)
+        return tensors.read_shapes(self.path / MODEL)
 
     def arrays(self) -> dict[str, Array]:
         """Return the weights that translate as NumPy arrays, read without torch."""
-        from seq2seq.runs.tensors import read_weights
-
-        return read_weights(self.path / MODEL)
+        return tensors.read_weights(self.path / MODEL)
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that translate."""
@@ -98,9 +94,7 @@ class Checkpoint:
         """Return the tensors that only training needs; none before the first update."""
         if not (self.path / TRAINING).exists():
             return {}
-        from seq2seq.runs.tensors import read_arrays
-
-        return _to_torch(read_arrays(self.path / TRAINING))
+        return _to_torch(tensors.read_arrays(self.path / TRAINING))
 
 
 def _to_torch(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
@@ -113,29 +107,26 @@ def save_checkpoint(
     path: Path, weights: Mapping[str, Tensor], training: Mapping[str, Tensor], state: dict[str, Any]
 ) -> Checkpoint:
     """Write a checkpoint; it gets its name once all of it is on disk."""
-    from seq2seq.runs.tensors import write_tensors
 
     def write(folder: Path) -> None:
-        for name, tensors in ((MODEL, weights), (TRAINING, training)):
-            if tensors:
-                write_tensors(folder / name, tensors)
+        for name, written in ((MODEL, weights), (TRAINING, training)):
+            if written:
+                arrays = {key: tensor.detach().cpu().numpy() for key, tensor in written.items()}
+                tensors.write_arrays(folder / name, arrays)
 
     return _save(path, write, state)
 
 
 def save_compact(path: Path, weights: Mapping[str, Array], state: dict[str, Any]) -> Checkpoint:
     """Write a checkpoint of int8 weights alone, without what resuming needs."""
-    from seq2seq.runs.tensors import compact, write_arrays
-
-    return _save(path, lambda folder: write_arrays(folder / MODEL, compact(weights)), state)
+    arrays = tensors.compact(weights)
+    return _save(path, lambda folder: tensors.write_arrays(folder / MODEL, arrays), state)
 
 
 def copy_checkpoint(checkpoint: Checkpoint, path: Path, state: dict[str, Any]) -> Checkpoint:
     """Write the weights of a checkpoint, fp32 or int8, without what resuming needs."""
-    from seq2seq.runs.tensors import read_arrays, write_arrays
-
-    arrays = read_arrays(checkpoint.path / MODEL)
-    return _save(path, lambda folder: write_arrays(folder / MODEL, arrays), state)
+    arrays = tensors.read_arrays(checkpoint.path / MODEL)
+    return _save(path, lambda folder: tensors.write_arrays(folder / MODEL, arrays), state)
 
 
 def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> Checkpoint:
@@ -146,11 +137,6 @@ def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> C
         sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(partial.iterdir())]
         _save_text(partial / SUMS, "".join(sums))
     return Checkpoint(path, state)
-
-
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Return a verified checkpoint. Raises CheckpointError if it is incomplete or damaged."""
-    return open_checkpoint(path).verify()
 
 
 def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkpoint]:

@@ -33,7 +33,7 @@ from seq2seq.runs.checkpoint import (
     best_first,
     intact,
     list_checkpoints,
-    load_checkpoint,
+    open_checkpoint,
     set_aside_damaged,
 )
 
@@ -321,7 +321,7 @@ def find_checkpoint(path: Path) -> Checkpoint:
     run = run_of(path)
     if (path / MODEL).is_file():
         check_files(run.path, path)
-        return load_checkpoint(path)
+        return open_checkpoint(path).verify()
     check_files(run.path, run.checkpoints)
     if run.graphs.exists() and not run.checkpoints.exists():
         raise CheckpointError(

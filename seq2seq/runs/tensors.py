@@ -14,16 +14,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from seq2seq.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Array = NDArray[Any]
 
@@ -42,7 +38,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
     Raises CheckpointError for a damaged one. The library checks that they fit the file's size.
     """
-    with _reading(path), safe_open(path, framework="np") as file:
+    with _opened(path) as file:
         return {
             name: tuple(file.get_slice(name).get_shape())
             for name in file.keys()  # noqa: SIM118
@@ -52,7 +48,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def read_weights(path: Path) -> dict[str, Array]:
     """Return the weights in a file, in fp32. Raises CheckpointError for a damaged one."""
-    with _reading(path), safe_open(path, framework="np") as file:
+    with _opened(path) as file:
         kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
         for name, kind in kinds.items():
             if kind != ("I8" if f"{name}{_SCALE}" in kinds else "F32"):
@@ -81,14 +77,13 @@ def compact(weights: Mapping[str, Array]) -> dict[str, Array]:
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Return the tensors of a file as they are. Raises CheckpointError for a damaged one."""
-    from safetensors.numpy import load_file
-
-    with _reading(path):
-        return dict(load_file(path))
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays to a file."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
@@ -101,14 +96,12 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
         raise OSError(number, os.strerror(number), str(path)) from None
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors of any device to a file."""
-    write_arrays(path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
-
-
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
     try:
-        yield
+        with safe_open(path, framework="np") as file:
+            yield file
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -220,7 +220,7 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
             form = await request.form(max_files=0, max_fields=fields, max_part_size=size)
         except (LookupError, ValueError):
             raise RequestError("the form cannot be read; encode it as its type says") from None
-        return found | _fields(form.multi_items())
+        return found | _fields({name: form.getlist(name) for name in form})
     if "json" not in kind and not body.lstrip().startswith(b"{"):
         return found | _urlencoded(body, fields)
     try:
@@ -232,11 +232,8 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
     return found | values
 
 
-def _fields(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a form or a query; one that is repeated becomes a list."""
-    found: dict[str, list[Any]] = {}
-    for name, value in items:
-        found.setdefault(name, []).append(value)
+def _fields(found: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return the fields of a form or a query; one that is repeated is a list."""
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
@@ -244,12 +241,12 @@ def _urlencoded(data: bytes, most: int) -> dict[str, Any]:
     """Return the fields of a URL-encoded form or query; characters may be %-escapes or UTF-8."""
     try:
         text = data.decode()
-        items = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
+        found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=most)
     except UnicodeDecodeError:
         raise RequestError("the form or query string is not UTF-8; encode it as UTF-8") from None
     except ValueError:
         raise RequestError(f"more than {most} parameters; send fewer") from None
-    return _fields(items)
+    return _fields(found)
 
 
 def _limited(request: Request, most: int) -> Receive:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
-from seq2seq.inference.search import SearchOptions, greedy
+from seq2seq.inference.search import SearchOptions, search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.model.model import TranslationModel
 from seq2seq.training.loss import projection_loss
@@ -84,7 +84,8 @@ def train(config: ModelConfig, *, reverse: bool, steps: int) -> tuple[Translatio
 def exact_match(model: TranslationModel, seen: set[str], *, reverse: bool) -> float:
     """Return the share of unseen sentences that greedy search translates exactly."""
     pairs = draw(400, reverse=reverse, generator=torch.Generator().manual_seed(1))
-    found = greedy(TorchBackend(model).decoding(pairs.source_BS.numpy()), SearchOptions())
+    decoding = TorchBackend(model).decoding(pairs.source_BS.numpy())
+    found = search(decoding, SearchOptions(beam_size=1))
     right = []
     for row, (hypothesis,) in enumerate(found):
         if str(pairs.source_BS[row].tolist()) not in seen:
