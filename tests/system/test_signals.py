@@ -111,7 +111,8 @@ def test_second_signal_quits_immediately(
 def test_ctrl_c_during_data_preparation(server: Server, recipe: Path, tmp_path: Path) -> None:
     setup = (
         "import time, seq2seq.pipeline\n"
-        "def load(config): print('loading', flush=True); time.sleep(60)\n"
+        # A signal just before a call of sleep does not shorten it.
+        "def load(config): print('loading', flush=True); [time.sleep(0.1) for _ in range(600)]\n"
         "seq2seq.pipeline.load_pairs = load"
     )
     training = server.start(["train", recipe, f"run_dir={tmp_path}"], tmp_path / "text", setup)
