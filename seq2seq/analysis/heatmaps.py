@@ -24,7 +24,7 @@ import numpy.typing as npt
 from seq2seq.analysis.plots import check_picture, new_figure, plain, write_figure
 from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import EOS_PIECE, PAD_PIECE, SPACE_PIECE, normalize_line
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, missing_package
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import word_attention
@@ -305,9 +305,8 @@ def _picture(part: Part) -> str:
     )
     try:
         figure = attention_figure([shown])
-    except ModuleNotFoundError:
-        install = "pip install 'attentional-seq2seq[plot]'"
-        return _note(f"Install matplotlib to see the attention weights: {install}")
+    except ModuleNotFoundError as error:
+        return _note(f"Picture of the attention: {missing_package(error)}")
     file = BytesIO()
     write_figure(figure, file)
     rows = zip(shown.target_pieces, weights_TS.tolist(), strict=True)
