@@ -79,7 +79,7 @@ def run(out: Path, name: str) -> None:
 
 
 def test_models_are_compared_and_finished_steps_skipped(
-    prepared: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    prepared: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     names = ("seq2seq", "onmt-rnn", "joeynmt-transformer")
     for name in names:
@@ -97,7 +97,6 @@ def test_models_are_compared_and_finished_steps_skipped(
 
     page, path = prepared / "page.md", prepared / "results.json"
     page.write_text(f"a\n{results.START}\nold\n{results.END}\nb\n", encoding="utf-8")
-    monkeypatch.setattr(results, "MODELS", names)
     gather = ["gather", "--out", str(prepared), "--page", str(page), "--json", str(path)]
     assert compare.main(gather) == 0
     found = json.loads(path.read_text(encoding="utf-8"))
@@ -106,6 +105,14 @@ def test_models_are_compared_and_finished_steps_skipped(
     assert "| 1,050 |" in text.replace("**", "")
     assert found["models"]["onmt-rnn"]["weights"] == 2.5
     assert set(found["models"]["seq2seq"]) >= {"robustness", "split"}
+
+    (prepared / "onmt-rnn").rename(prepared / "away")  # what was measured before is kept
+    assert compare.main(gather) == 0
+    assert page.read_text(encoding="utf-8") == text
+    (prepared / "away").rename(prepared / "onmt-rnn")
+    path.write_text(json.dumps(found | {"torch": "1.0"}), encoding="utf-8")
+    with pytest.raises(SystemExit, match="another processor"):
+        compare.main(gather)
 
 
 def test_tables_have_every_figure_and_mark_the_best() -> None:

@@ -151,13 +151,22 @@ def _row(label: str, cells: Sequence[str], more: bool | None) -> list[str]:
 
 
 def gather(out: Path, page: Path, path: Path) -> None:
-    """Write the JSON of all models and, between the markers of the page, its tables."""
+    """Write the JSON of all models and, between the markers of the page, its tables.
+
+    Models without a folder keep what the JSON has of them. Raises SystemExit if that was measured
+    elsewhere.
+    """
     machine = describe(torch.device("cpu"))
-    results = {
+    results: dict[str, Any] = {
         "cpu": machine["processor"],
         "torch": machine["torch"].partition("+")[0],
         "sizes": json.loads((out / "prepared.json").read_text(encoding="utf-8")),
-        "models": {name: measure(Setup(name, out)) for name in MODELS},
     }
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else results
+    if any(earlier[key] != value for key, value in results.items()):
+        sys.exit(f"{path}: of another processor, corpus or version of torch; move it away")
+    known = earlier.get("models", {})
+    known |= {name: measure(Setup(name, out)) for name in MODELS if (out / name).exists()}
+    results["models"] = {name: known[name] for name in MODELS if name in known}
     replace_between(page, START, END, tables(results))
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

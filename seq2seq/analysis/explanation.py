@@ -172,7 +172,7 @@ class Explanation:
 # weights.
 
 
-_LUONG = "Luong et al. 2015, eq. 8"
+_LUONG = "Luong et al. 2015, sec. 3.1"
 _ANY_SCALE = "tanh is between -1 and 1, and v can learn any scale"
 _FORMULAS: dict[Score, Formula] = {
     "dot": Formula(

@@ -71,7 +71,7 @@ class Memory:
 
 
 class Dot(nn.Module):
-    """score = q'k (Luong et al. 2015, eq. 8); scaled: over sqrt(D) (Vaswani et al. 2017, eq. 1)."""
+    """score = q'k (Luong et al. 2015, sec. 3.1); scaled: over sqrt(D) (Vaswani et al. 2017, eq. 1)."""
 
     def __init__(self, query_size: int, key_size: int, *, scaled: bool, project: bool) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Dot(nn.Module):
 
 
 class General(nn.Module):
-    """score = q'Wk (Luong et al. 2015, eq. 8); Wk is computed once per sentence."""
+    """score = q'Wk (Luong et al. 2015, sec. 3.1); Wk is computed once per sentence."""
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Additive(nn.Module):
 
 
 class Concat(nn.Module):
-    """score = v'tanh(W[q; k]) (Luong et al. 2015, eq. 8).
+    """score = v'tanh(W[q; k]) (Luong et al. 2015, sec. 3.1).
 
     The one matrix W is used by halves, W[q; k] = W_q q + W_k k, so the key's half is computed once.
     """

@@ -100,7 +100,7 @@ def weighted_sum(weights: list[float], vectors: list[Array]) -> Array:
 def score_function(config: AttentionConfig, weights: Weights) -> Callable[[Array, Array], float]:
     """Return the score of one query with one key.
 
-    Luong et al. (2015), eq. 8; Bahdanau et al. (2014), A.1.2; Vaswani et al. (2017), eq. 1.
+    Luong et al. (2015), sec. 3.1; Bahdanau et al. (2014), A.1.2; Vaswani et al. (2017), eq. 1.
     """
 
     def dot(query: Array, key: Array) -> float:
