@@ -123,7 +123,7 @@ def test_tables_have_every_figure_and_mark_the_best() -> None:
     sizes = {"train": 1234, "test": 99}
     models = {"a": model, "b": other}
     text = results.tables({"cpu": "a CPU", "torch": "2", "sizes": sizes, "models": models})
-    assert text.startswith("1,234 training pairs, 60 minutes each, one core of a CPU, torch 2;")
+    assert text.startswith("1,234 training pairs, 60 minutes each, one core (a CPU), torch 2;")
     for row in (
         "| BLEU on the test set | 10.0 | **20.5** |",
         "| peak memory of training, MiB | 10 | **5** |",

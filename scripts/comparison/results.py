@@ -121,7 +121,7 @@ def tables(results: dict[str, Any]) -> str:
     minutes = " or ".join(f"{each:g}" for each in sorted({m["minutes"] for m in models.values()}))
     sizes = results["sizes"]
     text = (
-        f"{sizes['train']:,} training pairs, {minutes} minutes each, one core of {results['cpu']}, "
+        f"{sizes['train']:,} training pairs, {minutes} minutes each, one core ({results['cpu']}), "
         f"torch {results['torch']}; test set: {sizes['test']:,} sentences, first reference."
     )
     main = [_row("", list(models), None)]
