@@ -23,7 +23,8 @@ def include(results: Path, page: Path) -> None:
     """Replace the text between the markers. Raises SystemExit if there are none."""
     name = json.loads((results / "results.json").read_text(encoding="utf-8"))["study"]["name"]
     text = (results / "results.md").read_text(encoding="utf-8")
-    text = FOLDED.sub(_folded, text.partition("\n")[2].strip()).replace("\n## ", "\n#### ")
+    text = FOLDED.sub(_folded, text.partition("\n")[2].strip())
+    text = re.sub(r"(?m)^## ", "#### ", text)
     figures = {f: f"images/{name}-{f}" for f in re.findall(r"\]\((\S+\.png)\)", text)}
     for figure, copy in figures.items():
         text = text.replace(f"({figure})", f"({copy})")

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from seq2seq.errors import DataError, verdict
+from seq2seq import cli
+from seq2seq.commands.options import Parser
+from seq2seq.errors import DataError
 from seq2seq.files import make_folder
 from tatoeba_corpus.prepare import FILES, METADATA, prepare_tatoeba
 
@@ -27,13 +28,14 @@ EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return its exit code."""
-    parser = argparse.ArgumentParser(
+    """Run the command line; return its exit code, as seq2seq.cli.main does."""
+    parser = Parser(
         prog="prepare_data.py",
         description=__doc__,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(action=_run, parser=parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     tatoeba = commands.add_parser(
         "tatoeba",
@@ -121,24 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     challenge.add_argument("--force", action="store_true", help="overwrite existing files")
     challenge.set_defaults(run=_challenge)
-    return _run(parser.parse_args(argv))
+    return cli.main(argv, parser)
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Run the given command; return its exit code, as `seq2seq` does (seq2seq.errors)."""
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
-    try:
-        options.run(options)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except Exception as error:
-        found = verdict(error)
-        if found is None:
-            raise
-        code, line = found
-        print(f"prepare_data.py: {line}", file=sys.stderr)
-        return code
+    options.run(options)
     return 0
 
 

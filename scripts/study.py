@@ -88,10 +88,10 @@ def _study(arguments: argparse.Namespace) -> int:
     if ended != "finished":
         jobs = ["--jobs", str(arguments.jobs)] if arguments.jobs > 1 else []
         return _stopped(ended, plan, *jobs, overwrite=arguments.overwrite)
-    if len(failed) < len(plan.runs):
-        _gather(plan, pairs)
     for name, why in failed.items():
         print(f"study.py: {name} failed: {why}", file=sys.stderr)
+    if len(failed) < len(plan.runs):
+        _gather(plan, pairs)
     return EXIT_FAULT if failed else 0
 
 

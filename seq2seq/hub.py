@@ -86,6 +86,8 @@ def upload(folder: Path, repo: str, *, private: bool = False, revision: str | No
     hub = HfApi()
     try:
         url = hub.create_repo(repo, private=private or None, exist_ok=True)
+        if private and not hub.model_info(repo).private:
+            raise CheckpointError(f"{repo}: is public; make it private first, or remove --private")
         if revision:
             hub.create_branch(repo, branch=revision, exist_ok=True)
         hub.upload_folder(
@@ -100,8 +102,8 @@ def _explained(name: str, error: Exception, prefix: str = "") -> Exception:
     """Return an error of the library as one that says what to do."""
     from huggingface_hub import constants, errors
 
-    if isinstance(error, OSError) and error.errno is not None:  # such as a full disk
-        return error
+    if isinstance(error, CheckpointError) or getattr(error, "errno", None) is not None:
+        return error  # the latter: such as a full disk
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.RevisionNotFoundError):
         why = "no such revision; name a branch, a tag or a commit"

@@ -33,6 +33,7 @@ from seq2seq.processes import Ranks, init_process_group, launch_name, num_restar
 from seq2seq.runs.checkpoint import load_weights
 from seq2seq.runs.directory import RunDirectory, check_changes, find_checkpoint, run_of
 from seq2seq.runs.logs import RunLog
+from seq2seq.training.monitor import check_tracker
 from seq2seq.training.trainer import Trainer
 from seq2seq.training.transfer import transfer
 
@@ -105,6 +106,8 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
                 trainer.restore(checkpoint)
             ranks.on_rank0(run.update, config)
         else:
+            for name in config.training.trackers:
+                ranks.on_rank0(check_tracker, name)
             ranks.on_rank0(run.create, config, *tokenizers, checksums)
         ranks.on_rank0(run.record_launch, launch_name())
         ranks.on_rank0(run_log.start)
@@ -168,11 +171,11 @@ def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
                 raise CheckpointError(
                     f"{newest.path}: exported without what --resume needs; use --from"
                 )
-    elif run.exists() and not overwrite:
+    elif not overwrite and (run.exists() or run.foreign()):
+        what = "a run already exists" if run.exists() else "has " + ", ".join(run.foreign())
         how = "continue it with --resume, " if run.config_path.exists() else ""
         raise CheckpointError(
-            f"{run.path}: a run already exists; {how}replace it with --overwrite, or choose "
-            "another run_dir"
+            f"{run.path}: {what}; {how}replace it with --overwrite, or choose another run_dir"
         )
 
 

@@ -154,7 +154,9 @@ class _Handler(BaseHTTPRequestHandler):
         if found := self._find(repo, revision):
             sha, files = found
             siblings = [{"rfilename": f["path"], **f} for f in self._listed(files)]
-            self._answer(200, {"id": repo, "sha": sha, "siblings": siblings})
+            is_private = self.hub.repositories[repo].private
+            about = {"id": repo, "sha": sha, "private": is_private, "siblings": siblings}
+            self._answer(200, about)
 
     def _tree(self, repo: str, revision: str, folder: str = "") -> None:
         if found := self._find(repo, revision):

@@ -24,12 +24,12 @@ from seq2seq.inference.translator import Translator
 
 
 @cache
-def small_tokenizer(kind: str, case_marks: bool = False) -> Tokenizer:
+def small_tokenizer(kind: str, case_marks: bool = False, byte_fallback: bool = False) -> Tokenizer:
     config = TokenizerConfig.model_validate(
-        {"type": kind, "byte_fallback": False, "case_marks": case_marks}
+        {"type": kind, "byte_fallback": byte_fallback, "case_marks": case_marks}
     )
     texts = ["ab ba aab", "cab abc bca", "a b c", *["Ab Cab"] * case_marks] * 3
-    size = 18 + 6 * case_marks
+    size = 18 + 6 * case_marks + 256 * byte_fallback
     return train_tokenizer(texts, config=config, vocab_size=size, name="target")
 
 
@@ -163,6 +163,14 @@ def test_words_in_capitals_are_found() -> None:
         assert any(word == word.upper() != "" and len(word) > 1 for word in words)
         for alternative in found:
             assert alternative.translation.text.startswith(f"{text} {alternative.word}".strip())
+
+
+def test_no_word_ends_within_a_character() -> None:
+    """Bytes spell a character; an incomplete one is decoded as U+FFFD."""
+    tokenizer = small_tokenizer("unigram", byte_fallback=True)
+    found = random_translator(1, tokenizer).alternatives("ab", number=30)
+    assert len(found) == 30
+    assert not any("\ufffd" in alternative.word for alternative in found)
 
 
 def test_faults(trained: Path) -> None:

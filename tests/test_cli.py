@@ -132,6 +132,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{lines}", "--top-p", "0.5"], "--top-p requires --samples N"),
         (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--top-p", "2"], "top_p"),
         (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--nbest", "2"], "--nbest"),
+        (["translate", "{run}", "-i", "{lines}", "--mbr", "chrf", "--nbest", "2"], "--nbest"),
         (
             ["translate", "{run}", "-i", "{lines}", "--attention"],
             "--attention requires --format jsonl",
@@ -172,6 +173,10 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["explain", "{run}", "gato", "--step", "0"], "expected 1, 2, 3, ..., found '0'"),
         (["explain", "{run}", "gato", "--force", ""], "the translation to explain is empty"),
         (["explain", "{run}", "gato " * 30], "inference.max_source_length"),
+        (
+            ["explain", "{run}", "gato", "--look", "2:1", "--look", "1:1", "--look", "2:3"],
+            "--look 2:1, 2:3: remove one of them",
+        ),
         (["explain", "{run}", "gato", "--plot", "a.gif"], "unknown picture format; use .png"),
         (["explain", "{run}", "gato", "--html", "/none/a.html"], "/none/a.html: cannot be written"),
     ],

@@ -283,6 +283,8 @@ def test_overrides_set_values_list_entries_and_sections() -> None:
         ("training=null", "training: expected a section (key: value), found null"),
         ("model.style=bahdanu", 'found "bahdanu"; did you mean bahdanau?'),
         ("model.dropout=1", "model.dropout: expected less than 1"),
+        ("data.tokenizer.character_coverage=0.9", "expected 0.98 or more, found 0.9"),
+        ("training.validation_beam=10001", "validation_beam: expected 10000 or less, found 10001"),
         ("data.train=[]", "data.train: expected a list of sections with at least one entry"),
         ("data.train=x", 'data.train: expected a list of sections, found "x"'),
         ("data.train.0.format=jsonl", "data.train.0: format jsonl requires the key 'source'"),
@@ -356,6 +358,26 @@ def test_invalid_override_is_quoted(override: str, words: str) -> None:
         ("run_dir: x", "data: missing required key"),
         (BASE + "model: {attention: {score: dot}, encoder_size: 3}", "attention.key_size=512"),
         (BASE + "model: {joint_embeddings: true}", "requires data.tokenizer.joint=true"),
+        (
+            BASE.replace("valid.tsv", "v, format: csv, references: true"),
+            "data.valid: format csv does not use 'references'; remove it",
+        ),
+        (
+            BASE.replace("valid.tsv", "v.tsv, source: 1"),
+            "data.valid: source and target are both 1; name two columns",
+        ),
+        (
+            BASE.replace("valid.tsv", "v, format: csv, alignment: source"),
+            "data.valid: source and alignment are both 'source'; name two columns",
+        ),
+        (
+            BASE + "training: {schedule: {warmup_steps: 20, decay_steps: 10}}",
+            "schedule.decay_steps is less than schedule.warmup_steps; raise it",
+        ),
+        (
+            BASE + "model: {attention: {score: none}}\ninference: {coverage_penalty: 0.2}",
+            "model.attention.score none has no weights; remove inference.coverage_penalty",
+        ),
     ],
 )
 def test_invalid_recipe_is_refused(text: str, words: str) -> None:

@@ -120,7 +120,7 @@ def test_compressed_bombs_are_refused(
 
 def test_manythings_has_english_first(tmp_path: Path) -> None:
     path = write(tmp_path / "spa.txt", "Go.\tVe.\nGo.\tVete.\tCC-BY 2.0 (France) #1 & #2\n")
-    assert read(format="manythings", path=path, references=True) == [
+    assert read(format="manythings", path=path) == [
         Pair("Ve.", "Go."),
         Pair("Vete.", "Go."),
     ]

@@ -81,6 +81,18 @@ def test_run_is_overwritten_only_on_request(toy: ToyCorpus, tmp_path: Path) -> N
     assert (tmp_path / "run/metrics.jsonl").read_text().count("\n") == 1
 
 
+def test_files_of_others_are_deleted_only_on_request(toy: ToyCorpus, tmp_path: Path) -> None:
+    config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
+    (path / "graph").mkdir(parents=True)
+    (path / "data.json").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"has data\.json, graph; replace it with"):
+        train(config)
+    assert (path / "data.json").read_text() == "mine"
+    assert not (path / "config.yaml").exists()
+    train(config, overwrite=True)
+    assert (path / "data.json").read_text() != "mine"
+
+
 def test_failing_recipe_keeps_the_old_run(toy: ToyCorpus, tmp_path: Path) -> None:
     path = tmp_path / "run"
     train(toy.config(path, "training.max_steps=2"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from conftest import ToyCorpus, toy_pairs
 from foreign import checkpoint_of
 
@@ -22,6 +23,7 @@ from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.inference import translator
 from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import backend as onnx_backend
 from seq2seq.onnx import export as exporting
@@ -262,6 +264,13 @@ def test_auto_is_int8_where_it_is_native_and_good(
     if not native:
         with pytest.raises(ConfigError, match=r"no instructions for it \(VNNI\); use auto"):
             Translator.load(run, precision="int8")
+
+
+def test_auto_is_fp32_with_pytorch_on_a_cpu(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.device.multiplies_bf16", lambda device: True)
+    [model] = Translator.load(trained, device="cpu", precision="auto", backend="torch").backends
+    assert isinstance(model, TorchBackend)
+    assert model.dtype == torch.float32
 
 
 # --- seq2seq export

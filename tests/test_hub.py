@@ -133,6 +133,15 @@ def test_private_repository_and_branch(server: Hub, trained: Path, other: Path) 
     assert translated(NAME) == translated(trained)
 
 
+def test_private_push_to_a_public_repository_is_refused(
+    server: Hub, pushed: Repository, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = dict(pushed.branches)
+    assert run("push", folder, "user/toy", "--private") == 2
+    assert "user/toy: is public; make it private first" in capsys.readouterr().err
+    assert pushed.branches == before
+
+
 def test_next_push_replaces_the_run_and_no_other_file(
     server: Hub, trained: Path, other: Path
 ) -> None:
@@ -262,11 +271,12 @@ def test_card_that_was_edited_is_kept(
 ) -> None:
     path = shutil.copytree(folder, tmp_path / "edited")
     text = (path / CARD).read_text(encoding="utf-8")
-    (path / CARD).write_text(text.replace("## Training", "## How it came about"))
+    edited = text.replace("## Training", "## Use\n\nAs you like.\n\n## How it came about")
+    (path / CARD).write_text(edited)
     assert run("push", path, "user/other") == 0
     files = server.repositories["user/other"].commits
     card = list(files.values())[-1][CARD].decode()
-    assert card.replace("user/other", "user/toy").replace("How it came about", "Training") == text
+    assert card.replace("user/other", "user/toy") == edited != text
     assert run("push", path, "user/other", "--license", "mit") == 2
     assert "pushed as it is; remove --evaluate and --license" in capsys.readouterr().err
 

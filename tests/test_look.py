@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +107,8 @@ def test_another_word_is_translated(translator: Translator) -> None:
     found = {place: explain(translator, SENTENCE, look={1: place}) for place in (1, 2, 3)}
     words = {place: each.part.text.split()[0] for place, each in found.items()}
     assert len(set(words.values())) > 1, words
+    one: Any = np.int64(1)
+    assert explain(translator, SENTENCE, look={one: one}).part.text == found[1].part.text
     again = explain(translator, SENTENCE)
     assert again.part.text == TARGET  # nothing is left of it
 

@@ -328,7 +328,8 @@ def test_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "in").write_text("gato come pan\n\nperro\n", encoding="utf-8")
     (tmp_path / "begin").write_text("do\n\n\n", encoding="utf-8")
     rows = [{"text": "gato come pan", "prefix": "do"}, {"text": "", "id": 1}, {"text": "perro"}]
-    (tmp_path / "rows").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "rows").write_text(lines, encoding="utf-8-sig")
     run, files = str(trained), [str(tmp_path / name) for name in ("in", "begin", "rows")]
     assert main(["translate", run, "-i", files[0], "--prefix", files[1]]) == 0
     expected = "dog eats bread\n\ndog\n"

@@ -213,7 +213,10 @@ def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert "usage:" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert err.startswith("prepare_data.py")
+    assert err.endswith("--help)\n")
+    assert err.count("\n") == 1
 
 
 def test_interrupt(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +224,7 @@ def test_interrupt(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("prepare_data.prepare_tatoeba", interrupt)
-    status, _, err = call("tatoeba", "a")
-    assert status == 130
-    assert "interrupted" in err
+    assert call("tatoeba", "a") == (130, "", "")
 
 
 def test_sample_passes_its_options_on(

@@ -64,7 +64,7 @@ def test_log_probs_are_those_of_the_model() -> None:
 def test_one_candidate_matches_greedy() -> None:
     model = prefix_model(12, [4, 2, 7])
     options = SearchOptions()
-    for one in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-6}):
+    for one in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-3}):
         found = sample(model, options, Sampling(2, **one))  # type: ignore[arg-type]
         likeliest = search(model, SearchOptions(beam_size=1))
         assert outputs(found) == [[h.tokens] * 2 for [h] in likeliest]
@@ -183,8 +183,10 @@ def test_draw_never_returns_impossible_piece() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("temperature", 0.0), ("top_k", -1), ("top_p", 0.0), ("num_samples", 0)]
-)
+    ("name", "value"),
+    [("temperature", 0.0), ("temperature", 1e-9), ("temperature", 1e9), ("top_k", -1),
+     ("top_p", 0.0), ("num_samples", 0), ("seed", -1)],
+)  # fmt: skip
 def test_values_out_of_range_raise(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=f"{name}: expected .*, found {value}"):
         Sampling(**{name: value})  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import Mock
 from urllib.parse import urljoin
 
 import pytest
@@ -147,9 +148,11 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
     from seq2seq.analysis.explain import explain
 
     model = ServedModel("toy", Translator.load(trained), str(trained))
-    explained = partial(interactive.explain, model, LINES[0], beam=3, attribution=None)
+    watch = Mock(return_value=None)
+    explained = partial(interactive.explain, model, LINES[0], beam=3, attribution=None, watch=watch)
     expected = explain(model.explainer, LINES[0]).as_json()
     found = explained(target=None, look={})
+    steps = watch.call_count
     assert found["words"] == expected["words"]
     assert found["steps"] == expected["steps"]
     assert found["memory"]["keys"] == {"shape": expected["memory"]["keys"]["shape"]}
@@ -170,6 +173,10 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
         assert shown == pytest.approx(listed)
         assert sum(each[key] for each in pieces.values()) <= 1 + 1e-6
     assert "next_pieces" not in found
+    # Also between the gradients of an attribution, which take longest.
+    watch.side_effect = [None] * (2 * steps + 1) + [InterruptedError]
+    with pytest.raises(InterruptedError):
+        explained(target=None, look={}, attribution="integrated")
 
 
 @pytest.mark.parametrize("target", [None, "dog"])

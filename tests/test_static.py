@@ -90,9 +90,14 @@ def test_page_and_web_folder_share_all_modules_but_the_backend(
 
 
 def test_folder_has_an_exported_run(
-    single: Path, packages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    single: Path,
+    packages: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = export_web(str(single), tmp_path / "web", "fp32", str(packages))
+    monkeypatch.chdir(single)
+    folder = export_web(".", tmp_path / "web", "fp32", str(packages))
     for run in (single, folder / "model"):
         assert main(["translate", str(run), "-i", str(SAMPLE / "test.tsv")]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -103,10 +108,13 @@ def test_folder_has_an_exported_run(
     assert about["source"]["rules"]["language"] == "es"
 
 
-def test_earlier_export_is_replaced(single: Path, packages: Path, tmp_path: Path) -> None:
+def test_earlier_export_is_replaced(
+    single: Path, packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = export_web(str(single), tmp_path / "web", "fp32", str(packages))
     (folder / "page/old.js").write_text("")
-    export_web(str(single), folder, "int8", str(packages))
+    monkeypatch.chdir(folder)
+    assert export_web(str(single), ".", "int8", str(packages)) == folder
     assert not (folder / "page/old.js").exists()
     assert not (folder / "model/graph/step.fp32.onnx").exists()
 
@@ -120,6 +128,7 @@ def test_earlier_export_is_replaced(single: Path, packages: Path, tmp_path: Path
         (["--web", "DIR", "-o", "x"], "--web writes a folder of its own; remove --output"),
         (["--web", "DIR", "--compact"], "--web writes a folder of its own; remove --compact"),
         (["--web", "DIR", "--valid", "x"], "--web writes a folder of its own; remove --valid"),
+        (["--web", "DIR", "--target", "x"], "--web writes a folder of its own; remove --target"),
         (["--web", "DIR", "--json"], "--web writes a folder of its own; remove --json"),
         (["--libraries", "x"], "--libraries requires --web DIR"),
     ],

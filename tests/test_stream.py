@@ -136,6 +136,12 @@ def test_weights_say_how_often_pairs_are_seen(tokenizers):
             assert max(of_corpus) <= 8
 
 
+def test_large_weight_of_few_pairs(tokenizers):
+    pairs = prepared(PAIRS[:3])
+    stream = make_stream(tokenizers, pairs, weights=(200.0,), size=100, window=10)
+    assert Counter(indices_of(take_epoch(stream))) == dict.fromkeys(range(3), 200)
+
+
 def test_augmented_batches_hold_the_changed_texts(tokenizers):
     capitals = AugmentationConfig(**dict.fromkeys(KINDS, 0.0) | {"upper_case": 0.5})
     stream = make_stream(tokenizers, augmentation=capitals, size=200, window=70)

@@ -114,6 +114,7 @@ def test_overrides_apply_to_study_or_recipes(plan: Planner, tmp_path: Path) -> N
         ("seds=[1]", "seds: unknown key; did you mean seeds?"),
         ("seeds=[]", "seeds: expected a list of integers with at least one entry, found []"),
         ("seeds=[-1]", "seeds.0: expected 0 or more, found -1"),
+        ("seeds=[9999999999]", "seeds.0: expected 2147483647 or less, found 9999999999"),
         ("seeds=[1, 1]", "seeds: duplicate entry in [1, 1]; keep one of them"),
         ("lengths=[9, 5]", "lengths: expected increasing numbers, found [9, 5]"),
         ("measure=[blue]", 'found "blue"; did you mean bleu?'),

@@ -147,6 +147,10 @@ def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
     assert state("inference.beam_size=9") == "trained"
     assert state("data.test.references=false") == "trained"
     assert state(test="another") == "trained"
+    checksums = {"data.train.0.path": "0" * 64, "data.train.1.path": "0" * 64}
+    (run.path / "data.json").write_text(json.dumps(checksums))
+    assert state() == "changed data.train.0.path has new content"
+    (run.path / "data.json").unlink()
     assert state("model.dropout=0.3", "inference.beam_size=9") == (
         "changed model.dropout was 0.1 and is 0.3"
     )
@@ -226,6 +230,16 @@ def test_parts_of_measures(results: StudyResults, plan: Plan) -> None:
     assert (line["lower case"], line["lower case_sd"]) == ("4.0", "2.0")
 
 
+def test_parts_that_some_runs_lack_are_left_out(plan: Plan, pairs: list[Pair]) -> None:
+    finish(plan.runs, pairs)
+    result = load_result(plan.runs[-1].path)
+    assert result is not None
+    result.model_copy(update={"kinds": {"lower case": 1.0}}).save(plan.runs[-1].path)
+    found = gather(plan, pairs)
+    assert [row[0] for row in rows(parts_table(found, "kinds"))[2:]] == ["lower case"]
+    assert "emoji" not in as_csv(found)
+
+
 def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     plan: Plan, pairs: list[Pair]
 ) -> None:
@@ -279,6 +293,16 @@ def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[
     assert "of 0.001, 0.003, the one with the lowest validation loss with seed 1" in page
     [line] = csv.DictReader(as_csv(found).splitlines())
     assert line["learning_rate"] == "0.003"
+
+
+def test_failures_are_printed_where_nothing_can_be_compared(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("studies.runs.run_study", lambda *_, **__: ("finished", {"a": "why"}))
+    assert study.main([plan.path, "tune={training.learning_rate: [0.001, 0.003]}"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "study.py: a failed: why"
+    assert second.endswith("no run is finished yet; run the study first")
 
 
 def test_single_seed_has_no_deviation(plan: Plan, pairs: list[Pair]) -> None:

@@ -111,6 +111,11 @@ def test_training_goes_on_where_reporting_fails(
 
 
 def test_tracker_that_cannot_begin_is_a_user_error(toy: ToyCorpus, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(toy.config(run, "training.max_steps=2"))
+    before = (run / "metrics.jsonl").read_bytes()
     mlflow.set_tracking_uri("nonsense://host")
     with pytest.raises(ConfigError, match=r"^training.trackers: mlflow cannot be used: .*nonsense"):
-        train(toy.config(tmp_path / "run", "training.trackers=[mlflow]"))
+        train(toy.config(run, "training.trackers=[mlflow]"), overwrite=True)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    assert RunDirectory(run).newest().step == 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from conftest import LEXICON, ToyCorpus
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
+from random_model import random_translator
 
 from benchmarks.decoding import CPU, Kind, native_kinds
 from seq2seq.data.tokenizer import normalize_line
@@ -132,6 +134,14 @@ def test_huge_line_is_translated(translator: Translator) -> None:
     assert "".join(part.source for part in found[0].parts) == "gatop" * 20_000
 
 
+def test_no_further_translation_is_empty(translator: Translator) -> None:
+    for seed in range(4):
+        random = random_translator(seed, translator.target)
+        [found] = random.translate(["gato"], random.options(nbest=60))
+        assert len(found) > 30
+        assert all(each.text for each in found[1:])
+
+
 def test_nbest_raises_the_beam(translator: Translator) -> None:
     assert translator.options(nbest=7).beam_size == 7
     assert translator.options(beam_size=9, nbest=7).beam_size == 9
@@ -196,6 +206,11 @@ def test_unusable_runs_are_refused(
     )
     with pytest.raises(CheckpointError, match="its tokenizers are not those of"):
         Translator.load(trained, path)
+    back = shutil.copytree(trained, tmp_path / "back")
+    recipe = (back / "config.yaml").read_text()
+    (back / "config.yaml").write_text(recipe.replace("source_language: es", "source_language: en"))
+    with pytest.raises(CheckpointError, match="its languages are not those of"):
+        Translator.load(trained, back)
     (path / "source.model").write_bytes(b"")
     with pytest.raises(DataError, match=r"source.model"):
         Translator.load(path)

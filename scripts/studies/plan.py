@@ -22,7 +22,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seq2seq.config import Config, CorpusConfig, Section, parse_config
 from seq2seq.config.loading import parse_section, read_yaml_file
-from seq2seq.config.section import Count
+from seq2seq.config.section import Count, CountFrom0
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.challenge import read_challenge
 
@@ -30,7 +30,6 @@ Measure = Literal[
     "bleu", "chrf", "alignment_error", "lost", "copied", "challenge", "minutes", "parameters"
 ]
 Settings = dict[str, Any]  # by key of the recipe
-Seed = Annotated[int, Field(ge=0)]
 
 SCRIPT = Path(__file__).parents[1] / "study.py"
 _SET_BY_STUDY = {"run_dir": "out", "training.seed": "seeds"}
@@ -54,7 +53,7 @@ class Study(Section):
     exclude: tuple[dict[str, Any], ...] = Field(
         (), description="combinations to leave out: axis to level, or to a list of levels"
     )
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = Field(
+    seeds: Annotated[tuple[CountFrom0, ...], Field(min_length=1)] = Field(
         (1, 2, 3), description="training.seed of the runs of each cell"
     )
     measure: Annotated[tuple[Measure, ...], Field(min_length=1)] = Field(

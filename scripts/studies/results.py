@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -79,10 +79,9 @@ class CellSummary:
         known = tuple(float(value) for value in values if value is not None)
         return Spread(known) if known else None
 
-    def parts(self, name: Parts) -> dict[str, Spread]:
-        """Return the values over seeds of each kind of text, or of each phenomenon."""
-        found = [getattr(result, name) for result in self.results.values()]
-        return {part: Spread(tuple(each[part] for each in found)) for part in found[0]}
+    def part(self, name: Parts, part: str) -> Spread:
+        """Return the values over seeds of a kind of text, or of a phenomenon."""
+        return Spread(tuple(getattr(result, name)[part] for result in self.results.values()))
 
     def curve(self, metric: str) -> list[tuple[int, Spread]]:
         """Return a metric of the validations during training: step, and values over seeds."""
@@ -109,6 +108,11 @@ class StudyResults:
     def qualities(self) -> list[Measure]:
         """The measures of translations, not of what a model costs."""
         return [measure for measure in self.measures if measure not in ("minutes", "parameters")]
+
+    def parts(self, name: Parts) -> list[str]:
+        """Return the kinds of text, or the phenomena, that all runs were measured on."""
+        found = [getattr(run, name) for each in self.summaries for run in each.results.values()]
+        return [part for part in found[0] if all(part in each for each in found)]
 
     @property
     def measures(self) -> list[Measure]:
@@ -266,12 +270,12 @@ def matrices(results: StudyResults) -> dict[str, str]:
 
 def parts_table(results: StudyResults, name: Parts) -> str:
     """Return a row for each part of a measure, a column for each cell; empty for many cells."""
-    columns = [summary.parts(name) for summary in results.summaries]
-    if not columns[0] or len(columns) > _MOST_COLUMNS:
+    parts = results.parts(name)
+    if not parts or len(results.summaries) > _MOST_COLUMNS:
         return ""
     study = results.plan.study
     cells = [" / ".join(study.describe(summary.cell.levels)) for summary in results.summaries]
-    rows = [[part, *(shown(found[part], 1) for found in columns)] for part in columns[0]]
+    rows = [[part, *(shown(s.part(name, part), 1) for s in results.summaries)] for part in parts]
     return markdown_table(["", *cells], rows, names=1)
 
 
@@ -313,8 +317,9 @@ def _csv_row(results: StudyResults, summary: CellSummary) -> list[tuple[str, Any
     row += zip(columns, found, strict=True)
     for length, spread in summary.by_length.items():
         row += _csv_spread(f"bleu {length}", spread)
-    for part, spread in (summary.parts("kinds") | summary.parts("phenomena")).items():
-        row += _csv_spread(part, spread)
+    for name in get_args(Parts):
+        for part in results.parts(name):
+            row += _csv_spread(part, summary.part(name, part))
     return row
 
 

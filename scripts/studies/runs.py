@@ -27,6 +27,7 @@ from seq2seq.analysis.alignment import forced_alignment_error, gold_of
 from seq2seq.config import Config, Section, changed_keys, load_config
 from seq2seq.config.loading import dump_config
 from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.sources import checksum_sources, read_checksums
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.evaluation.challenge import read_challenge, score_challenge
 from seq2seq.evaluation.evaluate import evaluate, translate_all
@@ -123,12 +124,12 @@ class Status:
     """The state of a run.
 
     begun: training continues from its checkpoint; trained: to be measured, because the search, the
-    test set or the measures are new; changed: trained with another recipe.
+    test set or the measures are new; changed: trained with another recipe or on other data.
     """
 
     state: Literal["not started", "begun", "trained", "finished", "changed"]
     result: RunResult | None = None
-    changes: str = ""  # of the recipe
+    changes: str = ""  # of the recipe and of its data
 
 
 def status_of(run: Run, study: Study, test_sha256: str) -> Status:
@@ -138,7 +139,7 @@ def status_of(run: Run, study: Study, test_sha256: str) -> Status:
     if result is None and not recipe.is_file():
         return Status("not started")
     old = load_config(recipe) if result is None else result.config
-    changes = _changes(old, run.config, _NOT_TRAINING)
+    changes = _changes(old, run.config, _NOT_TRAINING) or _changed_files(run)
     if changes:
         return Status("changed", result, changes)
     if result is None:
@@ -164,6 +165,17 @@ def _changes(old: Config, new: Config, ignored: Sequence[str]) -> str:
         for key, (before, now) in changed_keys(old, new).items()
         if not any(f"{key}.".startswith(f"{prefix}.") for prefix in ignored)
     )
+
+
+def _changed_files(run: Run) -> str:
+    """Return which training and validation files have changed since a run began, in words."""
+    path = RunDirectory(run.path).sources_path
+    if not path.exists():
+        return ""
+    before, now = read_checksums(path), checksum_sources(run.config.data)
+    # Data that is gone has not changed: finished runs need none.
+    changed = [key for key, checksum in before.items() if now.get(key, checksum) != checksum]
+    return ", ".join(f"{key} has new content" for key in changed)
 
 
 def decide(plan: Plan, pairs: Sequence[Pair]) -> Plan:
@@ -243,7 +255,9 @@ def _same_training(run: Run, others: Sequence[Run]) -> Run | None:
         # Planned recipes are compared first: results, which hold all translations, are large.
         if not _changes(other.config, run.config, _NOT_TRAINING):
             result = load_result(other.path)
-            if result and not _changes(result.config, run.config, _NOT_TRAINING):
+            if result and not (
+                _changes(result.config, run.config, _NOT_TRAINING) or _changed_files(other)
+            ):
                 return other
     return None
 
@@ -306,8 +320,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _changed(changes: Mapping[str, str]) -> str:
     return (
-        f"trained with another recipe: {join_messages(changes)}. Change it back, retrain with "
-        "--overwrite, or choose another 'out'"
+        f"trained with another recipe or on other data: {join_messages(changes)}. Change it back, "
+        "retrain with --overwrite, or choose another 'out'"
     )
 
 

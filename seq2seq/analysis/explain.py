@@ -178,7 +178,7 @@ def _given_weights(
         _check_step(min(look), steps, "the translation")
     found: GivenWeights = {}
     for step, there in look.items():
-        if isinstance(there, int):
+        if isinstance(there, int | np.integer):
             if not 1 <= there <= length:
                 raise DataError(
                     f"look: there is no position {there}; the source has {length} pieces with the "

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 MOST_MAPS = 30
-LIGHT = 0.005  # a weight that rounds to zero in two digits
+_LIGHT = 0.005  # a weight that rounds to zero in two digits
 _NUMBERED = 0.05  # cells from this weight on show it
 _DARK = 0.72  # and from this one on, in white; text has a contrast of 4.5 upon any cell
 # All in inches.
@@ -132,15 +132,13 @@ def plot_sentences(
         found = translator.translate(sentences, options)
         parts = [part for best, *_ in found for part in best.parts]
     else:
-        text = normalize_line(target)
         if len(sentences) != 1:
             raise DataError(
                 f"one translation is given, but {len(sentences)} sentences; give one sentence"
             )
-        if not text:
+        if not normalize_line(target):
             raise DataError("the given translation is empty; give one, or leave it out")
-        # The given text may have characters that its pieces cannot reproduce.
-        parts = [replace(part, text=text) for part in translator.force(sentences, [text])]
+        parts = translator.force(sentences, [target])
     data = translator.config.data
     languages = (data.source_language, data.target_language)
     if path:
@@ -186,11 +184,14 @@ def attention_lines(part: Part, *, words: bool = False) -> Iterator[str]:
     """Yield both texts, and a line for each target piece or word: the heaviest of the source."""
     found = _word_map(part) if words else _piece_map(part)
     yield f"{part.source}\n{part.text}   (log p = {part.log_prob:.3f})"
-    for label, row in zip(found.target, found.weights_TS, strict=True):
-        heavy = (
-            f"  {found.source[n]} {row[n]:.2f}" for n in (-row).argsort()[:3] if row[n] >= LIGHT
-        )
-        yield f"{label:{max(map(len, found.target))}}{''.join(heavy)}"
+    for label, row_S in zip(found.target, found.weights_TS, strict=True):
+        yield f"{label:{max(map(len, found.target))}}  {heaviest(found.source, row_S)}".rstrip()
+
+
+def heaviest(names: Sequence[str], weights_S: npt.NDArray[np.floating]) -> str:
+    """Return the three heaviest source pieces or words with their weights, heaviest first."""
+    order = (-weights_S[: len(names)]).argsort(kind="stable")[:3]
+    return "  ".join(f"{names[n]} {weights_S[n]:.2f}" for n in order if weights_S[n] >= _LIGHT)
 
 
 def _check_count(count: int) -> None:

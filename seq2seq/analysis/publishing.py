@@ -27,7 +27,7 @@ from seq2seq.runs.logs import read_metrics
 from seq2seq.runs.tensors import read_arrays
 
 EXAMPLES = {"es": "¿Dónde está el perro?", "en": "Where is the dog?"}
-_USE = "\n## Use\n"  # begins what is added to a card on the hub
+_USE = "\n## Use with seq2seq\n"  # begins what is added to a card on the hub
 # What may be known of a run beside its files (see the template).
 _FACTS = ("corpora", "machine", "recipe", "changes", "license", "repo")
 

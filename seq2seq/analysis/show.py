@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import IO
 
-import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from seq2seq.analysis.attribution import MEANINGS
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
-from seq2seq.analysis.heatmaps import LIGHT, MOST_PIECES, attention_html, escape_text
+from seq2seq.analysis.heatmaps import MOST_PIECES, attention_html, escape_text, heaviest
 from seq2seq.analysis.pages import render
 from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
@@ -30,7 +29,6 @@ from seq2seq.inference.words import word_attention
 _MOST_ROWS = 16  # in a table of positions
 _MOST_HEADS = 8  # columns
 _MOST_BARS = 40  # pieces in a row of all steps
-_MOST_NAMED = 3  # heaviest pieces in a row
 _BARS = " ▁▂▃▄▅▆▇█"
 _PIPE_WIDTH = 110
 
@@ -285,7 +283,7 @@ class _Printer:
     def _steps(self) -> None:
         """Print a row for each step."""
         self._title("All steps")
-        names = [piece.piece for piece in self.source.pieces[: self.source.length]]
+        names = [_name(piece.piece) for piece in self.source.pieces[: self.source.length]]
         headings, rows = [">step", "reads", "writes", ">p"], []
         drawn = len(names) <= _MOST_BARS
         if self.found.part.weights is not None:
@@ -297,9 +295,10 @@ class _Printer:
             if step.attention is not None:
                 weights_S = step.attention.mean_weights_S
                 row.append(f"{weights_S.double().sum():.4f}")
-                row += [_bars(weights_S[: len(names)])] * drawn + [_heaviest(names, weights_S)]
+                row += [_bars(weights_S[: len(names)])] * drawn
+                row.append(heaviest(names, weights_S.numpy()))
             if step.attribution_S is not None:
-                row.append(_heaviest(names, step.attribution_S))
+                row.append(heaviest(names, step.attribution_S.numpy()))
             rows.append(row)
         self._table(headings, rows)
         self.console.print(f"--step N shows one of the {len(self.found.steps)} in full.")
@@ -311,13 +310,14 @@ class _Printer:
             self.console.print("Without attention there are no weights between words.")
             return
         found, added = word_attention(self.found.part), self.found.attributed_words()
+        names = list(map(_name, found.source))
         rows = [
-            [word, f"{row.sum():.4f}", _bars(row), _heaviest(found.source, row)]
-            for word, row in zip(found.target, torch.from_numpy(found.weights), strict=True)
+            [word, f"{row.sum():.4f}", _bars(row), heaviest(names, row)]
+            for word, row in zip(found.target, found.weights, strict=True)
         ]
         if added is not None:
-            for row, values in zip(rows, torch.from_numpy(added.weights), strict=True):
-                row.append(_heaviest(found.source, values))
+            for row, values in zip(rows, added.weights, strict=True):
+                row.append(heaviest(names, values))
         headings = ["word", ">sum", "weights by word", "heaviest source words"]
         self._table([*headings, *self._most_by()], rows)
 
@@ -364,14 +364,7 @@ def _name(piece: str) -> str:
     return names.get(piece, show_marks(piece))
 
 
-def _heaviest(names: Sequence[str], weights_S: Tensor) -> str:
-    """Return the heaviest pieces or words with their weights, heaviest first."""
-    order = weights_S[: len(names)].argsort(descending=True, stable=True).tolist()
-    heavy = [place for place in order if weights_S[place] >= LIGHT][:_MOST_NAMED]
-    return "  ".join(f"{_name(names[place])} {weights_S[place]:.2f}" for place in heavy)
-
-
-def _bars(weights_S: Tensor) -> str:
+def _bars(weights_S: Iterable[float]) -> str:
     """Return a bar of one character for each weight."""
     return "".join(_BARS[round(float(weight) * (len(_BARS) - 1))] for weight in weights_S)
 

@@ -102,7 +102,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _export_web(arguments: argparse.Namespace) -> int:
-    for name in ("output", "compact", "valid", "json"):
+    for name in ("output", "compact", "valid", "target", "json"):
         if getattr(arguments, name):
             raise UserError(f"--web writes a folder of its own; remove --{name}")
     # By its name: the core does without the wing.

@@ -21,25 +21,8 @@ from seq2seq.config.recipe import (
 from seq2seq.config.section import Section
 
 __all__ = [
-    "AttentionConfig",
-    "AugmentationConfig",
-    "BatchingConfig",
-    "CleaningConfig",
-    "Config",
-    "CorpusConfig",
-    "DataConfig",
-    "InferenceConfig",
-    "InitialConfig",
-    "ModelConfig",
-    "ScheduleConfig",
-    "Score",
-    "Section",
-    "Style",
-    "TokenizerConfig",
-    "TrackerName",
-    "TrainingConfig",
-    "changed_keys",
-    "dump_config",
-    "load_config",
-    "parse_config",
-]
+    "AttentionConfig", "AugmentationConfig", "BatchingConfig", "CleaningConfig", "Config",
+    "CorpusConfig", "DataConfig", "InferenceConfig", "InitialConfig", "ModelConfig",
+    "ScheduleConfig", "Score", "Section", "Style", "TokenizerConfig", "TrackerName",
+    "TrainingConfig", "changed_keys", "dump_config", "load_config", "parse_config",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -51,27 +52,38 @@ class CorpusConfig(Section):
     @model_validator(mode="after")
     def _complete(self) -> CorpusConfig:
         needed = {
-            "tsv": ("path",),
-            "manythings": ("path",),
-            "csv": ("path",),
             "jsonl": ("path", "source", "target"),
             "aligned": ("source_path", "target_path"),
             "huggingface": ("name", "split", "source", "target"),
-        }[self.format]
+        }.get(self.format, ("path",))
         for key in needed:
             if getattr(self, key) is None:
                 raise ValueError(f"format {self.format} requires the key '{key}'")
-        usable = (*needed, "subset") if self.format == "huggingface" else needed
-        for key in ("path", "source_path", "target_path", "name", "subset", "split"):
-            if getattr(self, key) is not None and key not in usable:
+        usable = (*needed, {"huggingface": "subset", "tsv": "references"}.get(self.format))
+        for key in ("path", "source_path", "target_path", "name", "subset", "split", "references"):
+            if getattr(self, key) not in (None, False) and key not in usable:
                 raise ValueError(f"format {self.format} does not use '{key}'; remove it")
         if self.format in ("tsv", "manythings"):
             for key in ("source", "target", "alignment"):
                 if isinstance(getattr(self, key), str):
                     raise ValueError(f"format {self.format} requires a column number for '{key}'")
+        source, target = self.columns
+        columns = {"source": source, "target": target, "alignment": self.alignment}
+        for one, other in combinations(columns, 2):
+            if columns[one] == columns[other]:
+                raise ValueError(f"{one} and {other} are both {columns[one]!r}; name two columns")
         if self.references and self.alignment is not None:
             raise ValueError("references cannot be combined with alignment; remove one of them")
         return self
+
+    @property
+    def columns(self) -> tuple[int | str, int | str]:
+        """The columns of source and target: the given ones, or else those of the format."""
+        usual: tuple[int | str, int | str] = (0, 1)
+        if self.format in ("manythings", "csv"):
+            usual = (1, 0) if self.format == "manythings" else ("source", "target")
+        source, target = self.source, self.target
+        return usual[0] if source is None else source, usual[1] if target is None else target
 
 
 class CleaningConfig(Section):
@@ -79,7 +91,9 @@ class CleaningConfig(Section):
 
     max_chars: Count = Field(1000, description="maximum length of a side, in characters")
     max_ratio: Annotated[float, Field(gt=1)] = Field(
-        4.0, description="maximum ratio of the lengths of both sides, in words plus three"
+        4.0,
+        description="maximum ratio of the lengths of both sides, in words plus three; raise it for "
+        "languages without spaces between words, such as Chinese",
     )
     drop_duplicates: bool = Field(True, description="keep only one of identical pairs")
     drop_overlap: bool = Field(
@@ -102,7 +116,7 @@ class TokenizerConfig(Section):
         True, description="reduce a vocabulary size that the data cannot fill, with a warning"
     )
     byte_fallback: bool = Field(True, description="encode unseen characters as bytes, not <unk>")
-    character_coverage: Annotated[float, Field(gt=0, le=1)] = Field(
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = Field(
         1.0, description="share of characters in the data that the vocabulary covers"
     )
     case_marks: bool = Field(

@@ -8,9 +8,10 @@ from pydantic import Field, model_validator
 
 from seq2seq.config.data import DataConfig
 from seq2seq.config.model import ModelConfig
-from seq2seq.config.section import Count, CountFrom0, Rate, Section
+from seq2seq.config.section import LARGEST, Count, CountFrom0, Rate, Section
 
 TrackerName = Literal["mlflow", "wandb"]
+BeamSize = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class ScheduleConfig(Section):
@@ -112,7 +113,7 @@ class TrainingConfig(Section):
     patience: Count | None = Field(
         None, description="stop after this many validations without improvement"
     )
-    validation_beam: Count = Field(1, description="beam size in validation; 1: greedy")
+    validation_beam: BeamSize = Field(1, description="beam size in validation; 1: greedy")
     validation_sentences: Count | None = Field(
         None, description="number of pairs to validate on, from the first; null: all"
     )
@@ -130,15 +131,15 @@ class TrainingConfig(Section):
     def _fits(self) -> TrainingConfig:
         if self.schedule.kind == "inverse_sqrt" and self.schedule.warmup_steps == 0:
             raise ValueError("schedule.kind inverse_sqrt requires schedule.warmup_steps >= 1")
+        if (self.schedule.decay_steps or LARGEST) < self.schedule.warmup_steps:
+            raise ValueError("schedule.decay_steps is less than schedule.warmup_steps; raise it")
         return self
 
 
 class InferenceConfig(Section):
     """Defaults for translation; the search options can be changed on the command line."""
 
-    beam_size: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        5, description="beam size; 1: greedy search"
-    )
+    beam_size: BeamSize = Field(5, description="beam size; 1: greedy search")
     length_penalty: Annotated[float, Field(ge=0, le=10)] = Field(
         1.0, description="alpha of ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)"
     )
@@ -178,4 +179,8 @@ class Config(Section):
     def _fits(self) -> Config:
         if self.model.joint_embeddings and not self.data.tokenizer.joint:
             raise ValueError("model.joint_embeddings requires data.tokenizer.joint=true")
+        if self.model.attention.score == "none" and self.inference.coverage_penalty:
+            raise ValueError(
+                "model.attention.score none has no weights; remove inference.coverage_penalty"
+            )
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from inspect import getdoc
 from typing import get_origin
 
 from pydantic.fields import FieldInfo
@@ -36,7 +37,7 @@ def _section(section: type[Section], prefix: str) -> Iterator[str]:
     rows = [
         _row(f"{prefix}{name}", f) for name, f in fields.items() if not section_of(f.annotation)
     ]
-    yield f"\n## {prefix.rstrip('.') or 'Top level'}\n\n{section.__doc__}\n"
+    yield f"\n## {prefix.rstrip('.') or 'Top level'}\n\n{getdoc(section)}\n"
     if rows:
         yield "\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n"
         yield from rows

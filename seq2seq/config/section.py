@@ -52,12 +52,8 @@ def section_of(annotation: Any) -> type[Section] | None:
 
 
 _NAMES = {
-    int: "an integer",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    type(None): "null",
-}
+    int: "an integer", float: "a number", str: "text", bool: "true or false", type(None): "null",
+}  # fmt: skip
 _PLURALS = {"an integer": "integers", "a number": "numbers", "a section (key: value)": "sections"}
 
 

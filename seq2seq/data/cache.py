@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seq2seq.errors import ConfigError
-from seq2seq.files import locked, sync_directory, sync_file
+from seq2seq.files import locked, naming, sync_directory, sync_file
 
 T = TypeVar("T")
 
@@ -71,8 +71,7 @@ class Cache:
 
         The dict that `make` returns is kept with the entry, as JSON. An entry that is deleted while
         it is made, or before `read` has opened its files, is made again; `make` and `read` raise
-        FileNotFoundError where they miss a file. Raises ConfigError where the folder is not
-        writable.
+        FileNotFoundError where they miss a file. Raises OSError, which names a path.
         """
         path = self.folder / f"{kind}-{_hash(made_of)}"
         try:
@@ -103,16 +102,8 @@ class Cache:
         """Make an entry if need be, and read it; raise FileNotFoundError if it is being deleted."""
         found = _intact(path)
         if found is None:
-            try:
-                with self._lock(path.name):
-                    found = _intact(path) or self._make(path, make)
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                raise ConfigError(
-                    f"data.cache: {self.folder} cannot be used ({error.strerror or error}); fix "
-                    "that, or name another folder"
-                ) from error
+            with self._lock(path.name), naming(self.folder):
+                found = _intact(path) or self._make(path, make)
         try:
             return read(found)
         except FileNotFoundError:

@@ -34,13 +34,7 @@ COMPRESSED: dict[str, Any] = {
     ".bz2": bz2.open, ".tbz2": bz2.open,
     ".xz": lzma.open, ".txz": lzma.open,
 }  # fmt: skip
-_BUILDERS = {
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".json": "json",
-    ".jsonl": "json",
-    ".csv": "csv",
-}
+_BUILDERS = {f".{name}": name for name in ("parquet", "arrow", "json", "csv")} | {".jsonl": "json"}
 _SAVED = ("state.json", "dataset_dict.json")
 MAX_LINE_BYTES = 1 << 24
 
@@ -179,12 +173,7 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
 
     Raises DataError where rows are too short, or where there is no row.
     """
-    english_first = config.format == "manythings"
-    usual = (1, 0) if english_first else (0, 1)
-    source, target = (  # numbers: the schema permits no names in these formats
-        default if column is None else int(column)
-        for column, default in zip((config.source, config.target), usual, strict=True)
-    )
+    source, target = map(int, config.columns)  # the schema permits no names in these formats
     alignment = None if config.alignment is None else int(config.alignment)
     last, key = max((source, "source"), (target, "target"), (alignment or 0, "alignment"))
 
@@ -199,7 +188,7 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
                 "alignment"
             )
         references: tuple[str, ...] = ()
-        if config.references and not english_first:
+        if config.references:
             further = enumerate(columns[target + 1 :], target + 1)
             references = tuple(text for index, text in further if text and index != source)
         return Pair(
@@ -221,8 +210,8 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
     if not header:
         raise DataError(f"{where}: blank lines only; a header and rows are expected")
     source, target = (
-        _find_column(where, header, key, key if column is None else column)
-        for key, column in (("source", config.source), ("target", config.target))
+        _find_column(where, header, key, column)
+        for key, column in zip(("source", "target"), config.columns, strict=True)
     )
     alignment = config.alignment
     if alignment is not None:

@@ -124,10 +124,7 @@ def _exchange(corpus: CorpusConfig, name: str) -> str:
     """Return how to exchange the sides of a corpus."""
     if corpus.format == "aligned":
         return f"exchange data.{name}.source_path and data.{name}.target_path"
-    usual: dict[str, tuple[Any, Any]] = {"manythings": (1, 0), "csv": ("source", "target")}
-    source, target = usual.get(corpus.format, (0, 1))
-    source = source if corpus.source is None else corpus.source
-    target = target if corpus.target is None else corpus.target
+    source, target = corpus.columns
     return f"set data.{name}.source={target} and data.{name}.target={source}"
 
 
@@ -154,33 +151,35 @@ def check_sources(path: Path, data: DataConfig) -> None:
     Raises DataError, which names the file, where one is missing or differs; CheckpointError where
     the checksums themselves cannot be read.
     """
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         log.warning("%s: no such file; cannot check that the data is the same", path)
         return
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: cannot be read ({error}); remove it to resume without checking the data"
-        ) from None
     present, places = checksum_sources(data), dict(_places(data))
-    for key, checksum in saved.items():
+    for key, checksum in read_checksums(path).items():
         if present.get(key) == checksum:
             continue
         if key not in present:
             raise DataError(
                 f"{places.get(key)}: no such file; put it back, or give its path as {key}=PATH"
             )
-        why = (
-            "the best checkpoint so far was chosen by it"
-            if key.startswith("data.valid")
-            else "the batches are made from it"
-        )
+        why = "the batches are made from it"
+        if key.startswith("data.valid"):
+            why = "the best checkpoint so far was chosen by it"
         raise DataError(
             f"{places[key]}: not the file that the run began with: {key} had the checksum "
             f"{checksum[:12]}... and has {present[key][:12]}... ({why}); put the old file back, or "
             "start a new run in another run_dir"
         )
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """Return the checksums of a run. Raises CheckpointError where they cannot be read."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error}); remove it to resume without checking the data"
+        ) from None
 
 
 def _places(data: DataConfig) -> Iterator[tuple[str, str]]:

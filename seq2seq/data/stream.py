@@ -108,6 +108,7 @@ class BatchStream:
         self._num_windows = -(-seen // batching.window)
         # The pairs of a window are stretches of this many rows, at random places in the corpus.
         self._rows = 1 << (max(1, batching.window // _WINDOW_STRETCHES).bit_length() - 1)
+        self._num_windows = min(self._num_windows, -(-len(pairs) // self._rows))
         self._order: tuple[int, Ints] = (-1, np.zeros(0, np.int64))  # of an epoch's stretches
         self.position = 0
         self._at, self._taken = StreamPosition(), 0  # the window, and the batches taken from it

@@ -268,7 +268,7 @@ class _WordSearch:
                 continue
             word = (*following.before, piece)
             log_probs_V, after = self.step(following.state, piece)
-            if self._word(word):
+            if (text := self._word(word)) and "\ufffd" not in text:  # not within a character
                 # The end of the word, whatever follows it; EOS stands for that.
                 end_cost = cost - np.logaddexp.reduce(log_probs_V[starts])
                 self._add(word, np.array([EOS]), np.array([end_cost]), after)

@@ -41,10 +41,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, legal, expected in (
-            ("temperature", self.temperature > 0, "more than 0"),
+            ("temperature", 0.001 <= self.temperature <= 1000, "0.001 to 1000"),
             ("top_k", self.top_k >= 0, "0 (all pieces) or more"),
             ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),
             ("num_samples", self.num_samples >= 1, "1 or more"),
+            ("seed", self.seed >= 0, "0 or more"),
         ):
             if not legal:
                 raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")

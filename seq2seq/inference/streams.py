@@ -258,7 +258,7 @@ def _with_prefixes(lines: Iterator[str], prefixes: Iterator[str], name: str) -> 
 def _parse(line: str, number: int) -> InputLine:
     """Return text and prefix of a line of JSON."""
     try:
-        found = json.loads(line)
+        found = json.loads(line.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):

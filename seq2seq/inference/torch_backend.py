@@ -52,8 +52,7 @@ class TorchBackend:
 
     def autocast(self) -> torch.autocast:
         """Return the context in which the model computes."""
-        reduced = self.dtype in (torch.bfloat16, torch.float16)
-        return torch.autocast(self.device.type, self.dtype if reduced else None, enabled=reduced)
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
 
 def load_model(
@@ -80,6 +79,8 @@ def load_model(
     load_weights(model, checkpoint.weights(), origin=checkpoint.path)
     log.debug("translating with %s", checkpoint.path)
     where = choose_device(device)
+    if precision == "auto" and where.type == "cpu":  # bf16 would change results
+        precision = "fp32"
     dtype = choose_dtype(precision, where)
     return TorchBackend(model.to(where), dtype=dtype, weights_sum=checkpoint.weights_sum)
 
@@ -141,7 +142,7 @@ class TorchDecoding:
 
 def log_softmax(logits_RV: Tensor) -> Tensor:
     """Return log probabilities, in fp32 at least."""
-    half = logits_RV.dtype in (torch.bfloat16, torch.float16)
+    half = logits_RV.dtype == torch.bfloat16
     return logits_RV.log_softmax(-1, dtype=torch.float32 if half else None)
 
 

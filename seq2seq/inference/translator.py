@@ -97,11 +97,15 @@ class Translator:
         first = run_of(paths[0])
         check_files(first.path)
         config, (source, target) = first.config(), first.tokenizers()
+        languages = config.data.source_language, config.data.target_language
         for run in map(run_of, paths[1:]):
-            if not run.shares_tokenizers(first):
+            check_files(run.path)
+            data = run.config().data
+            are_same = (data.source_language, data.target_language) == languages
+            if not are_same or not run.shares_tokenizers(first):
                 raise CheckpointError(
-                    f"{run.path}: its tokenizers are not those of {first.path}; the runs of an "
-                    "ensemble must share them"
+                    f"{run.path}: its {'tokenizers' if are_same else 'languages'} are not those of "
+                    f"{first.path}; the runs of an ensemble must share them"
                 )
         if backend == "auto":
             backend = "onnx" if precision != "bf16" and is_cpu(device) else "torch"
@@ -251,6 +255,8 @@ class Translator:
                 for index, hypotheses in zip(indices, results, strict=True):
                     found[index] = hypotheses
         parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
+        if not sampling:  # an empty text is no alternative
+            parts = [[part for part in each if part.text or part is each[0]] for each in parts]
         if mbr:
             for candidates in parts:
                 log_probs = None if sampling else [part.log_prob for part in candidates]
@@ -292,7 +298,9 @@ class Translator:
             for decoding, indices in self._batches(sentences):
                 results = force(decoding, [forced[index] for index in indices], options)
                 found |= zip(indices, results, strict=True)
-        return [self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences)]
+        parts = (self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences))
+        # The given text may have characters that its pieces cannot reproduce.
+        return [replace(p, text=normalize_line(t)) for p, t in zip(parts, targets, strict=True)]
 
     def alternatives(
         self, source: str, prefix: str = "", number: int = 5, options: SearchOptions | None = None
@@ -332,7 +340,7 @@ class Translator:
             replace(chosen, nbest=1),
         )
         [ended] = self.force([sentence.text], [given.text], chosen)
-        end = replace(ended, text=given.text, space=sentence.space)
+        end = replace(ended, space=sentence.space)
         best = (found.parts[0] for [found] in continued)
         return [
             Alternative(

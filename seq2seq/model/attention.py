@@ -71,7 +71,7 @@ class Memory:
 
 
 class Dot(nn.Module):
-    """score = q'k (Luong et al. 2015, sec. 3.1); scaled: over sqrt(D) (Vaswani et al. 2017, eq. 1)."""
+    """score = q'k (Luong et al. 2015, sec. 3.1); scaled: over sqrt(D) (Vaswani et al. 2017)."""
 
     def __init__(self, query_size: int, key_size: int, *, scaled: bool, project: bool) -> None:
         super().__init__()

@@ -43,8 +43,9 @@ from seq2seq.onnx.graphs import (
 )
 from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
 from seq2seq.packaged import find_run, is_read_only
-from seq2seq.runs.checkpoint import Checkpoint, copy_checkpoint, list_checkpoints, save_compact
+from seq2seq.runs.checkpoint import MODEL, Checkpoint, list_checkpoints, save_arrays
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of
+from seq2seq.runs.tensors import compact, read_arrays
 from seq2seq.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ def export_compact(
     target = _directory(source, output)
     kept = {"step", "validation"}
     state = {key: value for key, value in checkpoint.state.items() if key in kept}
-    arrays = checkpoint.arrays()
+    arrays = compact(checkpoint.arrays())
     with tempfile.TemporaryDirectory() as folder:
         # Weights that do not fit the recipe are noticed here, before anything is replaced.
         full = export_graphs(checkpoint, source, Path(folder) / "full", ["fp32"])
@@ -119,7 +120,7 @@ def export_compact(
         remove_directory(target.checkpoints)
         _copy(source, target)
         target.checkpoints.mkdir()
-        made = save_compact(target.checkpoints / checkpoint.path.name, arrays, state)
+        made = save_arrays(target.checkpoints / checkpoint.path.name, arrays, state)
         if not valid:
             log.info(_NOT_MEASURED)
             return made
@@ -130,7 +131,7 @@ def export_compact(
         if multiplies_int8():
             state["int8_bleu_loss"] = round(bleu - _bleu(small, "int8", target, valid), 3)
     log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
-    return save_compact(made.path, arrays, state)
+    return save_arrays(made.path, arrays, state)
 
 
 def export_run(run: str | Path, output: str | Path) -> Checkpoint:
@@ -142,7 +143,7 @@ def export_run(run: str | Path, output: str | Path) -> Checkpoint:
     kept = {"step", "validation", "compact_bleu_loss", "int8_bleu_loss"}
     state = {key: value for key, value in checkpoint.state.items() if key in kept}
     path = RunDirectory(Path(output)).checkpoints / checkpoint.path.name
-    made = copy_checkpoint(checkpoint, path, state)
+    made = save_arrays(path, read_arrays(checkpoint.path / MODEL), state)
     # The file may differ, as its metadata does; the weights are the same.
     _write_meta(graphs.path, graphs.meta | {"weights": made.weights_sum})
     return made

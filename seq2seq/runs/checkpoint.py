@@ -117,15 +117,8 @@ def save_checkpoint(
     return _save(path, write, state)
 
 
-def save_compact(path: Path, weights: Mapping[str, Array], state: dict[str, Any]) -> Checkpoint:
-    """Write a checkpoint of int8 weights alone, without what resuming needs."""
-    arrays = tensors.compact(weights)
-    return _save(path, lambda folder: tensors.write_arrays(folder / MODEL, arrays), state)
-
-
-def copy_checkpoint(checkpoint: Checkpoint, path: Path, state: dict[str, Any]) -> Checkpoint:
-    """Write the weights of a checkpoint, fp32 or int8, without what resuming needs."""
-    arrays = tensors.read_arrays(checkpoint.path / MODEL)
+def save_arrays(path: Path, arrays: Mapping[str, Array], state: dict[str, Any]) -> Checkpoint:
+    """Write a checkpoint of weights alone, fp32 or int8, without what resuming needs."""
     return _save(path, lambda folder: tensors.write_arrays(folder / MODEL, arrays), state)
 
 

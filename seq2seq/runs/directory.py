@@ -80,7 +80,12 @@ def check_changes(saved: Config, given: Config) -> None:
 
 TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"
-_BOARDS = ("tensorboard", "wandb")  # folders
+# The files and folders of a run, the config first: what a crash of `clear` leaves is no run.
+_CONTENTS = (
+    "config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH,
+    *(f"{name}.id" for name in get_args(recipes.TrackerName)),
+    "graph", "checkpoints", "tensorboard", "wandb",
+)  # fmt: skip
 MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
 MAX_GRAPH_BYTES = 1 << 31  # of a protocol buffer
@@ -112,6 +117,11 @@ class RunDirectory:
     def exists(self) -> bool:
         """Return whether there is a run, or at least checkpoints of one."""
         return self.config_path.exists() or any(self.checkpoints.glob("step-*"))
+
+    def foreign(self) -> list[str]:
+        """Return the names of what `clear` would delete, if no run has been locked here yet."""
+        begun = (self.path / ".lock").exists()
+        return [name for name in _CONTENTS if not begun and (self.path / name).exists()]
 
     def config(self) -> Config:
         """Return the recipe of the run. Raises CheckpointError if this is not a run."""
@@ -170,14 +180,11 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Delete the files of a run and nothing else in the directory."""
-        # The config first: what a crash leaves is then no longer a run.
-        names = ("config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH)
-        for name in names:
-            (self.path / name).unlink(missing_ok=True)
-        for tracker in get_args(recipes.TrackerName):
-            self.tracked(tracker).unlink(missing_ok=True)
-        for folder in (self.graphs, self.checkpoints, *map(self.path.joinpath, _BOARDS)):
-            remove_directory(folder)
+        for path in map(self.path.joinpath, _CONTENTS):
+            if path.exists() and not path.is_dir():
+                path.unlink()
+            else:
+                remove_directory(path)
 
     def newest(self) -> Checkpoint:
         """Return the latest intact checkpoint. Raises CheckpointError if there is none."""

@@ -43,8 +43,8 @@ def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "serve", _serve, __doc__)
     parser.add_argument(
         "runs", nargs="*", metavar="RUN",
-        help="run directory, exported directory or name of a model; default: all models that come "
-        "with the program. For a pair of languages the first one translates",
+        help="run directory, exported directory, model name or hf:user/name; default: all models "
+        "that come with the program. For a pair of languages the first one translates",
     )  # fmt: skip
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
 
 from seq2seq.analysis import Method
 from seq2seq.errors import UserError, missing_package, one_line
@@ -181,10 +182,8 @@ async def translate(request: Request, wanted: LineRequest) -> Response:
     The options are those of the command; a smaller beam is raised to `nbest`.
     """
     ended = threading.Event()
-    try:
-        return await _answer(request, _translation(service_of(request), wanted, ended))
-    finally:
-        ended.set()
+    work = _translation(service_of(request), wanted, lambda _: _check(ended))
+    return await _answer(request, work, ended)
 
 
 @router.post(
@@ -202,9 +201,10 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
     ended = threading.Event()
 
     def show(text: str) -> None:
+        _check(ended)
         loop.call_soon_threadsafe(events.put_nowait, text)
 
-    translate = _translation(service, wanted, ended, show)
+    translate = _translation(service, wanted, show)
     work = asyncio.ensure_future(_call(service, lambda: _json(translate())))
 
     def end(done: asyncio.Future[str]) -> None:
@@ -265,30 +265,20 @@ async def alternatives(request: Request, wanted: WordsRequest) -> Response:
 async def explain(request: Request, wanted: ExplainRequest) -> Response:
     """Explain a translation as `seq2seq explain --json`, but of large matrices only the shape."""
     service = service_of(request)
-    model = _model(service, wanted)
+    model, ended = _model(service, wanted), threading.Event()
     work = partial(
         interactive.explain, model, wanted.q, beam=_options(service, model).beam_size,
         target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
-        attribution=wanted.attribution,
+        attribution=wanted.attribution, watch=partial(_check, ended),
     )  # fmt: skip
-    return await _answer(request, work)
+    return await _answer(request, work, ended)
 
 
 def _translation(
-    service: Service,
-    wanted: LineRequest,
-    ended: threading.Event,
-    show: Callable[[str], None] | None = None,
+    service: Service, wanted: LineRequest, show: Callable[[str], None]
 ) -> Callable[[], dict[str, Any]]:
-    """Return the work for a text, which ends at the next step when its client has disconnected."""
+    """Return the work for a text; what `show` raises, which gets the text of each step, ends it."""
     model = _model(service, wanted)
-
-    def watch(text: str) -> None:
-        if ended.is_set():
-            raise _DisconnectedError
-        if show:
-            show(text)
-
     beam = {"beam_size": wanted.beam} if wanted.beam else {}
     options = _options(
         service, model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree
@@ -296,7 +286,7 @@ def _translation(
 
     def work() -> dict[str, Any]:
         found = interactive.translate(
-            model.translator, wanted.q, options, prefix=wanted.prefix, show=watch
+            model.translator, wanted.q, options, prefix=wanted.prefix, show=show
         )
         log_warnings(model.name, found[:1])
         return interactive.translations_json(found, tree=wanted.tree)
@@ -322,10 +312,22 @@ def _options(service: Service, model: ServedModel, **changes: Any) -> SearchOpti
     return model.translator.options(**{**service.search, **changes})
 
 
-async def _answer(request: Request, work: Callable[[], Any]) -> Response:
-    """Return what some work finds as JSON, which is written where the work is done."""
-    text = await unless_disconnected(request, _call(service_of(request), lambda: _json(work())))
+async def _answer(
+    request: Request, work: Callable[[], Any], ended: threading.Event | None = None
+) -> Response:
+    """Return what some work finds as JSON, which is written where the work is done; set `ended`."""
+    try:
+        text = await unless_disconnected(request, _call(service_of(request), lambda: _json(work())))
+    finally:
+        if ended:
+            ended.set()
     return Response(text, media_type="application/json")
+
+
+def _check(ended: threading.Event) -> None:
+    """Raise ClientDisconnect if the client has disconnected or got status 504."""
+    if ended.is_set():
+        raise ClientDisconnect
 
 
 async def _call(service: Service, work: Callable[[], T]) -> T:
@@ -342,10 +344,6 @@ async def _call(service: Service, work: Callable[[], T]) -> T:
         if line is None:
             raise
         raise RequestError(f"on the server, {line}", 501) from None
-
-
-class _DisconnectedError(Exception):
-    """The client has disconnected, or got status 504."""
 
 
 def _json(values: Any) -> str:

@@ -67,14 +67,14 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
 
 def explain(
     model: ServedModel, text: str, *, beam: int, target: str | None, look: dict[int, int],
-    attribution: Method | None,
+    attribution: Method | None, watch: Callable[[], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
 
     A `target` that differs from what the search finds is forced. With `look`, `next_pieces` has the
-    probabilities of the likeliest pieces at its first step, before (without it) and after. Raises
-    DataError for a target of more pieces than a source may have, ModuleNotFoundError without
-    PyTorch, and as seq2seq.analysis.explain.explain does.
+    probabilities of the likeliest pieces at its first step, before (without it) and after. What
+    `watch` raises, before a step, ends it all. Raises DataError for a target of more pieces than a
+    source may have, ModuleNotFoundError without PyTorch, and as seq2seq.analysis.explain.explain.
     """
     most = model.translator.config.inference.max_source_length
     size = len(model.translator.target.encode(target or ""))
@@ -84,15 +84,17 @@ def explain(
     from seq2seq.analysis.explain import explain as explain_sentence
 
     explained = partial(explain_sentence, model.explainer, text, beam=beam)
-    found = explained()
-    forced = target if found.part.text != target else None
-    if look:
-        looked = explained(target=forced, look=look, attribution=attribution)
-        before = found if forced is None else explained(target=forced)
-        return _without_matrices(looked) | {"next_pieces": _next_pieces(before, looked, min(look))}
-    if forced is not None or attribution is not None:
-        found = explained(target=forced, attribution=attribution)
-    return _without_matrices(found)
+    attention = model.explainer.models[0].decoder.attention
+    with attention.register_forward_pre_hook(lambda *_: watch()):
+        before = explained()
+        forced = target if before.part.text != target else None
+        if forced is not None:
+            before = explained(target=forced)
+        after = before
+        if look or attribution is not None:
+            after = explained(target=forced, look=look, attribution=attribution)
+    pieces = {"next_pieces": _next_pieces(before, after, min(look))} if look else {}
+    return _without_matrices(after) | pieces
 
 
 def _next_pieces(before: Explanation, after: Explanation, number: int) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 Tags are kept as they were written. Blocks (paragraphs, list items, line breaks and every tag that
 is not inline) are translated on their own. Within a block, a target word belongs to the elements of
 the source word that the model attended to most when it produced it. Each element encloses one
-stretch of target words, so it appears exactly once. An inline element with translate="no" is part
-of the line that is translated, and then replaces its stretch.
+stretch of target words, so it appears exactly once. An inline element that is kept (`code`, or with
+translate="no") is part of the line that is translated, and then replaces its stretch.
 
 Legend: s source words, t target words, of one block
 """
@@ -25,8 +25,8 @@ from seq2seq.inference.text import Translation
 from seq2seq.inference.words import Floats, word_weights, words
 
 _INLINE = frozenset({
-    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font",
-    "i", "img", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike",
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em",
+    "font", "i", "img", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike",
     "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
 })  # fmt: skip
 _VOID = frozenset(

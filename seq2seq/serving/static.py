@@ -49,7 +49,7 @@ def export_web(
     """
     from seq2seq.onnx.export import export
 
-    target = Path(output)
+    target = Path(output).resolve()  # "." has no name
     if target.exists() and not (target / _SERVICE_WORKER).exists() and any(target.glob("*")):
         raise DataError(f"{target}: not empty, and not an earlier export; name another directory")
     # The last ones have another backend.js.
@@ -68,7 +68,7 @@ def export_web(
         sums = {name: _integrity(content) for name, content in files.items()}
         for path in filter(Path.is_file, model.rglob("*")):
             sums[path.relative_to(folder).as_posix()] = _integrity(path.read_bytes())
-        about = {**_describe(RunDirectory(model), Path(run).name), "files": sums}
+        about = {**_describe(RunDirectory(model), Path(run).resolve().name), "files": sums}
         files["page/about.json"] = json.dumps(about, ensure_ascii=False).encode()
         files["index.html"] = _index(sums)
         kept = {"./": _integrity(files["index.html"]), **sums}

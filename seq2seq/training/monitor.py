@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -9,8 +10,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -39,21 +41,15 @@ class Monitor:
     """Reports each record to the outputs that the recipe asks for, on rank 0 only."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        config: TrainingConfig,
-        *,
-        start: int,
-        validated: bool,
+        self, run: RunDirectory, config: TrainingConfig, *, start: int, validated: bool,
         is_first: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Open the outputs and drop what was recorded after the step `start` (see MetricsLog)."""
         self._files: list[MetricsLog | Board | Tracker] = []
         if is_first:
             self._files.append(MetricsLog(run.metrics, step=start, validated=validated))
-        if is_first and config.tensorboard:
-            self._files.append(Board(run.path / "tensorboard", first=start + 1))
-        if is_first:
+            if config.tensorboard:
+                self._files.append(Board(run.path / "tensorboard", first=start + 1))
             self._files += [Tracker(name, run) for name in config.trackers]
         self._bar = tqdm(
             total=config.max_steps,
@@ -162,6 +158,26 @@ class Board:
             self._file.flush()
 
 
+def check_tracker(name: str) -> None:
+    """Raise ConfigError if a tracker cannot be used; begin no record."""
+    with _beginning(name):
+        if name == "mlflow":
+            import_module("mlflow").search_experiments(max_results=1)
+        else:
+            import_module("wandb").login()
+
+
+@contextlib.contextmanager
+def _beginning(name: str) -> Iterator[None]:
+    """Turn what a tracker raises, except for a missing package, into a ConfigError."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # of a server, an account or a disk
+        raise ConfigError(f"training.trackers: {name} cannot be used: {error}") from None
+
+
 class Tracker:
     """Reports to MLflow or Weights & Biases, which read their own environment variables.
 
@@ -175,12 +191,8 @@ class Tracker:
         self._end: Callable[[], object]
         known = run.tracked(name).read_text() if run.tracked(name).exists() else None
         recipe = flat(run.config().model_dump(mode="json"))
-        try:
+        with _beginning(name):
             identity = (self._mlflow if name == "mlflow" else self._wandb)(run, known, recipe)
-        except ModuleNotFoundError:
-            raise
-        except Exception as error:  # of a server, an account or a disk
-            raise ConfigError(f"training.trackers: {name} cannot be used: {error}") from None
         write_atomic(run.tracked(name), identity)
 
     def _mlflow(self, run: RunDirectory, known: str | None, recipe: dict[str, Any]) -> str:

@@ -73,6 +73,10 @@ def _explain(arguments: argparse.Namespace) -> int:
       seq2seq explain runs/quickstart 'No lo veo.' --html veo.html --plot veo.png
       seq2seq explain runs/quickstart 'No lo veo.' --json > veo.json
     """
+    look = dict(arguments.look)
+    for step, position in arguments.look:
+        if position != look[step]:
+            raise UserError(f"--look {step}:{position}, {step}:{look[step]}: remove one of them")
     if not find_spec("torch") and not any(getattr(arguments, name) for name in _NEED_TORCH):
         return _explain_by_graphs(arguments)
     from seq2seq.analysis.explain import explain
@@ -94,7 +98,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         arguments.sentence,
         beam=arguments.beam,
         target=arguments.force,
-        look=dict(arguments.look),
+        look=look,
         attribution=arguments.attribution,
     )
     if arguments.step and arguments.step > len(found.steps):

@@ -5,6 +5,7 @@ const WIDTH = 92; // pixels between steps
 const HEIGHT = 36; // between hypotheses of a step
 const RADIUS = 5; // of nodes
 const BEND = 22; // from where edges leave the row of the parent
+const UTF8 = new TextDecoder();
 
 function draw(tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -42,9 +43,10 @@ function arranged(tree) {
   return {nodes, rows, best, steps};
 }
 
-// Puts capitals in place of their marks, as seq2seq/data/casing.py does.
+// Decodes bytes, and puts capitals in place of their marks, as seq2seq/data/casing.py does.
 const words = node =>
   node.text
+    .replace(/(<0x..>)+/g, bytes => UTF8.decode(Uint8Array.from(bytes.match(/0x../g), Number)))
     .replaceAll("▁", " ")
     .trim()
     .replace(/ ?[ↄↃ]+$/, "")

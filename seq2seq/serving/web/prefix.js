@@ -180,9 +180,9 @@ export async function nextWords(decoding, prefix, spelling, options, number) {
     }
     const tokens = [...following.before, piece];
     const [logProbs, state] = await step(following.state, piece);
-    // The end of the word, whatever follows it; EOS stands for that.
+    // The end of the word, whatever follows it; EOS stands for that. None is within a character (U+FFFD).
     const ended = cost - logSum(boundaries.map(id => logProbs[id]));
-    if (word(tokens)) add(tokens, [EOS], () => ended, state);
+    if (/^[^\ufffd]+$/.test(word(tokens))) add(tokens, [EOS], () => ended, state);
     if (tokens.length < longest)
       add(tokens, marks.has(piece) ? begin : within, id => cost - logProbs[id], state);
   }
