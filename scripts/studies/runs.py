@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -167,12 +168,15 @@ def _changes(old: Config, new: Config, ignored: Sequence[str]) -> str:
     )
 
 
+_checksum_sources = functools.cache(checksum_sources)  # most runs of a study share their files
+
+
 def _changed_files(run: Run) -> str:
     """Return which training and validation files have changed since a run began, in words."""
     path = RunDirectory(run.path).sources_path
     if not path.exists():
         return ""
-    before, now = read_checksums(path), checksum_sources(run.config.data)
+    before, now = read_checksums(path), _checksum_sources(run.config.data)
     # Data that is gone has not changed: finished runs need none.
     changed = [key for key, checksum in before.items() if now.get(key, checksum) != checksum]
     return ", ".join(f"{key} has new content" for key in changed)

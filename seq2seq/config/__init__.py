@@ -21,8 +21,25 @@ from seq2seq.config.recipe import (
 from seq2seq.config.section import Section
 
 __all__ = [
-    "AttentionConfig", "AugmentationConfig", "BatchingConfig", "CleaningConfig", "Config",
-    "CorpusConfig", "DataConfig", "InferenceConfig", "InitialConfig", "ModelConfig",
-    "ScheduleConfig", "Score", "Section", "Style", "TokenizerConfig", "TrackerName",
-    "TrainingConfig", "changed_keys", "dump_config", "load_config", "parse_config",
-]  # fmt: skip
+    "AttentionConfig",
+    "AugmentationConfig",
+    "BatchingConfig",
+    "CleaningConfig",
+    "Config",
+    "CorpusConfig",
+    "DataConfig",
+    "InferenceConfig",
+    "InitialConfig",
+    "ModelConfig",
+    "ScheduleConfig",
+    "Score",
+    "Section",
+    "Style",
+    "TokenizerConfig",
+    "TrackerName",
+    "TrainingConfig",
+    "changed_keys",
+    "dump_config",
+    "load_config",
+    "parse_config",
+]

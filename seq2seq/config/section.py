@@ -52,8 +52,12 @@ def section_of(annotation: Any) -> type[Section] | None:
 
 
 _NAMES = {
-    int: "an integer", float: "a number", str: "text", bool: "true or false", type(None): "null",
-}  # fmt: skip
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    type(None): "null",
+}
 _PLURALS = {"an integer": "integers", "a number": "numbers", "a section (key: value)": "sections"}
 
 

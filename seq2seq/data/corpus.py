@@ -34,7 +34,13 @@ COMPRESSED: dict[str, Any] = {
     ".bz2": bz2.open, ".tbz2": bz2.open,
     ".xz": lzma.open, ".txz": lzma.open,
 }  # fmt: skip
-_BUILDERS = {f".{name}": name for name in ("parquet", "arrow", "json", "csv")} | {".jsonl": "json"}
+_BUILDERS = {
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+}
 _SAVED = ("state.json", "dataset_dict.json")
 MAX_LINE_BYTES = 1 << 24
 

@@ -422,5 +422,11 @@ class _GRUSequence(torch.autograd.Function):
         flat_NG = grad_hidden_TBG.flatten(0, 1)
         grad_weight_GH = flat_NG.t() @ previous_TBH.flatten(0, 1).to(dtype)
         grad_bias_G = flat_NG.sum(0).to(hidden_BH.dtype)  # faster than sum(dtype=...)
-        grad_input_TBG = grad_input_TBG.to(ctx.input_dtype)
-        return grad_input_TBG, carried_BH, grad_weight_GH, grad_bias_G, None, None
+        return (
+            grad_input_TBG.to(ctx.input_dtype),
+            carried_BH,
+            grad_weight_GH,
+            grad_bias_G,
+            None,
+            None,
+        )

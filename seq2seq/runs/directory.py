@@ -181,7 +181,7 @@ class RunDirectory:
     def clear(self) -> None:
         """Delete the files of a run and nothing else in the directory."""
         for path in map(self.path.joinpath, _CONTENTS):
-            if path.exists() and not path.is_dir():
+            if os.path.lexists(path) and not path.is_dir():
                 path.unlink()
             else:
                 remove_directory(path)

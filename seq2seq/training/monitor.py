@@ -41,9 +41,14 @@ class Monitor:
     """Reports each record to the outputs that the recipe asks for, on rank 0 only."""
 
     def __init__(
-        self, run: RunDirectory, config: TrainingConfig, *, start: int, validated: bool,
+        self,
+        run: RunDirectory,
+        config: TrainingConfig,
+        *,
+        start: int,
+        validated: bool,
         is_first: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Open the outputs and drop what was recorded after the step `start` (see MetricsLog)."""
         self._files: list[MetricsLog | Board | Tracker] = []
         if is_first:

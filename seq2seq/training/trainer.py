@@ -106,9 +106,12 @@ class Trainer:
         config, progress = self.config, self.progress
         first = progress.step
         monitor = Monitor(
-            self.run, config, start=first, validated=self._validated_step == first,
+            self.run,
+            config,
+            start=first,
+            validated=self._validated_step == first,
             is_first=self.ranks.is_first,
-        )  # fmt: skip
+        )
         with monitor, StopRequest() as stop:
             batches = iter(self.stream)
             self._started = time.monotonic() - 60 * progress.minutes
@@ -365,9 +368,11 @@ class Trainer:
         save_checkpoint(path, self.optimizer.weights(), self.optimizer.state(), state)
         if not progress.skipped:  # weights without a finite loss must not displace good ones
             prune(
-                self.run.checkpoints, metric=config.metric, keep_last=config.keep_last,
+                self.run.checkpoints,
+                metric=config.metric,
+                keep_last=config.keep_last,
                 keep_best=config.keep_best,
-            )  # fmt: skip
+            )
 
     def _made_with(self) -> dict[str, Any]:
         """Return what, besides the recipe, results depend on to the last bit."""
