@@ -222,7 +222,8 @@ def test_page_holds_the_json_and_loads_nothing(
     assert embedded == json.loads(json.dumps(explanation.as_json()))
     assert embedded["source"] == explanation.part.source
     assert embedded["translation"] == explanation.part.text
-    assert ("body", {"data-view": "words" if words else "pieces"}) in page.tags
+    checked = [a["value"] for tag, a in page.tags if tag == "input" and "checked" in a]
+    assert checked == ["words" if words else "pieces"]
     assert page.texts["title"] == [f"Attention: {explanation.part.source}"]
     for _, attributes in page.tags:
         assert not {"src", "href", "action", "onload", "onclick"} & attributes.keys()

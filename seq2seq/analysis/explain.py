@@ -208,6 +208,7 @@ class Call:
     query_BKQ: Tensor
     output_BKM: Tensor
     weights_BKS: Tensor | None  # None: the model has no attention
+    given_S: Tensor | None  # weights in place of its own
 
 
 @contextmanager
@@ -227,7 +228,7 @@ def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[Call]
             weights = _for_heads(weights_S, attention.scores(query_BKQ, memory))
             output_BKM = attention.add_query(attention.context(weights, memory), query_BKQ)
             output = output_BKM, weights.mean(1) if weights.dim() == 4 else weights
-        calls.append(Call(query_BKQ, *output))
+        calls.append(Call(query_BKQ, *output, weights_S))
         return output
 
     with attention.register_forward_hook(attend):
@@ -249,14 +250,13 @@ class Recording:
     memory: Memory
     calls: list[Call]  # one per step
     log_probs_TV: Tensor  # of row 0
-    given: GivenWeights
 
 
 def record(
     model: TranslationModel,
     sources: Sequence[Sequence[int]],
     target: Sequence[int],
-    given: GivenWeights | None = None,
+    given: GivenWeights,
 ) -> Recording:
     """Decode the same target, step by step, for each of the sources.
 
@@ -268,12 +268,12 @@ def record(
     encoded = list[Encoded]()
     with model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])):
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-    with _attending(attention, given or {}) as calls:
+    with _attending(attention, given) as calls:
         logits_TV = torch.stack([logits_BV[0] for logits_BV, _ in decoding.steps(batch.inputs_BT)])
     if not logits_TV.isfinite().all():
         raise CheckpointError("the logits are not finite; explain another checkpoint")
     log_probs_TV = log_softmax(logits_TV)
-    return Recording(attention, encoded[0], decoding.memory, calls, log_probs_TV, given or {})
+    return Recording(attention, encoded[0], decoding.memory, calls, log_probs_TV)
 
 
 def _difference(padded: Recording, alone: Recording) -> float:
@@ -314,12 +314,11 @@ def _steps(
     possible_TV = recorded.log_probs_TV.index_fill(1, forbidden, -torch.inf)
     residual = recorded.attention.residual
     steps = []
-    for place, (read, written) in enumerate(zip(reads, writes, strict=True)):
+    for place, (read, written, call) in enumerate(zip(reads, writes, recorded.calls, strict=True)):
         log_prob = recorded.log_probs_TV[place, written.id]
         best = possible_TV[place].topk(min(CANDIDATES, possible_TV.shape[1]))
         ids, probabilities = best.indices.tolist(), best.values.exp().tolist()
         candidates = zip(translator.target.pieces(ids), ids, probabilities, strict=True)
-        call = recorded.calls[place]
         steps.append(
             DecoderStep(
                 number=place + 1,
@@ -329,7 +328,7 @@ def _steps(
                 rank=int((possible_TV[place] > log_prob).sum()) + 1,
                 candidates=tuple(Candidate(*candidate) for candidate in candidates),
                 query_Q=call.query_BKQ[0, 0].cpu(),
-                attention=_attention_step(recorded, call, recorded.given.get(place + 1)),
+                attention=_attention_step(recorded, call),
                 residual_M=None if residual is None else residual(call.query_BKQ)[0, 0].cpu(),
                 output_M=call.output_BKM[0, 0].cpu(),
             )
@@ -337,14 +336,13 @@ def _steps(
     return tuple(steps)
 
 
-def _attention_step(
-    recorded: Recording, call: Call, given_S: Tensor | None
-) -> AttentionStep | None:
+def _attention_step(recorded: Recording, call: Call) -> AttentionStep | None:
     """Return what led to the weights of a step, or the given ones; None without attention."""
     if call.weights_BKS is None:
         return None
     attention, memory = recorded.attention, recorded.memory
     scores = attention.scores(call.query_BKQ, memory)  # [B, K, S] or, with heads, [B, N, K, S]
+    given_S = call.given_S
     weights = attention.weights(scores, memory) if given_S is None else _for_heads(given_S, scores)
     scores_S = scores[0].select(-2, 0).cpu()
     return AttentionStep(

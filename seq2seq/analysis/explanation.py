@@ -151,6 +151,14 @@ class Explanation:
             "attributed_words": to_json(self.attributed_words()),
         }
 
+    @property
+    def origin(self) -> str:
+        """How the translation came about, in words."""
+        looked = [str(s.number) for s in self.steps if s.attention and s.attention.looked]
+        if looked:
+            return f"what follows if the weights of step {', '.join(looked)} are as given"
+        return "given" if self.forced else "found by the search"
+
     def attributed_words(self) -> WordAttention | None:
         """Return the steps' attributions between words, merged as attention weights are."""
         rows = [s.attribution_S for s in self.steps if s.attribution_S is not None]

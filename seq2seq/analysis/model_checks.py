@@ -220,11 +220,9 @@ def steps_equal_training(probe: Probe) -> Finding:
     batch = probe.batch()
     steps = step_through(probe, batch)
     with torch.no_grad():
-        features_BTO, weights_BTS = probe.model(
-            batch.source_BS, batch.source_mask_BS, batch.inputs_BT
-        )
+        features_BTO, _ = probe.model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
         log_probs_BTV = probe.model.logits(features_BTO).float().log_softmax(-1)
-    trained = replace(steps, log_probs_BTV=log_probs_BTV, weights_BTS=weights_BTS)
+    trained = replace(steps, log_probs_BTV=log_probs_BTV)
     worst = float((trained.target_log_probs(batch) - steps.target_log_probs(batch)).abs().max())
     return Finding(
         worst <= LOG_PROB_TOLERANCE, f"log probabilities of targets differ by at most {worst:.2g}"

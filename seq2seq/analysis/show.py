@@ -103,14 +103,10 @@ class _Printer:
         self.padding = len(self.source.pieces) - self.source.length
 
     def run(self, number: int | None, *, words: bool) -> None:
-        found, config = self.found, self.found.config
-        origin = "given" if found.forced else "found by the search"
-        looked = [str(s.number) for s in found.steps if s.attention and s.attention.looked]
-        if looked:
-            origin = f"what follows if the weights of step {', '.join(looked)} are as given"
+        found, part, config = self.found, self.found.part, self.found.config
         self._facts(
-            ("source", found.part.source),
-            ("translation", f"{found.part.text}   ({origin}, log p = {found.part.log_prob:.3f})"),
+            ("source", part.source),
+            ("translation", f"{part.text}   ({found.origin}, log p = {part.log_prob:.3f})"),
             ("model", f"style {config.style}, score {config.attention.score}"),
         )
         if found.attribution:
@@ -383,4 +379,9 @@ def render_page(explanation: Explanation, *, words: bool = False) -> str:
     """
     if explanation.part.weights is None and explanation.attribution is None:
         raise DataError("no attention weights to show: the model has attention.score none")
-    return render("explanation.html", explanation=explanation.as_json(), words=words)
+    return render(
+        "explanation.html",
+        explanation=explanation.as_json(),
+        origin=explanation.origin,
+        words=words,
+    )

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq.config import AugmentationConfig, DataConfig
+from seq2seq.config import DataConfig
 from seq2seq.data.arrow import lengths, to_ragged
-from seq2seq.data.augmentation import Changed, augment
+from seq2seq.data.augmentation import augment
 from seq2seq.data.batching import Batch, collate, cut_batches
 from seq2seq.data.dataset import PreparedPairs
 from seq2seq.data.ragged import Ints, Ragged
@@ -218,34 +218,19 @@ class BatchStream:
         if not len(used) or self._config.augmentation is None:
             return indices, source, target, used
         texts = self._pairs.read(starts.tolist(), self._rows)
-        changed = self._changed(texts, used, self._config.augmentation, generator)
-        used[[place for place, *_ in changed]] = len(indices) + np.arange(len(changed))
-        indices = np.concatenate([indices, indices[[pair.row for _, pair, _ in changed]]])
-        source, target = (
-            rows.extended([ids[side] for *_, ids in changed])
-            for side, rows in enumerate((source, target))
-        )
-        return indices, source, target, used
-
-    def _changed(
-        self,
-        texts: tuple[list[str], list[str]],
-        used: Ints,
-        config: AugmentationConfig,
-        generator: np.random.Generator,
-    ) -> list[tuple[int, Changed, list[list[int]]]]:
-        """Return the changed pairs that fit: their places in `used`, texts, and ids of both sides.
-
-        Pairs that become too long stay as they are.
-        """
-        found = []
-        augmented = augment(*texts, used.tolist(), config, generator)
-        for place, pair in augmented.items():
-            sides = zip(self._tokenizers, (pair.source, pair.target), strict=True)
-            ids = [tokenizer.encode(text) for tokenizer, text in sides]
-            if max(map(len, ids)) <= self._config.batching.max_length:
-                found.append((place, pair, ids))
-        return found
+        changed = augment(*texts, used.tolist(), self._config.augmentation, generator)
+        source_tokenizer, target_tokenizer = self._tokenizers
+        places, rows, sources, targets = [], [], [], []
+        for place, pair in changed.items():
+            ids = source_tokenizer.encode(pair.source), target_tokenizer.encode(pair.target)
+            if max(map(len, ids)) <= self._config.batching.max_length:  # others stay as they are
+                places.append(place)
+                rows.append(pair.row)
+                sources.append(ids[0])
+                targets.append(ids[1])
+        used[places] = len(indices) + np.arange(len(places))
+        indices = np.concatenate([indices, indices[rows]])
+        return indices, source.extended(sources), target.extended(targets), used
 
     def _drop(self, rows: Ragged, generator: np.random.Generator) -> Ragged:
         """Replace a share of the ids with UNK."""

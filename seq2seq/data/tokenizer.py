@@ -68,7 +68,7 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model_proto)
-            self._processor.IdToPiece(list(range(self.vocab_size)))
+            self._pieces: list[str] = self._processor.IdToPiece(list(range(self.vocab_size)))
         except (RuntimeError, UnicodeDecodeError):  # the latter: pieces that are not UTF-8
             raise DataError("tokenizer: not a SentencePiece model, or damaged") from None
         processor = self._processor
@@ -186,11 +186,6 @@ class Tokenizer:
     def ids(self) -> dict[str, int]:
         """The ids of all pieces, special pieces and bytes included."""
         return {piece: number for number, piece in enumerate(self._pieces)}
-
-    @cached_property
-    def _pieces(self) -> list[str]:
-        pieces: list[str] = self._processor.IdToPiece(list(range(self.vocab_size)))
-        return pieces
 
 
 def train_tokenizer(

@@ -428,7 +428,6 @@ class BeamTrees:
     def __init__(self, number: int) -> None:
         """Start with the root of this many trees, the empty hypothesis."""
         self.trees = [[BeamNode(None, BOS, 0.0, 0.0, "unfinished")] for _ in range(number)]
-        self._last: list[list[int]] = [[0] for _ in range(number)]  # unfinished, in the beam
         self._nodes_R: Ints = np.zeros(number, np.int64)
         self._nodes_BN: Ints = np.zeros((number, 1), np.int64)
 
@@ -444,26 +443,21 @@ class BeamTrees:
         """Add the candidates of a step; those that are not taken are pruned at once."""
         scores_BN = beams.scores(log_probs_BN, parents_BN)
         nodes_BK = self._nodes_R.reshape(len(beams.sentences), -1)
-        self._nodes_BN = np.full(log_probs_BN.shape, -1)
-        extended: list[set[int]] = [set() for _ in beams.sentences]
-        unfinished: list[list[int]] = [[] for _ in beams.sentences]
+        for sentence, nodes in zip(beams.sentences.tolist(), nodes_BK.tolist(), strict=True):
+            tree = self.trees[sentence]
+            for node in nodes:
+                if tree[node].status == "unfinished":  # unless a candidate extends it, below
+                    tree[node] = replace(tree[node], status="pruned")
+        self._nodes_BN = np.zeros(log_probs_BN.shape, np.int64)  # the root, in rows that fill up
         for b, n in np.argwhere(np.isfinite(log_probs_BN)).tolist():
             tree, parent = self.trees[beams.sentences[b]], int(nodes_BK[b, parents_BN[b, n]])
             self._nodes_BN[b, n] = len(tree)
             status: Status = "pruned"
             if taken_BN[b, n]:
-                extended[b].add(parent)
+                tree[parent] = replace(tree[parent], status="extended")
                 status = "finished" if ended_BN[b, n] else "unfinished"
-            if status == "unfinished":
-                unfinished[b].append(len(tree))
             log_prob, score = float(log_probs_BN[b, n]), float(scores_BN[b, n])
             tree.append(BeamNode(parent, int(tokens_BN[b, n]), log_prob, score, status))
-        for b, sentence in enumerate(beams.sentences.tolist()):
-            tree = self.trees[sentence]
-            for node in self._last[sentence]:
-                became: Status = "extended" if node in extended[b] else "pruned"
-                tree[node] = replace(tree[node], status=became)
-            self._last[sentence] = unfinished[b]
 
     def extend(self, chosen: tuple[Ints, Ints]) -> None:
         """Reorder the nodes like the rows of the search, as `BeamState.extend` returned."""

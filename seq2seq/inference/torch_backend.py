@@ -86,20 +86,8 @@ def load_model(
 
 
 @dataclass(frozen=True)
-class TorchState:
-    """A `State`: that of the decoder."""
-
-    decoder: DecoderState
-
-    @torch.inference_mode()
-    def select(self, rows_R: Ints) -> TorchState:
-        device = self.decoder.hidden[0].device
-        return TorchState(self.decoder.select(torch.from_numpy(rows_R).to(device)))
-
-
-@dataclass(frozen=True)
 class TorchDecoding:
-    """A `Decoding`: a model and the memory of a batch."""
+    """A `Decoding`: a model and the memory of a batch; its `State` is that of the decoder."""
 
     backend: TorchBackend
     bound: TranslationDecoding
@@ -110,18 +98,23 @@ class TorchDecoding:
         return lengths
 
     @torch.inference_mode()
-    def start(self) -> TorchState:
+    def start(self) -> DecoderState:
         with self.backend.autocast():
-            return TorchState(self.bound.start())
+            return self.bound.start()
 
     @torch.inference_mode()
     def step(
-        self, tokens_R: Ints, state: TorchState, *, count: int | None = None, weights: bool = False
+        self,
+        tokens_R: Ints,
+        state: DecoderState,
+        *,
+        count: int | None = None,
+        weights: bool = False,
     ) -> Step:
         """Return what follows one piece per row; a GPU sends only `count` pieces of each."""
         tokens = torch.from_numpy(tokens_R).to(self.backend.device)
         with self.backend.autocast():
-            logits_RV, weights_RS, after = self.bound.step(tokens, state.decoder)
+            logits_RV, weights_RS, after = self.bound.step(tokens, state)
         found_RC, pieces = log_softmax(logits_RV), None
         if count is not None and found_RC.device.type != "cpu" and count + 1 < found_RC.shape[1]:
             found_RC, pieces_RC = likeliest(found_RC, count)
@@ -129,7 +122,7 @@ class TorchDecoding:
         asked = weights_RS if weights else None
         return Step(
             found_RC.cpu().numpy(),
-            TorchState(after),
+            after,
             None if asked is None else asked.cpu().numpy(),
             pieces,
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -33,12 +34,13 @@ class DecoderState:
     hidden: tuple[Tensor, ...]
     attentional_RO: Tensor | None = None
 
-    def select(self, rows_R: Tensor) -> DecoderState:
+    def select(self, rows_R: Tensor | ArrayLike) -> DecoderState:
         """Return the states of these rows, in this order; rows may repeat."""
+        rows = torch.as_tensor(rows_R, device=self.hidden[0].device)
         attentional = self.attentional_RO
         return DecoderState(
-            tuple(layer.index_select(0, rows_R) for layer in self.hidden),
-            None if attentional is None else attentional.index_select(0, rows_R),
+            tuple(layer.index_select(0, rows) for layer in self.hidden),
+            None if attentional is None else attentional.index_select(0, rows),
         )
 
 

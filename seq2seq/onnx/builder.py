@@ -80,10 +80,8 @@ class Graph:
             array = array.astype(np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constant_names:
-            self._constant_names[key] = f"constant_{len(self._constants)}"
-            tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
-            tensor.name = self._constant_names[key]
-            self._constants.append(tensor)
+            name = self._constant_names[key] = f"constant_{len(self._constants)}"
+            self._constants.append(numpy_helper.from_array(array, name))
         return self._constant_names[key]
 
     def split(self, value: str, sizes: Sequence[int]) -> list[str]:

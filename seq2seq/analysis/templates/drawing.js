@@ -57,29 +57,6 @@ export function drawAttention(places, view) {
     return button;
   }
 
-  function draw() {
-    places.targets.replaceChildren(...targetNames.map((name, t) => chip("target", name, t)));
-    places.sources.replaceChildren(...sourceNames.map((name, s) => chip("source", name, s)));
-    const head = append(make("tr"), make("td", "", {class: "corner"}));
-    sourceNames.forEach(name => append(head, append(make("th", null, {scope: "col"}), make("span", name))));
-    const rows = matrix.map((weights, t) => {
-      const row = append(make("tr"), make("th", targetNames[t], {scope: "row"}));
-      weights.forEach((weight, s) => {
-        const shown = Math.abs(weight) >= LIGHT ? weight.toFixed(2).replace("0.", ".") : "";
-        const cell = make("td", shown);
-        cell.style.setProperty("--light", weight);
-        cell.title = `${targetNames[t]} ← ${sourceNames[s]}: ${weight.toFixed(4)}`;
-        cell.dataset.weight = weight;
-        cell.addEventListener("pointerenter", () => highlight({side: "target", index: t, other: s}));
-        cell.addEventListener("pointerleave", () => highlight(pinned));
-        append(row, cell);
-      });
-      return row;
-    });
-    places.map.replaceChildren(append(make("thead"), head), append(make("tbody"), ...rows));
-    highlight(null);
-  }
-
   // Highlight what the chosen target word attends to, or what attends to the chosen source word.
   function highlight(place) {
     const targets = [...places.targets.children];
@@ -139,10 +116,28 @@ export function drawAttention(places, view) {
       : `“${name}” is attended to when writing: ${heaviest}`;
   }
 
-  draw();
+  places.targets.replaceChildren(...targetNames.map((name, t) => chip("target", name, t)));
+  places.sources.replaceChildren(...sourceNames.map((name, s) => chip("source", name, s)));
+  const head = append(make("tr"), make("td", "", {class: "corner"}));
+  sourceNames.forEach(name => append(head, append(make("th", null, {scope: "col"}), make("span", name))));
+  const rows = matrix.map((weights, t) => {
+    const row = append(make("tr"), make("th", targetNames[t], {scope: "row"}));
+    weights.forEach((weight, s) => {
+      const shown = Math.abs(weight) >= LIGHT ? weight.toFixed(2).replace("0.", ".") : "";
+      const cell = make("td", shown);
+      cell.style.setProperty("--light", weight);
+      cell.title = `${targetNames[t]} ← ${sourceNames[s]}: ${weight.toFixed(4)}`;
+      cell.dataset.weight = weight;
+      cell.addEventListener("pointerenter", () => highlight({side: "target", index: t, other: s}));
+      cell.addEventListener("pointerleave", () => highlight(pinned));
+      append(row, cell);
+    });
+    return row;
+  });
+  places.map.replaceChildren(append(make("thead"), head), append(make("tbody"), ...rows));
+  highlight(null);
   return {
     matrix,
-    highlight,
     release: () => {
       pinned = null;
       highlight(null);
@@ -150,20 +145,22 @@ export function drawAttention(places, view) {
   };
 }
 
+// A part of the page that is drawn when it is opened.
+function drawnLater(summary, draw, attributes) {
+  const details = append(make("details", null, attributes), append(make("summary"), summary));
+  details.addEventListener("toggle", () => {
+    if (details.open && details.children.length === 1) append(details, draw());
+  });
+  return details;
+}
+
 export function vector(tensor) {
   const first = tensor.data
     .slice(0, 4)
     .map(x => x.toFixed(3))
     .join(", ");
-  const details = append(
-    make("details", null, {class: "vector"}),
-    append(make("summary"), make("code", `[${tensor.shape}] (${first}, …)`)),
-  );
-  details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1)
-      append(details, make("pre", tensor.data.map(x => x.toFixed(4)).join("  ")));
-  });
-  return details;
+  const all = () => make("pre", tensor.data.map(x => x.toFixed(4)).join("  "));
+  return drawnLater(make("code", `[${tensor.shape}] (${first}, …)`), all, {class: "vector"});
 }
 
 export function facts(entries) {
@@ -198,45 +195,31 @@ export function table(headings, rows) {
 
 function positions(data, step) {
   const several = hasHeads(data);
-  const heads = !step.weights ? [] : several ? step.scores.data.map((_, n) => n) : [null];
-  const of = (tensor, head) => (head === null ? tensor.data : tensor.data[head]);
-  const headings = ["place", "piece"];
-  for (const head of heads) {
-    const which = head === null ? "" : ` ${head + 1}`;
-    headings.push(`score${which}`, `after mask${which}`, `weight${which}`);
+  const byHead = tensor => (several ? tensor.data : [tensor.data]);
+  const columns = []; // the heading and the values of each
+  for (const [head, weights] of (step.weights ? byHead(step.weights) : []).entries()) {
+    const which = several ? ` ${head + 1}` : "";
+    columns.push(
+      [`score${which}`, byHead(step.scores)[head]],
+      [`after mask${which}`, byHead(step.masked_scores)[head]],
+      [`weight${which}`, weights],
+    );
   }
-  if (several) headings.push("mean weight");
-  if (step.attribution) headings.push(data.attribution.method);
+  if (several) columns.push(["mean weight", step.mean_weights.data]);
+  if (step.attribution) columns.push([data.attribution.method, step.attribution.data]);
   const rows = data.memory.pieces.map((piece, s) => ({
     padding: !data.memory.mask.data[s],
-    cells: [
-      String(s + 1),
-      named(piece.piece),
-      ...heads.flatMap(head => [
-        of(step.scores, head)[s],
-        of(step.masked_scores, head)[s],
-        of(step.weights, head)[s],
-      ]),
-      ...(several ? [step.mean_weights.data[s]] : []),
-      ...(step.attribution ? [step.attribution.data[s]] : []),
-    ],
+    cells: [String(s + 1), named(piece.piece), ...columns.map(([, values]) => values[s])],
   }));
-  return table(headings, rows);
+  return table(["place", "piece", ...columns.map(([heading]) => heading)], rows);
 }
 
 // One step of an explanation, drawn when it is opened.
 export function stepDetails(data, step) {
-  const details = make("details");
-  append(
-    details,
-    make(
-      "summary",
-      `${step.number}.  reads ${named(step.reads.piece)}, ` +
-        `writes ${named(step.writes.piece)}   (p = ${Math.exp(step.log_prob).toFixed(3)})`,
-    ),
-  );
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.children.length > 1) return;
+  const summary =
+    `${step.number}.  reads ${named(step.reads.piece)}, ` +
+    `writes ${named(step.writes.piece)}   (p = ${Math.exp(step.log_prob).toFixed(3)})`;
+  return drawnLater(summary, () => {
     const formula = data.model.formula;
     const total = data.memory.pieces.length;
     const real = data.memory.length;
@@ -249,45 +232,41 @@ export function stepDetails(data, step) {
       cells: [named(c.piece), c.probability, c.id === step.writes.id ? "written" : ""],
     }));
     const rest = step.residual === null ? [] : [vector(step.residual)];
-    append(
-      details,
-      append(
-        make("div"),
-        facts([
-          ["query", vector(step.query), ` ${data.model.query}`],
-          ["score", `${formula.text}   (${formula.source})`],
-          ...(sums.length
-            ? [
-                ["scale", scale + formula.scale_reason],
-                step.looked
-                  ? ["weights", "given: they are not the softmax of the scores"]
-                  : ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
-              ]
-            : [["weights", "none: the model has no attention"]]),
-        ]),
-        ...attended,
-        facts([
-          ...(sums.length
-            ? [
-                ["sum of weights", sum],
-                [
-                  "context",
-                  vector(step.context),
-                  data.model.heads === 1
-                    ? " c_i, the weights' sum of values"
-                    : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias",
-                ],
-              ]
-            : []),
-          ["residual", `${data.model.residual} `, ...rest],
-          ["output", vector(step.output), " a_i, what the decoder receives"],
-          ["then", data.model.output_use],
-        ]),
-        table(["next piece", "probability", ""], top),
-      ),
+    return append(
+      make("div"),
+      facts([
+        ["query", vector(step.query), ` ${data.model.query}`],
+        ["score", `${formula.text}   (${formula.source})`],
+        ...(sums.length
+          ? [
+              ["scale", scale + formula.scale_reason],
+              step.looked
+                ? ["weights", "given: they are not the softmax of the scores"]
+                : ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
+            ]
+          : [["weights", "none: the model has no attention"]]),
+      ]),
+      ...attended,
+      facts([
+        ...(sums.length
+          ? [
+              ["sum of weights", sum],
+              [
+                "context",
+                vector(step.context),
+                data.model.heads === 1
+                  ? " c_i, the weights' sum of values"
+                  : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias",
+              ],
+            ]
+          : []),
+        ["residual", `${data.model.residual} `, ...rest],
+        ["output", vector(step.output), " a_i, what the decoder receives"],
+        ["then", data.model.output_use],
+      ]),
+      table(["next piece", "probability", ""], top),
     );
   });
-  return details;
 }
 
 // What is computed once per sentence: a table, and a sentence about the padding.

@@ -5,34 +5,18 @@ import {splitWords} from "./characters.js";
 const END_PIECE = "</s>";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", {fatal: true, ignoreBOM: true});
+const graphemes = new Intl.Segmenter(); // characters as readers see them
 const isMark = chars => /^[\p{P}\p{S}]/u.test(chars);
 
 // The words of a text as views show them, the marks around each as words of their own.
 function displayWords(text) {
   return splitWords(text).flatMap(word => {
-    const chars = wholeMarks(word);
+    const chars = Array.from(graphemes.segment(word), ({segment}) => segment);
     const start = chars.findIndex(char => !isMark(char));
     if (start < 0) return chars;
     const end = chars.findLastIndex(char => !isMark(char)) + 1;
     return [...chars.slice(0, start), chars.slice(start, end).join(""), ...chars.slice(end)];
   });
-}
-
-// The characters of a word, each mark with the characters that change how it looks.
-function wholeMarks(word) {
-  const found = [];
-  for (const char of word) {
-    const last = found.at(-1);
-    if (last !== undefined && isMark(last) && changes(last, char)) found[found.length - 1] += char;
-    else found.push(char);
-  }
-  return found;
-}
-
-function changes(mark, char) {
-  if (/[\p{M}\p{Cf}\u{1f3fb}-\u{1f3ff}]/u.test(char)) return true;
-  const isFlag = /^[\u{1f1e6}-\u{1f1ff}]{2}$/u.test(mark + char);
-  return isFlag || (mark.endsWith("\u200d") && /\p{S}/u.test(char));
 }
 
 // The numbers of the words that each piece has characters of.
