@@ -4,7 +4,7 @@ const NAMES = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
 export const LIGHT = 0.005; // rounds to zero in two digits
 // Marks for capitals (seq2seq/data/casing.py) are shown as the keys of a keyboard.
 export const named = piece => NAMES[piece] ?? piece.replaceAll("ↄ", "⇧").replaceAll("Ↄ", "⇪");
-export const hasHeads = data => Boolean(data.steps[0].weights) && data.steps[0].weights.shape.length > 1;
+const hasHeads = data => Boolean(data.steps[0].weights) && data.steps[0].weights.shape.length > 1;
 
 // Everything from the data enters the page as text, never as markup.
 export function make(tag, text, attributes = {}) {
