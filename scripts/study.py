@@ -111,14 +111,18 @@ def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
 
 def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
     from seq2seq.device import keep_few_kernels
-    from studies.runs import complete
+    from studies.runs import complete, decide
 
     keep_few_kernels()
-    for run in plan.select(arguments.cell):
-        ended = complete(run, plan.study, pairs, overwrite=arguments.overwrite, others=plan.runs)
-        if ended in ("interrupted", "terminated"):
-            cells = (f"--cell={name}" for name in arguments.cell)
-            return _stopped(ended, plan, *cells, overwrite=arguments.overwrite)
+    overwrite, made = arguments.overwrite, set[str]()
+    while left := [run for run in plan.select(arguments.cell) if run.name not in made]:
+        for run in left:
+            ended = complete(run, plan.study, pairs, overwrite=overwrite, others=plan.runs)
+            if ended in ("interrupted", "terminated"):
+                cells = (f"--cell={name}" for name in arguments.cell)
+                return _stopped(ended, plan, *cells, overwrite=overwrite)
+            made.add(run.name)
+        plan = decide(plan, pairs)  # once a cell's values are tried, its other seeds follow
     return 0
 
 

@@ -154,6 +154,24 @@ def test_killed_run_resumes_to_the_same_result(
     assert same(run, straight.runs[0])
 
 
+def test_a_cell_tries_its_values_and_then_trains_its_seeds(
+    plan: Planner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = ("training.max_steps=6", "tune={training.learning_rate: [0.003, 1.0e-9]}")
+    tuned = plan(*changes)
+    cell, names = tuned.cells[1].name, [run.name for run in tuned.runs]
+    found = [tuned.path, *changes]
+    assert study.main([*found, "--cell", cell]) == 0
+    assert study.main([*found, "--list"]) == 0
+    done = [line.split()[1] for line in capsys.readouterr().out.splitlines() if "BLEU" in line]
+    assert done == [f"{cell}/0.003/seed-1", f"{cell}/0.003/seed-2"]
+    times = {path: path.stat().st_mtime_ns for path in tuned.study.directory.rglob("result.json")}
+    assert len(times) == 3
+    # A line of --launcher that is repeated, though its value was not the best, trains nothing.
+    assert study.main([*found, "--cell", names[3]]) == 0
+    assert times == {path: path.stat().st_mtime_ns for path in times}
+
+
 @pytest.mark.slow
 def test_whole_study(
     server: Server, plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -323,15 +323,18 @@ class Plan:
         return shlex.join(words)
 
     def select(self, names: Sequence[str]) -> list[Run]:
-        """Return the runs of the named cells, and single runs named CELL/seed-N.
+        """Return the runs of the named cells, and single runs by their names.
 
         Raises ConfigError for a name that is neither.
         """
-        known = {name: None for run in self.runs for name in (run.cell, run.name)}
+        every = [run for options in self.options.values() for option in options for run in option]
+        known = {name: None for run in every for name in (run.cell, run.name)}
         with _config_errors("--cell"):
             for name in names:
                 _check_known("unknown name", name, known)
-        return [run for run in self.runs if run.name in names or run.cell in names]
+        return [
+            run for run in every if run.name in names or (run.cell in names and run in self.runs)
+        ]
 
 
 def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:
