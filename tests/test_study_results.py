@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import random
@@ -293,6 +294,31 @@ def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[
     assert "of 0.001, 0.003, the one with the lowest validation loss with seed 1" in page
     [line] = csv.DictReader(as_csv(found).splitlines())
     assert line["learning_rate"] == "0.003"
+
+
+def test_cells_that_differ_by_their_search_are_compared_model_by_model(
+    plan: Plan, pairs: list[Pair]
+) -> None:
+    """Where all cells translate alike, the seeds leave no doubt that a search changes nothing."""
+    changes = [
+        "grid={style: {bahdanau: {}, luong: {model.style: luong}}, inference.beam_size: [1, 2]}",
+        "exclude=[]",
+    ]
+    runs = make_plan(plan.path, changes).runs
+    finish(runs, pairs)
+    for run, alike in zip(runs[3:], itertools.cycle(runs[:3])):
+        result, other = load_result(run.path), load_result(alike.path)
+        assert result
+        assert other
+        result.model_copy(update={"hypotheses": other.hypotheses}).save(run.path)
+
+    def limits(baseline: str) -> list[tuple[float, float]]:
+        found = gather(make_plan(plan.path, [*changes, f"baseline={baseline}"]), pairs)
+        differences = [each.difference for each in found.summaries]
+        return [(each.low, each.high) for each in differences if each]
+
+    assert limits("{inference.beam_size: 1}") == [(0, 0)] * 2
+    assert all(low < -1 and high > 1 for low, high in limits("{style: bahdanau}"))
 
 
 def test_failures_are_printed_where_nothing_can_be_compared(

@@ -79,12 +79,12 @@ def test_sentence_resampling_matches_enumeration() -> None:
     )  # fmt: skip
 
 
+def constant(values: tuple[float, ...]) -> SeedScores:  # every test set gives the same BLEU
+    return SeedScores(np.array(values), np.tile(values, (RESAMPLES, 1)))
+
+
 def test_seed_resampling_matches_enumeration() -> None:
     cell, baseline = (20.0, 26.0, 29.0), (18.0, 24.0)
-
-    def constant(values: tuple[float, ...]) -> SeedScores:  # every test set gives the same BLEU
-        return SeedScores(np.array(values), np.tile(values, (RESAMPLES, 1)))
-
     observed = 25 - 21
     outcomes = [
         sum(one) / 3 - sum(other) / 2
@@ -97,6 +97,17 @@ def test_seed_resampling_matches_enumeration() -> None:
     assert found.p_value == pytest.approx(exact, abs=0.04)
     assert found.low == pytest.approx(np.quantile(outcomes, 0.025), abs=1)
     assert found.high == pytest.approx(np.quantile(outcomes, 0.975), abs=1)
+
+
+def test_cells_with_the_same_models_are_compared_model_by_model() -> None:
+    cell, baseline = (20.0, 26.0, 29.0), (19.0, 25.0, 26.0)
+    found = compare_seeds(constant(cell), constant(baseline), same_models=True)
+    outcomes = [sum(drawn) / 3 for drawn in itertools.product((1.0, 1.0, 3.0), repeat=3)]
+    assert found.value == pytest.approx(5 / 3)
+    assert (found.low, found.high) == (min(outcomes), max(outcomes)) == (1, 3)
+    apart = compare_seeds(constant(cell), constant(baseline))
+    assert apart.value == found.value
+    assert apart.low < -3 < 6 < apart.high
 
 
 def test_sign_and_limits_of_difference() -> None:

@@ -43,24 +43,32 @@ def score_seeds(statistics: Sequence[Ints]) -> SeedScores:
     return SeedScores(np.array(observed), np.stack(list(map(resampled_bleu, statistics)), 1))
 
 
-def compare_seeds(recipe: SeedScores, baseline: SeedScores) -> Difference:
+def compare_seeds(
+    recipe: SeedScores, baseline: SeedScores, *, same_models: bool = False
+) -> Difference:
     """Compare two recipes by a paired bootstrap over test sentences and seeds.
 
     The score of a recipe is the mean BLEU over its seeds. Each resample has the same sentences for
     both recipes and, for each one, as many of its seeds as it has, drawn with replacement, so that
-    it varies by both sources of chance. The two-sided p-value is the share of resamples, with one
-    added above and below (Davison & Hinkley 1997, sec. 4.2), whose difference is at least as far
-    from the observed one as that is from zero. With one seed this is the usual paired bootstrap.
-    With few seeds it underestimates their spread: the variance of a mean of K values that are
-    drawn from K is (K - 1) / K of the true one. If all resamples are equal, as with one test
-    sentence, p is 1.
+    it varies by both sources of chance. With `same_models`, both recipes have the same trained
+    models, in the same order, and a resample has the same ones for both. The two-sided p-value is
+    the share of resamples, with one added above and below (Davison & Hinkley 1997, sec. 4.2), whose
+    difference is at least as far from the observed one as that is from zero. With one seed this is
+    the usual paired bootstrap. With few seeds it underestimates their spread: the variance of a
+    mean of K values that are drawn from K is (K - 1) / K of the true one. If all resamples are
+    equal, as with one test sentence, p is 1.
     """
     generator = np.random.default_rng(SEED)
-    means = []
-    for scores in (recipe, baseline):
-        shape = scores.resampled_RK.shape
-        seeds_RK = generator.integers(shape[1], size=shape)
-        means.append(np.take_along_axis(scores.resampled_RK, seeds_RK, 1).mean(1))
+    draws = [
+        generator.integers(scores.resampled_RK.shape[1], size=scores.resampled_RK.shape)
+        for scores in (recipe, baseline)
+    ]
+    if same_models:
+        draws[1] = draws[0]
+    means = [
+        np.take_along_axis(scores.resampled_RK, seeds_RK, 1).mean(1)
+        for scores, seeds_RK in zip((recipe, baseline), draws, strict=True)
+    ]
     differences_R = means[0] - means[1]
     observed = float(recipe.observed_K.mean() - baseline.observed_K.mean())
     constant = np.ptp(differences_R) == 0

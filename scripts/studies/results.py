@@ -26,7 +26,7 @@ from seq2seq.files import write_atomic
 from studies.bleu import bleu_by_length, sentence_statistics
 from studies.differences import Difference, compare_seeds, score_seeds
 from studies.plan import Cell, Measure, Plan, baseline_of, changes_recipe, label
-from studies.runs import RunResult, decide, statuses
+from studies.runs import RunResult, decide, same_training, statuses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -158,10 +158,21 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
         by_length = dict(zip([each.label for each in buckets], spreads, strict=True))
         difference = None
         if baseline is not None and baseline != name:
-            difference = compare_seeds(scores[name], scores[baseline])
+            difference = compare_seeds(
+                scores[name],
+                scores[baseline],
+                same_models=_same_models(results[name], results[baseline]),
+            )
         summaries.append(CellSummary(cell, results[name], by_length, baseline, difference))
     finished = sum(map(len, results.values()))
     return StudyResults(plan, len(pairs), finished, tuple(buckets), tuple(summaries))
+
+
+def _same_models(one: Mapping[int, RunResult], other: Mapping[int, RunResult]) -> bool:
+    """Tell whether the models of two cells are the same, so that only their search differs."""
+    return one.keys() == other.keys() and all(
+        same_training(found.config, other[seed].config) for seed, found in one.items()
+    )
 
 
 # --- Tables and files

@@ -160,6 +160,11 @@ def statuses(plan: Plan, pairs: Sequence[Pair]) -> dict[str, Status]:
     return {run.name: status_of(run, plan.study, test_sha256) for run in plan.runs}
 
 
+def same_training(one: Config, other: Config) -> bool:
+    """Tell whether two recipes differ at most by how their model is measured."""
+    return not _changes(one, other, _NOT_TRAINING)
+
+
 def _changes(old: Config, new: Config, ignored: Sequence[str]) -> str:
     return ", ".join(
         f"{key} was {before!r} and is {now!r}"
@@ -257,11 +262,9 @@ def _same_training(run: Run, others: Sequence[Run]) -> Run | None:
     """Return a finished run that differs only by how it is measured."""
     for other in others:
         # Planned recipes are compared first: results, which hold all translations, are large.
-        if not _changes(other.config, run.config, _NOT_TRAINING):
+        if same_training(other.config, run.config):
             result = load_result(other.path)
-            if result and not (
-                _changes(result.config, run.config, _NOT_TRAINING) or _changed_files(other)
-            ):
+            if result and same_training(result.config, run.config) and not _changed_files(other):
                 return other
     return None
 
