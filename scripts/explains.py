@@ -33,7 +33,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,12 @@ from pages import markdown_table
 from seq2seq.analysis.alignment import Gold, alignment_error, gold_of
 from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch, forced_log_probs
 from seq2seq.analysis.plots import new_figure, write_figure
-from seq2seq.config import ModelConfig
-from seq2seq.data.corpus import Pair, read_lines
+from seq2seq.commands.options import positive
+from seq2seq.config import CorpusConfig, ModelConfig
+from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.tokenizer import normalize_line
+from seq2seq.errors import UserError
+from seq2seq.evaluation.evaluate import with_alignments
 from seq2seq.files import write_atomic
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
@@ -384,7 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar="TSV",
         help="source, target, and perhaps their gold alignment",
     )
-    parser.add_argument("--sentences", type=int, default=100, help="first pairs; default: 100")
+    parser.add_argument("--sentences", type=positive, default=100, help="first pairs; default: 100")
     parser.add_argument(
         "--searched", type=int, default=20, metavar="N",
         help="first pairs for which adversarial weights are searched; default: 20",
@@ -397,8 +400,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)  # more do not help with sentences one by one
-    rows = [line.text.split("\t") for line in read_lines(chosen.pairs)][: chosen.sentences]
-    pairs = [Pair(s, t, alignment=links[0] if links else None) for s, t, *links in rows]
+    corpus = CorpusConfig(path=chosen.pairs, references=True)
+    pairs = with_alignments(islice(read_corpus(corpus), chosen.sentences))
     settings = {key: getattr(chosen, key) for key in ("pairs", "sentences", "searched")}
     results: Results = {"study": {"name": "explains", **settings}, "runs": {}}
     chosen.out.mkdir(parents=True, exist_ok=True)
@@ -418,4 +421,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"explains.py: {error}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from seq2seq import cli
 from seq2seq.commands.options import Parser
 from seq2seq.errors import DataError
-from seq2seq.files import make_folder
+from seq2seq.files import check_writable, make_folder
 from tatoeba_corpus.prepare import FILES, METADATA, prepare_tatoeba
 
 EXAMPLES = """examples:
@@ -194,6 +194,7 @@ def _phrases(options: argparse.Namespace) -> None:
     from general_corpus.phrases import write_phrases
 
     counts = {"longest": options.longest, "fewest": options.fewest}
+    check_writable(options.out, options.corpus, options.links)
     print(write_phrases(options.corpus, options.links, options.out, **counts))
 
 

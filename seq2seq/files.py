@@ -12,6 +12,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,8 +133,16 @@ def remove_directory(path: Path) -> None:
             shutil.rmtree(old)
 
 
-def check_writable(path: Path) -> None:
-    """Raise DataError if no file can be written to `path`, before any work is done for it."""
+def check_writable(path: Path, *inputs: str | None) -> None:
+    """Raise DataError if no file can be written to `path`, before any work is done for it.
+
+    That is also so if it is one of the inputs, which would be lost; None is standard input.
+    """
+    for given in inputs:
+        with contextlib.suppress(OSError, ValueError):  # missing, or not a file of the system
+            name = given or "standard input"
+            if path.is_file() and os.path.samefile(path, given or sys.stdin.fileno()):
+                raise DataError(f"{path}: would overwrite {name}; choose another file to write to")
     with _refusing(path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

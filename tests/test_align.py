@@ -208,6 +208,11 @@ def test_phrases_are_those_of_the_alignments(
     written.write_text("0-0\n")
     assert prepare_data.main(["phrases", str(corpus), str(written), "--out", str(out)]) == 2
     assert "1 lines of links for 200 sentence pairs" in capsys.readouterr().err
+    for given in (corpus, written):
+        assert prepare_data.main(["phrases", str(corpus), str(written), "--out", str(given)]) == 2
+        assert f"{given}: would overwrite" in capsys.readouterr().err
+    assert run(trained, corpus, "--threshold", "2") == 2
+    assert "expected a number from 0 to 1, found '2'" in capsys.readouterr().err
 
 
 def test_gold_column_equals_gold_file(

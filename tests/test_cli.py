@@ -331,7 +331,7 @@ def test_overrides_may_follow_options(
     assert run("train", recipe, "--overwrite", *quick) == 0
     assert "Translate with: seq2seq translate" in capsys.readouterr().err
     assert run("train", recipe, quick[1], "--resume", "training.max_steps=2") == 0
-    assert "changed since the run began: training.max_steps was 1 and is 2" in (
+    assert "changed since the last start: training.max_steps was 1 and is 2" in (
         capsys.readouterr().err
     )
     assert (tmp_path / "run/checkpoints/step-000002").is_dir()

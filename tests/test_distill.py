@@ -160,11 +160,8 @@ def test_killed_and_continued(
         (("{run}", "{other}", "{corpus}"), "partial: made by another command: runs was"),
         (("{run}", "{single}"), "partial: made by another command: corpus was"),
         (("{run}", "{corpus}", "-o", "out.tsv.gz"), "out.tsv.gz: the file is not compressed"),
-        (("{run}", "{corpus}", "-o", "/none/x"), "/none/x.partial: cannot be written"),
-        (
-            ("{run}", "{corpus}", "-o", "{corpus}"),
-            "corpus.tsv.distill.json does not say how it was made",
-        ),
+        (("{run}", "{corpus}", "-o", "/none/x"), "/none/x: cannot be written"),
+        (("{run}", "{corpus}", "-o", "{corpus}"), "corpus.tsv: would overwrite"),
     ],
 )
 def test_bad_input(

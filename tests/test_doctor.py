@@ -135,7 +135,7 @@ def test_default_test_set_is_that_of_the_recipe(toy: ToyCorpus, copied: Path) ->
     assert set(found) == NAMES
     config = (copied / "config.yaml").read_text()
     (copied / "config.yaml").write_text(config.replace("test.tsv", "none.tsv"))
-    with pytest.raises(DataError, match=r"none.tsv: no such file.*or name another test set"):
+    with pytest.raises(DataError, match=r"as no other is given: .*none.tsv: no such file"):
         diagnose(copied)
     assert healthy(diagnose(copied, str(toy.folder / "valid.tsv"))) == (
         diagnose(copied, str(toy.folder / "valid.tsv"))["no leak"].passed

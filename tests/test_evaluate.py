@@ -98,6 +98,19 @@ def test_gold_alignments_are_optional(data: DataConfig, tmp_path: Path) -> None:
         read_test(str(path), layout)
 
 
+def test_links_are_no_references(data: DataConfig, tmp_path: Path) -> None:
+    path = tmp_path / "test"
+    test = data.valid.model_copy(update={"references": True})
+    layout = data.model_copy(update={"test": test})
+    path.write_text("gato\tcat\t0-0 1p2\nno\tno\t\n")
+    assert read_test(str(path), layout) == [
+        Pair("gato", "cat", alignment="0-0 1p2"), Pair("no", "no", alignment=""),
+    ]  # fmt: skip
+    for other in ("1 - 0", "a cat"):
+        path.write_text(f"gato\tcat\t0-0\ngato\tcat\t{other}\n")
+        assert [pair.references for pair in read_test(str(path), layout)] == [("0-0",), (other,)]
+
+
 def test_sides_in_two_files(data: DataConfig, tmp_path: Path) -> None:
     source, target = tmp_path / "es", tmp_path / "en"
     source.write_text("gato\nperro\n")

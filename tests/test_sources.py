@@ -43,7 +43,7 @@ def test_a_corpus_that_moved_is_the_same(mine: ToyCorpus, tmp_path: Path, caplog
     train(ToyCorpus(tmp_path / "moved").config(tmp_path / "run", FOUR), resume=True)
     assert_same(tmp_path / "straight", tmp_path / "run")
     for key in ("data.train.0.path", "data.valid.path", "data.test.path"):
-        assert f"changed since the run began: {key} was" in caplog.text
+        assert f"changed since the last start: {key} was" in caplog.text
 
 
 @pytest.mark.parametrize(

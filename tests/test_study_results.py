@@ -328,7 +328,9 @@ def test_failures_are_printed_where_nothing_can_be_compared(
     assert study.main([plan.path, "tune={training.learning_rate: [0.001, 0.003]}"]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first == "study.py: a failed: why"
-    assert second.endswith("no run is finished yet; run the study first")
+    assert second.endswith(
+        "no run is finished with these settings; run the study first, or see --list"
+    )
 
 
 def test_single_seed_has_no_deviation(plan: Plan, pairs: list[Pair]) -> None:
@@ -366,7 +368,7 @@ def test_baseline_without_results(plan: Plan, pairs: list[Pair]) -> None:
     named = make_plan(plan.path, ["baseline={style: luong}"])
     assert [s.baseline for s in gather(named, pairs).summaries] == [None, None]
     assert "baseline" not in main_table(gather(named, pairs))
-    with pytest.raises(DataError, match="no run is finished yet"):
+    with pytest.raises(DataError, match="no run is finished with these settings"):
         gather(make_plan(plan.path, ["out=none"]), pairs)
 
 

@@ -113,6 +113,8 @@ class Study(Section):
         if len(tune) > 1:
             raise ValueError(f"expected one key, found {', '.join(tune)}; make the others axes")
         for key, values in tune.items():
+            if key.startswith("inference."):
+                raise ValueError(f"'{key}' does not change the validation loss; make it an axis")
             if not isinstance(values, tuple):
                 raise ValueError(f"'{key}': expected a list of values, found {json.dumps(values)}")
             _check_axis(key, values)
@@ -426,11 +428,10 @@ def _check_changes(path: str, study: Study, changes: Sequence[str]) -> None:
         key = change.partition("=")[0]
         with _config_errors(f"override '{change}'"):
             _check_keys([key])
-        tuned = {"tune": {name: {name: None} for name in study.tune}}
-        for axis in _axes_that_set(key, study.axes | tuned):
+        axes = {f"the axis '{name}'": levels for name, levels in study.axes.items()}
+        for where in _axes_that_set(key, axes | {"tune": {name: {name: 0} for name in study.tune}}):
             raise ConfigError(
-                f"override '{change}': the axis '{axis}' of {path} sets this key; change it there "
-                "instead"
+                f"override '{change}': {where} of {path} sets this key; change it there instead"
             )
 
 

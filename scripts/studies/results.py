@@ -135,7 +135,10 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
         if status.state == "finished" and status.result and run.cell not in plan.undecided:
             results.setdefault(run.cell, {})[run.seed] = status.result
     if not results:
-        raise DataError(f"{plan.study.directory}: no run is finished yet; run the study first")
+        raise DataError(
+            f"{plan.study.directory}: no run is finished with these settings; run the study first, "
+            "or see --list"
+        )
     references = references_of(pairs)
     statistics = {
         name: [sentence_statistics(found.hypotheses, references) for found in by_seed.values()]

@@ -196,7 +196,7 @@ def decide(plan: Plan, pairs: Sequence[Pair]) -> Plan:
     for cell in plan.undecided:
         options = plan.options[cell]
         tried = [status_of(option[0], plan.study, test_sha256) for option in options]
-        if all(status.state == "finished" for status in tried):
+        if all(status.state in ("finished", "trained") for status in tried):
             losses = [_final_loss(status.result) for status in tried]
             best[cell] = options[losses.index(min(losses))]
     return replace(plan, best=best)

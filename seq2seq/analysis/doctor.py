@@ -111,7 +111,7 @@ def read_pairs(
     try:
         return list(read_corpus(data.test or data.valid))
     except DataError as error:
-        raise DataError(f"the recipe's own test set: {error}; or name another test set") from None
+        raise DataError(f"the recipe's test set, as no other is given: {error}") from None
 
 
 def healthy(findings: Mapping[str, Finding]) -> bool:

@@ -90,7 +90,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         folder = Path() if is_read_only(run) else run
         default = folder / f"{Path(test).stem}.hypotheses.txt"
         path = Path(arguments.output) if arguments.output else default
-        check_writable(path)
+        check_writable(path, arguments.test, arguments.target, arguments.challenge)
         if reports:
             make_folder(arguments.report)
         search = translator.options(**options.search_options(arguments), keep_weights=reports)

@@ -68,6 +68,14 @@ def from_zero(text: str) -> int:
     raise argparse.ArgumentTypeError(f"expected 0, 1, 2, ..., found '{text}'")
 
 
+def from_0_to_1(text: str) -> float:
+    """Parse a number from 0 to 1."""
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, found '{text}'")
+
+
 def _threads(text: str) -> int:
     number = positive(text)
     if number > MAX_THREADS:

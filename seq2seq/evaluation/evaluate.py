@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from seq2seq.processes import SERIAL, Parallelism
 if TYPE_CHECKING:
     from seq2seq.evaluation.challenge import Challenge
     from seq2seq.evaluation.robustness import Robustness
+
+_LINKS = re.compile(r"\s*(\d+[-?p]\d+\s*)+")
 
 WINDOW = 500  # sentences that are sorted by length and translated together
 
@@ -52,7 +55,8 @@ class Evaluation:
             f"{LABELS[name]} = {metric.shown}   {metric.signature}"
             for name, metric in self.metrics.items()
         ]
-        split = f"{len(self.translations)} lines ({self.split} in several sentences)"
+        number = len(self.translations)
+        split = f"{number} line{'s'[: number != 1]} ({self.split} in several sentences)"
         summary = f"{split}, beam {self.beam}; hypotheses: {path}"
         tables = [f"\n{found.as_text()}" for found in self.tables.values()]
         return "\n".join([*lines, summary, *tables])
@@ -125,7 +129,8 @@ def read_test(
     """Read a test set in the layout of a run's data.test, or of data.valid if it has none.
 
     With `target` the sides are two files, one sentence per line. Gold alignments are read if both
-    the layout and the file have them. Raises DataError if the file cannot be read in this layout.
+    the layout and the file have them, or where the layout has further references and the file has
+    links there. Raises DataError if the file cannot be read in this layout.
     """
     layout = data.test or data.valid
     if target is not None:
@@ -143,8 +148,17 @@ def read_test(
                 next(read_corpus(layout), None)
             except DataError:  # the file has none
                 layout = layout.model_copy(update={"alignment": None})
-    pairs = read_corpus(layout)
-    return [replace(pair, references=()) for pair in pairs] if single_reference else list(pairs)
+    pairs = with_alignments(read_corpus(layout))
+    return [replace(pair, references=()) for pair in pairs] if single_reference else pairs
+
+
+def with_alignments(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return pairs; where all further references are word links (i-j), they are alignments."""
+    found = list(pairs)
+    further = [text for pair in found for text in pair.references]
+    if not further or not all(map(_LINKS.fullmatch, further)):
+        return found
+    return [replace(pair, references=(), alignment=" ".join(pair.references)) for pair in found]
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -93,14 +93,13 @@ def translate_files(
         if given is None and stream is None:
             raise DataError(f"standard {name} is closed; name a file with --{name}")
     if output:
-        _refuse_same(output, source, *filter(None, [prefixes]))
+        check_writable(Path(output), source, *filter(None, [prefixes]))
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
         if not parallelism.ranks.is_first:
             output = os.devnull
         target: TextIO = sys.stdout
         if output:
-            check_writable(Path(output))
             target = stack.enter_context(open(output, "w", encoding="utf-8", newline="\n"))
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
@@ -142,6 +141,7 @@ def distill(
     ranks = parallelism.ranks
     partial_path = output.with_name(f"{output.name}.partial")
     total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
+    check_writable(output, *filter(None, (corpus.path, corpus.source_path, corpus.target_path)))
     with contextlib.ExitStack() as stack:
         done = ranks.on_rank0(_begin, output, partial_path, made_of, total, stack)
         sides = (pair.target if request.reverse else pair.source for pair in read_corpus(corpus))
@@ -317,19 +317,6 @@ def _written(line: InputLine, translations: list[Translation], request: Request)
     ]
     rest = {"nbest": alternatives} if request.shown > 1 else {}
     return json.dumps(alternatives[0] | rest, ensure_ascii=False) + "\n"
-
-
-def _refuse_same(output: str, *inputs: str | None) -> None:
-    """Raise DataError if the output is one of the inputs: opening it would empty it.
-
-    None is standard input.
-    """
-    for path in inputs:
-        with contextlib.suppress(OSError, ValueError):  # missing, or not a file of the system
-            given = sys.stdin.fileno() if path is None else path
-            if os.path.isfile(output) and os.path.samefile(output, given):
-                name = path or "standard input"
-                raise DataError(f"{output}: is also {name}; choose another file to write to")
 
 
 def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:

@@ -71,7 +71,7 @@ def check_changes(saved: Config, given: Config) -> None:
         if why and not _FREE.fullmatch(key):
             refused.append(f"{key} was {old!r} and is {new!r} ({why})")
         elif key != "run_dir":
-            log.info("changed since the run began: %s was %r and is %r", key, old, new)
+            log.info("changed since the last start: %s was %r and is %r", key, old, new)
     if refused:
         raise ConfigError(
             f"--resume: {'; '.join(refused)}; change it back, or start a new run in another run_dir"

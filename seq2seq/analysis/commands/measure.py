@@ -67,7 +67,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from seq2seq.files import check_writable
 
     if arguments.html is not None:
-        check_writable(Path(arguments.html))
+        check_writable(Path(arguments.html), arguments.test_set, arguments.target)
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
     translators = {run: options.load_translator(arguments, run) for run in arguments.runs}
     data = translators[arguments.runs[0]].config.data
@@ -112,7 +112,7 @@ def _add_align(parser: argparse.ArgumentParser) -> None:
         help="with --reverse: which links to write; default: %(default)s",
     )  # fmt: skip
     parser.add_argument(
-        "--threshold", type=float, metavar="X",
+        "--threshold", type=options.from_0_to_1, metavar="X",
         help="take all links of at least this weight; default: link each target word with its "
         "heaviest source word",
     )  # fmt: skip
@@ -138,7 +138,8 @@ def _align(arguments: argparse.Namespace) -> int:
     from seq2seq.inference.words import WORDS, format_links
 
     if arguments.output is not None:
-        check_writable(Path(arguments.output))
+        given = (arguments.test, arguments.target, arguments.gold)
+        check_writable(Path(arguments.output), *given)
     translator = options.load_translator(arguments, arguments.run)
     pairs = read_test(arguments.test, translator.config.data, target=arguments.target)
     own = arguments.gold is None and pairs[0].alignment is not None
