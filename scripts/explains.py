@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import math
 import sys
 from collections import defaultdict
@@ -43,14 +42,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from pages import markdown_table
+from seq2seq import cli
 from seq2seq.analysis.alignment import Gold, alignment_error, gold_of
 from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch, forced_log_probs
 from seq2seq.analysis.plots import new_figure, write_figure
-from seq2seq.commands.options import positive
+from seq2seq.commands.options import Parser, positive
 from seq2seq.config import CorpusConfig, ModelConfig
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.tokenizer import normalize_line
-from seq2seq.errors import UserError
 from seq2seq.evaluation.evaluate import with_alignments
 from seq2seq.files import write_atomic
 from seq2seq.inference.text import Part
@@ -369,12 +368,14 @@ def plot(results: Results, measures: Sequence[str], path: Path) -> None:
     write_figure(figure, path, dots=130)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the runs that --out does not have yet; write the results there and print them."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit code, as seq2seq.cli.main does."""
     summary, _, details = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(
+        prog="explains.py", description=summary, epilog=details,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.set_defaults(action=_measure_runs, parser=parser)
     parser.add_argument(
         "runs",
         nargs="+",
@@ -397,8 +398,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="directory of results.json, results.md and measures.png; the same command continues "
         "what was interrupted; default: runs/studies/explains",
     )  # fmt: skip
-    chosen = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    return cli.main(arguments, parser)
+
+
+def _measure_runs(chosen: argparse.Namespace) -> int:
+    """Measure the runs that --out does not have yet; write the results there and print them."""
     torch.set_num_threads(1)  # more do not help with sentences one by one
     corpus = CorpusConfig(path=chosen.pairs, references=True)
     pairs = with_alignments(islice(read_corpus(corpus), chosen.sentences))
@@ -418,10 +422,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results["runs"][run] = {"decoder": decoder_of(translator.config.model), **found}
         write_atomic(file, json.dumps(results, indent=1) + "\n")
     print(write_results(results, chosen.out))
+    return 0
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"explains.py: {error}")
+    sys.exit(main())

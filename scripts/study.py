@@ -122,7 +122,9 @@ def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> i
                 cells = (f"--cell={name}" for name in arguments.cell)
                 return _stopped(ended, plan, *cells, overwrite=overwrite)
             made.add(run.name)
-        plan = decide(plan, pairs)  # once a cell's values are tried, its other seeds follow
+        if plan.undecided.isdisjoint(arguments.cell):
+            break
+        plan = decide(plan, pairs)  # now that a cell's values are tried, its other seeds follow
     return 0
 
 

@@ -12,11 +12,10 @@ import hashlib
 import os
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from filelock import lock_descriptor
 
@@ -133,15 +132,16 @@ def remove_directory(path: Path) -> None:
             shutil.rmtree(old)
 
 
-def check_writable(path: Path, *inputs: str | None) -> None:
+def check_writable(path: Path, *inputs: str | TextIO | None) -> None:
     """Raise DataError if no file can be written to `path`, before any work is done for it.
 
-    That is also so if it is one of the inputs, which would be lost; None is standard input.
+    That is also so if it is one of the inputs, which would be lost: a path or standard input.
     """
-    for given in inputs:
+    for given in (each for each in inputs if each is not None):
         with contextlib.suppress(OSError, ValueError):  # missing, or not a file of the system
-            name = given or "standard input"
-            if path.is_file() and os.path.samefile(path, given or sys.stdin.fileno()):
+            found = given if isinstance(given, str) else given.fileno()
+            if path.is_file() and os.path.samefile(path, found):
+                name = given if isinstance(given, str) else "standard input"
                 raise DataError(f"{path}: would overwrite {name}; choose another file to write to")
     with _refusing(path):
         if path.is_dir():

@@ -106,7 +106,7 @@ def test_links_are_no_references(data: DataConfig, tmp_path: Path) -> None:
     assert read_test(str(path), layout) == [
         Pair("gato", "cat", alignment="0-0 1p2"), Pair("no", "no", alignment=""),
     ]  # fmt: skip
-    for other in ("1 - 0", "a cat"):
+    for other in ("1 - 0", "1-23-4", "a cat"):
         path.write_text(f"gato\tcat\t0-0\ngato\tcat\t{other}\n")
         assert [pair.references for pair in read_test(str(path), layout)] == [("0-0",), (other,)]
 

@@ -153,5 +153,7 @@ def test_command_continues_and_refuses_other_settings(
     (tmp_path / "results.json").write_text(json.dumps(report))
     assert explains.runs_of(str(tmp_path)) == ["a/1", "a/2"]
     assert explains.runs_of(str(trained)) == [str(trained)]
+    assert explains.main([*arguments, "--pairs", "none.tsv"]) == 2
+    assert "explains.py: none.tsv: no such file" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"results\.json: has results of other settings"):
         explains.main([*arguments, "--sentences", "2"])

@@ -15,6 +15,7 @@ from properties import examples
 
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import ConfigError, DataError, WorkerError
+from seq2seq.files import check_writable
 from seq2seq.inference import streams
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.streams import Request, translate_files
@@ -188,6 +189,8 @@ def test_output_never_overwrites_input(
         with pytest.raises(DataError, match="would overwrite standard input"):
             translate_files(translator, request, output=str(path))
     assert path.read_text() == "gato\n"
+    monkeypatch.setattr(sys, "stdin", None)  # closed: an option that is not given is no input
+    check_writable(path, None)
 
 
 def test_unopenable_files_are_named(translator: Translator, tmp_path: Path) -> None:

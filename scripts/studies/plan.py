@@ -334,9 +334,8 @@ class Plan:
         with _config_errors("--cell"):
             for name in names:
                 _check_known("unknown name", name, known)
-        return [
-            run for run in every if run.name in names or (run.cell in names and run in self.runs)
-        ]
+        wanted = {*names, *(run.name for run in self.runs if run.cell in names)}
+        return [run for run in every if run.name in wanted]
 
 
 def make_plan(path: str, changes: Sequence[str] = ()) -> Plan:

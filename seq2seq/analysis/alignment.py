@@ -8,7 +8,6 @@ sure link, `i?j` and `ipj` are possible ones. Some gold alignments count words f
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,12 +20,11 @@ from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.sentences import split_sentences
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.words import WORDS, Link, Links, Split, links_of
+from seq2seq.inference.words import LINK, WORDS, Link, Links, Split, links_of
 
 log = logging.getLogger(__name__)
 
 WINDOW = 5000  # sentences whose attention is in memory at a time
-_LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
 
 
 def align(
@@ -183,7 +181,7 @@ def parse_gold(text: str, where: str, *, first: int = 0) -> Gold:
     """
     sure, possible = set(), set()
     for token in text.split():
-        match = _LINK.fullmatch(token)
+        match = LINK.fullmatch(token)
         if not match:
             raise DataError(
                 f"{where}: '{token}' is not a link; expected i-j (sure), i?j or ipj (possible)"

@@ -189,7 +189,7 @@ def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]
         columns = text.split("\t")
         if len(columns) <= last:
             raise DataError(
-                f"{where}: {_count(len(columns), 'column')}, but '{key}: {last}' needs {last + 1}, "
+                f"{where}: {count(len(columns), 'column')}, but '{key}: {last}' needs {last + 1}, "
                 "as the first is number 0; separate columns by tabs, or change source, target or "
                 "alignment"
             )
@@ -230,7 +230,7 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
             return None
         if len(row) != len(header):
             raise DataError(
-                f"{where}: {_count(len(row), 'column')}, but the header has {len(header)}; "
+                f"{where}: {count(len(row), 'column')}, but the header has {len(header)}; "
                 f"{_CSV_QUOTES}"
             )
         links = None if alignment is None else row[alignment]
@@ -282,8 +282,8 @@ def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
             yield Pair(source.text, target.text)
     if sources != targets:
         raise DataError(
-            f"{source_path} has {_count(sources, 'line')} but {target_path} has "
-            f"{_count(targets, 'line')}; line n of one must translate line n of the other"
+            f"{source_path} has {count(sources, 'line')} but {target_path} has "
+            f"{count(targets, 'line')}; line n of one must translate line n of the other"
         )
 
 
@@ -450,5 +450,6 @@ def _json_type(value: object) -> str:
     return names.get(type(value), "number" if isinstance(value, int | float) else "value")
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """Return a number of things in words: 1 line, 2 lines."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

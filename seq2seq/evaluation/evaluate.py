@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,20 +11,19 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from seq2seq.config import CorpusConfig, DataConfig
-from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.corpus import Pair, count, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import LINK
 from seq2seq.processes import SERIAL, Parallelism
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.challenge import Challenge
     from seq2seq.evaluation.robustness import Robustness
-
-_LINKS = re.compile(r"\s*(\d+[-?p]\d+\s*)+")
 
 WINDOW = 500  # sentences that are sorted by length and translated together
 
@@ -55,8 +53,7 @@ class Evaluation:
             f"{LABELS[name]} = {metric.shown}   {metric.signature}"
             for name, metric in self.metrics.items()
         ]
-        number = len(self.translations)
-        split = f"{number} line{'s'[: number != 1]} ({self.split} in several sentences)"
+        split = f"{count(len(self.translations), 'line')} ({self.split} in several sentences)"
         summary = f"{split}, beam {self.beam}; hypotheses: {path}"
         tables = [f"\n{found.as_text()}" for found in self.tables.values()]
         return "\n".join([*lines, summary, *tables])
@@ -155,8 +152,8 @@ def read_test(
 def with_alignments(pairs: Iterable[Pair]) -> list[Pair]:
     """Return pairs; where all further references are word links (i-j), they are alignments."""
     found = list(pairs)
-    further = [text for pair in found for text in pair.references]
-    if not further or not all(map(_LINKS.fullmatch, further)):
+    tokens = [token for pair in found for text in pair.references for token in text.split()]
+    if not tokens or not all(map(LINK.fullmatch, tokens)):
         return found
     return [replace(pair, references=(), alignment=" ".join(pair.references)) for pair in found]
 

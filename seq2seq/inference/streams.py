@@ -93,7 +93,7 @@ def translate_files(
         if given is None and stream is None:
             raise DataError(f"standard {name} is closed; name a file with --{name}")
     if output:
-        check_writable(Path(output), source, *filter(None, [prefixes]))
+        check_writable(Path(output), source or sys.stdin, prefixes)
     with contextlib.ExitStack() as stack:
         reading = _open_input(source, stack)
         if not parallelism.ranks.is_first:
@@ -141,7 +141,7 @@ def distill(
     ranks = parallelism.ranks
     partial_path = output.with_name(f"{output.name}.partial")
     total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
-    check_writable(output, *filter(None, (corpus.path, corpus.source_path, corpus.target_path)))
+    check_writable(output, corpus.path, corpus.source_path, corpus.target_path)
     with contextlib.ExitStack() as stack:
         done = ranks.on_rank0(_begin, output, partial_path, made_of, total, stack)
         sides = (pair.target if request.reverse else pair.source for pair in read_corpus(corpus))

@@ -23,6 +23,7 @@ from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
 
 Link = tuple[int, int]  # source word, target word, from 0
+LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")  # in a gold alignment: sure (-) or possible (?, p)
 Links = frozenset[Link]
 Floats = npt.NDArray[np.float64]
 Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
