@@ -117,6 +117,15 @@ def test_reverse_model_of_same_direction_logs_warning(
     assert "--reverse: this model also translates es to en" in caplog.text
 
 
+def test_comparing_opposite_directions_logs_warning(
+    trained: Path, reverse: Path, test_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        cli.main(["compare", str(trained), str(reverse), str(test_file), "--resamples", "9"]) == 0
+    )
+    assert "the runs have different languages: es to en; en to es" in capsys.readouterr().err
+
+
 def test_empty_sides_have_no_links(trained: Path) -> None:
     translator = Translator.load(str(trained))
     empty = Pair("", "")

@@ -132,6 +132,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["translate", "{run}", "-i", "{lines}", "--top-p", "0.5"], "--top-p requires --samples N"),
         (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--top-p", "2"], "top_p"),
         (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--nbest", "2"], "--nbest"),
+        (["translate", "{run}", "-i", "{lines}", "--samples", "2", "--beam", "2"], "remove --beam"),
         (["translate", "{run}", "-i", "{lines}", "--mbr", "chrf", "--nbest", "2"], "--nbest"),
         (
             ["translate", "{run}", "-i", "{lines}", "--attention"],
@@ -171,6 +172,7 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
         (["explain", "{run}", ""], "the sentence is empty"),
         (["explain", "{run}", "gato", "--step", "99"], "--step 99: the translation has 2 steps"),
         (["explain", "{run}", "gato", "--step", "0"], "expected 1, 2, 3, ..., found '0'"),
+        (["explain", "{run}", "gato", "--step", "1", "--json"], "remove --step"),
         (["explain", "{run}", "gato", "--force", ""], "the translation to explain is empty"),
         (["explain", "{run}", "gato " * 30], "inference.max_source_length"),
         (

@@ -79,7 +79,7 @@ def test_invalid_record_raises(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_unreadable_metrics_raise(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot be read .* is .*none a run"):
+    with pytest.raises(DataError, match=r"cannot be read .* name the run directory"):
         read_curves(tmp_path / "none")
     (tmp_path / "metrics.jsonl").write_bytes(b"\xff\n")
     with pytest.raises(DataError, match="not UTF-8"):

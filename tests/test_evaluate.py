@@ -111,6 +111,19 @@ def test_links_are_no_references(data: DataConfig, tmp_path: Path) -> None:
         assert [pair.references for pair in read_test(str(path), layout)] == [("0-0",), (other,)]
 
 
+def test_pairs_without_a_reference_are_counted(
+    data: DataConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "test"
+    path.write_text("gato\tcat\nperro\t \nno\t\n")
+    assert len(read_test(str(path), data)) == 3
+    assert "test: 2 pairs without a reference, first pair 2; every" in caplog.text
+    caplog.clear()
+    path.write_text("gato\tcat\n")
+    read_test(str(path), data)
+    assert not caplog.records
+
+
 def test_sides_in_two_files(data: DataConfig, tmp_path: Path) -> None:
     source, target = tmp_path / "es", tmp_path / "en"
     source.write_text("gato\nperro\n")

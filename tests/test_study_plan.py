@@ -112,6 +112,7 @@ def test_overrides_apply_to_study_or_recipes(plan: Planner, tmp_path: Path) -> N
     ("change", "words"),
     [
         ("seds=[1]", "seds: unknown key; did you mean seeds?"),
+        (f"out={__file__}", "test_study_plan.py' is a file; name a directory"),
         ("seeds=[]", "seeds: expected a list of integers with at least one entry, found []"),
         ("seeds=[-1]", "seeds.0: expected 0 or more, found -1"),
         ("seeds=[9999999999]", "seeds.0: expected 2147483647 or less, found 9999999999"),

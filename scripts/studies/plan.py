@@ -87,6 +87,13 @@ class Study(Section):
             raise ValueError(f"expected letters, digits, '.' and '-', found '{name}'")
         return name
 
+    @field_validator("out")
+    @classmethod
+    def _check_out(cls, out: str | None) -> str | None:
+        if out and Path(out).is_file():
+            raise ValueError(f"'{out}' is a file; name a directory")
+        return out
+
     @field_validator("overrides")
     @classmethod
     def _check_overrides(cls, overrides: Settings) -> Settings:

@@ -90,6 +90,8 @@ def _translate(arguments: argparse.Namespace) -> int:
         raise UserError(f"--{next(iter(drawing)).replace('_', '-')} requires --samples N")
     if arguments.samples and arguments.nbest > 1:
         raise UserError("--samples N writes N translations of each line; remove --nbest")
+    if arguments.samples and arguments.beam:
+        raise UserError("--samples N draws translations and searches for none; remove --beam")
     if arguments.mbr and arguments.nbest > 1:
         raise UserError("--mbr chooses one translation of each line; remove --nbest")
     for name in ("attention", "tree"):

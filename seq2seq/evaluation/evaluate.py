@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from seq2seq.processes import SERIAL, Parallelism
 if TYPE_CHECKING:
     from seq2seq.evaluation.challenge import Challenge
     from seq2seq.evaluation.robustness import Robustness
+
+log = logging.getLogger(__name__)
 
 WINDOW = 500  # sentences that are sorted by length and translated together
 
@@ -146,6 +149,9 @@ def read_test(
             except DataError:  # the file has none
                 layout = layout.model_copy(update={"alignment": None})
     pairs = with_alignments(read_corpus(layout))
+    if empty := [number for number, pair in enumerate(pairs, 1) if not pair.target.strip()]:
+        found = f"{count(len(empty), 'pair')} without a reference, first pair {empty[0]}"
+        log.warning("%s: %s; every translation of them counts as wrong", path, found)
     return [replace(pair, references=()) for pair in pairs] if single_reference else pairs
 
 

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def read_metrics(path: Path) -> list[Record]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read ({error.strerror}); is {path.parent} a run?"
+            f"{path}: cannot be read ({error.strerror}); name the run directory of a training, "
+            "since exported models have no records of it"
         ) from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: not UTF-8, so not the metrics of a run") from None
@@ -102,30 +104,22 @@ class RunLog(logging.FileHandler):
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8", delay=True)
         self.setFormatter(logging.Formatter("%(asctime)s  %(message)s"))
-        self._waiting: list[logging.LogRecord] | None = []
+        self._waiting = MemoryHandler(sys.maxsize, sys.maxsize, self, flushOnClose=False)
         self._failed = False
 
     def __enter__(self) -> RunLog:
-        logging.getLogger("seq2seq").addHandler(self)
+        logging.getLogger("seq2seq").addHandler(self._waiting)
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("seq2seq").removeHandler(self)
+        logging.getLogger("seq2seq").removeHandler(self._waiting)
         self.close()
 
     def start(self) -> None:
         """Open the file and write the messages so far."""
         self.stream = self._open()
-        waiting, self._waiting = self._waiting or [], None
-        for record in waiting:
-            self.handle(record)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a message, or keep it until the file is open."""
-        if self._waiting is None:
-            super().emit(record)
-        else:
-            self._waiting.append(record)
+        self._waiting.capacity = 1
+        self._waiting.flush()
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Report the first disk error; any other error is a bug."""

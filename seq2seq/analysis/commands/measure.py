@@ -70,8 +70,11 @@ def _compare(arguments: argparse.Namespace) -> int:
         check_writable(Path(arguments.html), arguments.test_set, arguments.target)
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
     translators = {run: options.load_translator(arguments, run) for run in arguments.runs}
-    data = translators[arguments.runs[0]].config.data
-    pairs = read_test(arguments.test_set, data, target=arguments.target)
+    layouts = [translator.config.data for translator in translators.values()]
+    directions = {f"{data.source_language} to {data.target_language}": None for data in layouts}
+    if len(directions) > 1:
+        log.warning("the runs have different languages: %s", "; ".join(directions))
+    pairs = read_test(arguments.test_set, layouts[0], target=arguments.target)
     systems = {}
     for run, translator in translators.items():
         log.info("translating with %s", run)

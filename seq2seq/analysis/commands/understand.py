@@ -77,6 +77,8 @@ def _explain(arguments: argparse.Namespace) -> int:
     for step, position in arguments.look:
         if position != look[step]:
             raise UserError(f"--look {step}:{position}, {step}:{look[step]}: remove one of them")
+    if arguments.json and arguments.step:
+        raise UserError("--json prints every step; remove --step")
     if not find_spec("torch") and not any(getattr(arguments, name) for name in _NEED_TORCH):
         return _explain_by_graphs(arguments)
     from seq2seq.analysis.explain import explain
