@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,18 @@ def test_unwritable_run_dir_is_refused(tmp_path: Path) -> None:
         RunDirectory(tmp_path / "file/run").lock(),
     ):
         pass
+
+
+def test_a_run_that_did_not_begin_has_no_log(toy: ToyCorpus, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    keys = ("data.tokenizer.source_vocab_size=9999", "data.tokenizer.lower_vocab_size=false")
+    command = [sys.executable, "-m", "seq2seq", "train", str(recipe), *keys]
+    found = subprocess.run(command, capture_output=True, encoding="utf-8")
+    assert found.returncode == 2
+    assert "kept" in found.stderr  # a message that waits for the run to begin
+    assert "source tokenizer: the text fills" in found.stderr
+    assert not (tmp_path / "run/log.txt").exists()
 
 
 @pytest.mark.parametrize(

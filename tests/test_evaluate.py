@@ -121,7 +121,13 @@ def test_pairs_without_a_reference_are_counted(
     caplog.clear()
     path.write_text("gato\tcat\n")
     read_test(str(path), data)
+    test = data.valid.model_copy(update={"references": True})
+    several = data.model_copy(update={"test": test})
+    path.write_text("gato\t\tcat\n")
+    read_test(str(path), several)
     assert not caplog.records
+    read_test(str(path), several, single_reference=True)
+    assert "1 pair without a reference, first pair 1" in caplog.text
 
 
 def test_sides_in_two_files(data: DataConfig, tmp_path: Path) -> None:

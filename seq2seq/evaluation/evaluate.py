@@ -149,10 +149,13 @@ def read_test(
             except DataError:  # the file has none
                 layout = layout.model_copy(update={"alignment": None})
     pairs = with_alignments(read_corpus(layout))
-    if empty := [number for number, pair in enumerate(pairs, 1) if not pair.target.strip()]:
+    if single_reference:
+        pairs = [replace(pair, references=()) for pair in pairs]
+    empty = [n for n, texts in enumerate(references_of(pairs), 1) if not "".join(texts).strip()]
+    if empty:
         found = f"{count(len(empty), 'pair')} without a reference, first pair {empty[0]}"
         log.warning("%s: %s; every translation of them counts as wrong", path, found)
-    return [replace(pair, references=()) for pair in pairs] if single_reference else pairs
+    return pairs
 
 
 def with_alignments(pairs: Iterable[Pair]) -> list[Pair]:

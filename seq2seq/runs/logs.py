@@ -113,6 +113,7 @@ class RunLog(logging.FileHandler):
 
     def __exit__(self, *_: object) -> None:
         logging.getLogger("seq2seq").removeHandler(self._waiting)
+        self._waiting.close()  # before Python 3.12, logging.shutdown would write what waits
         self.close()
 
     def start(self) -> None:
