@@ -201,7 +201,7 @@ def _build_trainer(
         old = TranslationModel(initial.model, *sizes)
         load_weights(old, initial.weights, origin=initial.path)
         transfer(old, initial.tokenizers, model, tokenizers)
-    languages = (config.data.source_language, config.data.target_language)
+    languages = config.data.languages
     if initial:
         new = ", with new tokenizers" * initial.new_tokenizers
         log.info("starting from %s%s", initial.path, new)
@@ -262,7 +262,7 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
         run.tokenizers(),
         parent.model,
         initial.new_tokenizers,
-        (parent.data.source_language, parent.data.target_language),
+        parent.data.languages,
     )
 
 

@@ -39,9 +39,8 @@ def align(
     A pair whose sides have equally many sentences is aligned sentence by sentence. Raises DataError
     for a model without attention.
     """
-    data = translator.config.data
     is_split = translator.config.inference.split_sentences
-    languages = (data.source_language, data.target_language) if is_split else (None, None)
+    languages = translator.config.data.languages if is_split else (None, None)
     units: list[list[tuple[str, str]]] = []
     for pair in pairs:
         sides = list(map(split_sentences, (pair.source, pair.target), languages))
@@ -131,10 +130,7 @@ def align_both(
     The keys are forward, reverse and those of SYMMETRIZATIONS; all links are (source, target)
     words of the pairs.
     """
-    directions = [
-        (model.config.data.source_language, model.config.data.target_language)
-        for model in (translator, reverse)
-    ]
+    directions = [model.config.data.languages for model in (translator, reverse)]
     if directions[1] != directions[0][::-1]:
         log.warning(
             "--reverse: this model %stranslates %s to %s, by its data.source_language and "

@@ -86,7 +86,7 @@ def explain(
         raise ConfigError(
             "attribution: it needs the model's own weights; leave it out, or leave out look"
         )
-    model, data = translator.models[0], translator.config.data
+    model = translator.models[0]
     text = normalize_line(sentence)
     ids = _source_ids(translator, text)
     options = translator.options(beam_size=beam)
@@ -113,7 +113,7 @@ def explain(
     weights = [s.attention.mean_weights_S[: len(pieces)] for s in steps if s.attention is not None]
     return Explanation(
         config=model.config,
-        languages=(data.source_language, data.target_language),
+        languages=translator.config.data.languages,
         formula=score_formula(model.config.attention.score, recorded.attention),
         query=query_name(model.config),
         residual=residual_name(model.config, recorded.attention),

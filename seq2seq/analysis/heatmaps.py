@@ -139,9 +139,8 @@ def plot_sentences(
         if not normalize_line(target):
             raise DataError("the given translation is empty; give one, or leave it out")
         parts = translator.force(sentences, [target])
-    data = translator.config.data
-    languages = (data.source_language, data.target_language)
     if path:
+        languages = translator.config.data.languages
         write_figure(attention_figure(parts, languages=languages, words=words), path)
     return parts
 

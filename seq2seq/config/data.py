@@ -213,6 +213,11 @@ class DataConfig(Section):
         0.0, description="probability of replacing an input piece by <unk> in training, both sides"
     )
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The source and the target language."""
+        return self.source_language, self.target_language
+
     @field_validator("train")
     @classmethod
     def _in_a_byte(cls, train: tuple[CorpusConfig, ...]) -> tuple[CorpusConfig, ...]:

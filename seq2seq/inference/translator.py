@@ -97,11 +97,9 @@ class Translator:
         first = run_of(paths[0])
         check_files(first.path)
         config, (source, target) = first.config(), first.tokenizers()
-        languages = config.data.source_language, config.data.target_language
         for run in map(run_of, paths[1:]):
             check_files(run.path)
-            data = run.config().data
-            are_same = (data.source_language, data.target_language) == languages
+            are_same = run.config().data.languages == config.data.languages
             if not are_same or not run.shares_tokenizers(first):
                 raise CheckpointError(
                     f"{run.path}: its {'tokenizers' if are_same else 'languages'} are not those of "

@@ -71,7 +71,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each of its steps
     translators = {run: options.load_translator(arguments, run) for run in arguments.runs}
     layouts = [translator.config.data for translator in translators.values()]
-    directions = {f"{data.source_language} to {data.target_language}": None for data in layouts}
+    directions = dict.fromkeys(" to ".join(data.languages) for data in layouts)
     if len(directions) > 1:
         log.warning("the runs have different languages: %s", "; ".join(directions))
     pairs = read_test(arguments.test_set, layouts[0], target=arguments.target)
