@@ -301,7 +301,7 @@ def ordered_map(
     """
     if processes == 1:
         return map(function, items)
-    pool = worker_pool(function, processes)
+    pool = worker_pool(lambda: function, processes)
     remaining = iter(items)
     try:
         futures = deque(pool.submit(work, item) for item in islice(remaining, _QUEUED * processes))
@@ -311,10 +311,14 @@ def ordered_map(
     return _results(pool, futures, remaining, option)
 
 
-def worker_pool(function: Callable[[Any], Any], processes: int) -> ProcessPoolExecutor:
-    """Return workers that are forked when the pool gets its first item (see ordered_map).
+def worker_pool(
+    make: Callable[[], Callable[[Any], Any]], processes: int, *, method: str = "fork"
+) -> ProcessPoolExecutor:
+    """Return workers that start when the pool gets its first item, and make their function then.
 
-    `pool.submit(work, item)` calls the function with an item. Raises UserError on Windows.
+    `pool.submit(work, item)` calls the function with an item. Workers that are forked share the
+    memory of what `make` holds (see ordered_map); those that are spawned, which a process with
+    threads may do, get a copy. Raises UserError on Windows.
     """
     if not hasattr(os, "fork"):
         raise UserError("this system cannot fork worker processes; use 1 instead of several")
@@ -323,9 +327,9 @@ def worker_pool(function: Callable[[Any], Any], processes: int) -> ProcessPoolEx
 
     return ProcessPoolExecutor(
         processes,
-        mp_context=multiprocessing.get_context("fork"),
+        mp_context=multiprocessing.get_context(method),
         initializer=_start_worker,
-        initargs=(function,),
+        initargs=(make,),
     )
 
 
@@ -346,13 +350,13 @@ def _results(
         pool.shutdown(cancel_futures=True)
 
 
-_worker_function: Callable[[Any], Any]  # what this worker was forked for
+_worker_function: Callable[[Any], Any]  # what this worker is for
 
 
-def _start_worker(function: Callable[[Any], Any]) -> None:
+def _start_worker(make: Callable[[], Callable[[Any], Any]]) -> None:
     global _worker_function
-    _worker_function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
+    _worker_function = make()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
+
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.text import Translation
+from seq2seq.inference.search import Watch
+from seq2seq.inference.text import Part, Sentence
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits
-from seq2seq.serving.batching import Batcher
+from seq2seq.serving.batching import AbandonedError, Batcher
 from seq2seq.serving.models import ServedModel, ServedModels
 from seq2seq.serving.server import listen, make_server
 from seq2seq.serving.service import Service
@@ -93,7 +96,7 @@ def served(
 ) -> Iterator[Client]:  # fmt: skip
     """Serve models from a thread."""
     limits = limits or Limits()
-    batcher = Batcher(models, queue_size=limits.queue)
+    batcher = Batcher(models, limits)
     service = Service(batcher, limits, search or {}, keys)
     server = make_server(service)
     listening = listen("127.0.0.1", 0)
@@ -114,16 +117,24 @@ class Gate:
     translator: Translator
     is_open: threading.Event = field(default_factory=threading.Event)
     batches: list[list[str]] = field(default_factory=list)
+    abandoned: list[list[str]] = field(default_factory=list)
+    stops: Callable[[Sentence], bool] = lambda _: True  # whether it waits for such a sentence
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.translator, name)
 
-    def translate(
-        self, lines: Sequence[str], options: SearchOptions | None = None
-    ) -> list[list[Translation]]:
-        self.batches.append(list(lines))
-        assert self.is_open.wait(60)
-        return self.translator.translate(lines, options)
+    def translate_sentences(
+        self, sentences: Sequence[Sentence], options: SearchOptions, *, watch: Watch
+    ) -> list[list[Part]]:
+        texts = [sentence.text for sentence in sentences]
+        self.batches.append(texts)
+        try:
+            while any(map(self.stops, sentences)) and not self.is_open.wait(0.01):
+                watch(np.arange(0), np.arange(0))
+        except AbandonedError:
+            self.abandoned.append(texts)
+            raise
+        return self.translator.translate_sentences(sentences, options, watch=watch)
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:

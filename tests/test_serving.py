@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -14,7 +15,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -37,7 +39,7 @@ from seq2seq.errors import UserError, WorkerError
 from seq2seq.inference import text as inference_text
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import model_names
-from seq2seq.serving import Limits, interactive, server
+from seq2seq.serving import Limits, batching, interactive, server
 from seq2seq.serving import models as served_models
 from seq2seq.serving.batching import Batcher, _Waiting
 from seq2seq.serving.models import LANGUAGE_NAMES, ServedModel, ServedModels, load_models
@@ -596,7 +598,7 @@ def test_server_whose_batching_failed_ends(
     models: ServedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_batching(monkeypatch)
-    batcher = Batcher(models, queue_size=9)
+    batcher = Batcher(models)
     listening = listen("127.0.0.1", 0)
     client = Client(listening.getsockname()[1])
     with ThreadPoolExecutor(2) as pool:
@@ -611,6 +613,25 @@ def test_server_whose_batching_failed_ends(
             run(Service(batcher), listening)
         assert [each.result().status for each in asked] == [500, 500]
     assert raised.value.exit_code == 1
+
+
+def test_server_whose_workers_are_always_killed_is_not_ready(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the first workers end with a batch, and those that replace them while they start."""
+    monkeypatch.setattr(gate, "stops", lambda _: os._exit(1))
+    monkeypatch.setattr(batching, "_MOST_KILLED", 2)
+
+    async def ask() -> None:
+        batcher = Batcher(gated(gate), processes=2, load=partial(os._exit, 1))
+        batcher.start()
+        for _ in range(2):
+            with pytest.raises(WorkerError, match=r"a worker process was killed.*lower --workers"):
+                await batcher.translate("gated", ["gato"], gate.options(), seconds=60)
+            assert batcher.failure is not None
+        await batcher.stop()
+
+    asyncio.run(ask())
 
 
 # --- The queue
@@ -642,34 +663,117 @@ def test_full_queue_gets_429(gate: Gate) -> None:
         assert {*first.result(), *second.result()} == {"translatedText"}
 
 
-def test_deadline_gets_504_and_what_waited_is_dropped(gate: Gate) -> None:
-    with served(gated(gate), Limits(seconds=0.5)) as client, ThreadPoolExecutor(2) as pool:
-        requests: list[Future[Any]] = []
-        for text in ("gato", "perro"):
-            values = {"q": text, "source": "es", "target": "en"}
-            requests.append(pool.submit(client.post, "/translate", **values))
-            until(lambda: gate.batches)
-        assert [request.result().status for request in requests] == [504, 504]
+def test_deadline_gets_504_and_ends_the_batch(gate: Gate) -> None:
+    with served(gated(gate), Limits(seconds=0.2)) as client:
+        assert client.post("/translate", q="gato", source="es", target="en").status == 504
+        until(lambda: gate.abandoned)
         gate.is_open.set()
         client.translate("pan")
         assert gate.batches == [["gato"], ["pan"]]
+        assert gate.abandoned == [["gato"]]
+
+
+@contextlib.contextmanager
+def asking(client: Client, text: str) -> Iterator[None]:
+    """Ask for a translation; at the end the client has gone."""
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:
+        head = f"POST /translate?q={text}&source=es&target=en HTTP/1.1\r\nHost: x\r\n\r\n"
+        raw.sendall(head.encode())
+        yield
 
 
 def test_work_of_a_client_that_has_gone_is_dropped(gate: Gate) -> None:
-    with served(gated(gate)) as client, ThreadPoolExecutor(1) as pool:
+    with served(gated(gate)) as client:
+        assert client.service is not None
+        batcher = client.service.batcher
+        with asking(client, "gato"):
+            until(lambda: gate.batches)
+            with asking(client, "perro"):
+                until(lambda: batcher.queue_length == 1)
+            until(lambda: batcher.queue_length == 0)
+            assert not gate.abandoned
+        until(lambda: gate.abandoned == [["gato"]])
+        gate.is_open.set()
+        client.translate("pan")
+        assert gate.batches == [["gato"], ["pan"]]
+        gone = 'path="/translate",status="499"} 2'
+        until(lambda: gone in client.get("/metrics").body.decode())
+
+
+def test_batch_goes_on_while_a_client_waits_for_it(gate: Gate) -> None:
+    with served(gated(gate)) as client, ThreadPoolExecutor(2) as pool:
         assert client.service is not None
         batcher = client.service.batcher
         first = pool.submit(client.translate, "gato")
         until(lambda: gate.batches)
-        with socket.create_connection(("127.0.0.1", client.port)) as raw:
-            raw.sendall(b"POST /translate?q=perro&source=es&target=en HTTP/1.1\r\nHost: x\r\n\r\n")
+        with asking(client, "perro"):
             until(lambda: batcher.queue_length == 1)
-        until(lambda: batcher.queue_length == 0)
+            second = pool.submit(client.translate, "pan")
+            until(lambda: batcher.queue_length == 2)
+            gate.is_open.set()
+            first.result()
+            until(lambda: len(gate.batches) == 2)
+        assert {*second.result()} == {"translatedText"}
+        assert not gate.abandoned
+
+
+def test_long_sentence_lets_others_pass(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "_LONG", 10)
+    gate.stops = lambda sentence: len(sentence.ids) > 10
+    long = "gato " * 19 + "gato"
+    with served(gated(gate)) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.translate, [long, "gato"])
+        until(lambda: [long] in gate.batches)
+        assert {*client.translate("perro")} == {"translatedText"}
+        assert not first.done()
         gate.is_open.set()
-        first.result()
-        assert gate.batches == [["gato"]]
-        gone = 'path="/translate",status="499"} 1'
-        until(lambda: gone in client.get("/metrics").body.decode())
+        assert len(first.result()["translatedText"]) == 2
+    assert sorted(map(sorted, gate.batches)) == [["gato"], [long], ["perro"]]
+
+
+def test_shorter_requests_come_first(gate: Gate) -> None:
+    """The batch budget of the toy recipe is 4,096 tokens for 3 hypotheses."""
+    long = [LINES[n % 20] for n in range(1500)]
+    with (
+        served(gated(gate), Limits(characters=200_000, texts=3000)) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        assert client.service is not None
+        batcher = client.service.batcher
+        requests = [pool.submit(client.translate, long)]
+        until(lambda: gate.batches)
+        for texts in (long[:700], "short"):
+            requests.append(pool.submit(client.translate, texts))
+            until(lambda: batcher.queue_length == len(requests))
+        gate.is_open.set()
+        for request in requests:
+            request.result()
+    assert "short" in gate.batches[1]
+    assert len(gate.batches) > 4
+    budget = gate.translator.config.inference.batch_tokens // 3
+    encode = gate.translator.source.encode
+    for batch in gate.batches:
+        assert sum(len(encode(line)) + 1 for line in batch) <= budget
+
+
+def test_costly_request_is_refused(client: Client, translator: Translator) -> None:
+    """The client's server has a limit of 1,000 characters, and its model a beam of 3."""
+    emoji = "😀" * 300  # bytes are pieces
+    pieces = len(translator.source.encode(emoji))
+    assert pieces > 1000
+    for path, values in (
+        ("/translate", {"source": "es", "target": "en"}),
+        ("/translate", {"source": "es", "target": "en", "format": "html"}),
+        *((f"/api/{path}", {"model": "there"}) for path in ("translate", "stream", "alternatives")),
+    ):
+        answer = client.post(path, q=emoji, **values)
+        assert answer.status == 413, (path, answer.body)
+        assert "with 3 hypotheses send at most 1000: less text" in answer.json["error"]
+    word = "gato " * 200
+    assert client.post("/translate", q=word, source="es", target="en").status == 200
+    refused = client.post("/api/translate", model="there", q=word, beam=20)
+    assert refused.status == 413
+    assert "with 20 hypotheses send at most 150" in refused.json["error"]
 
 
 def test_requests_with_equal_options_share_batches(gate: Gate) -> None:
@@ -718,7 +822,7 @@ def test_errors_of_a_model_get_500_without_their_details(
     def fail(*_: Any) -> Any:
         raise RuntimeError("secret path")
 
-    monkeypatch.setattr(gate, "translate", fail)
+    monkeypatch.setattr(gate, "translate_sentences", fail)
     with served(gated(gate)) as client:
         answer = client.post("/translate", q="gato", source="es", target="en")
         assert answer.status == 500
@@ -771,7 +875,7 @@ def test_metrics_are_in_the_format_of_prometheus_and_bounded(client: Client) -> 
     values = dict(each.rsplit(" ", 1) for each in text.splitlines() if not each.startswith("#"))
     counted = sum(float(n) for name, n in values.items() if name.startswith("seq2seq_requests_t"))
     assert counted == float(values["seq2seq_request_seconds_count"])
-    assert float(values['seq2seq_batch_lines_bucket{le="+Inf"}']) > 0
+    assert float(values['seq2seq_batch_sentences_bucket{le="+Inf"}']) > 0
 
 
 def test_each_server_has_metrics_of_its_own(models: ServedModels) -> None:

@@ -174,9 +174,61 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
         assert sum(each[key] for each in pieces.values()) <= 1 + 1e-6
     assert "next_pieces" not in found
     # Also between the gradients of an attribution, which take longest.
-    watch.side_effect = [None] * (2 * steps + 1) + [InterruptedError]
+    watch.reset_mock()
+    explained(target=None, look={}, attribution="integrated")
+    forward = 2 * steps + len(found["steps"])
+    assert watch.call_count > forward + len(found["steps"])
+    watch.side_effect = [None] * (forward + 1) + [InterruptedError]
     with pytest.raises(InterruptedError):
         explained(target=None, look={}, attribution="integrated")
+
+
+def test_integrated_gradients_of_long_sentences_are_refused(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interactive, "_MOST_INTEGRATED", 1)
+    model = ServedModel("toy", Translator.load(trained), str(trained))
+    with served(ServedModels({"toy": model})) as client:
+        answer = client.post("/api/explain", model="toy", q=LINES[0], attribution="integrated")
+        assert answer.status == 400
+        assert "take too long here (at most 1 pairs of them); use occlusion" in answer.json["error"]
+        assert ask(client, "/api/explain", attribution="occlusion")["attribution"]
+
+
+def test_alternatives_of_a_client_that_has_gone_are_not_looked_for(
+    translator: Translator,
+) -> None:
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        translator.alternatives(LINES[0], check=check)
+    assert calls == 4
+
+
+def test_long_text_holds_up_no_short_one(translator: Translator) -> None:
+    models = ServedModels({"toy": ServedModel("toy", translator)})
+    batcher, options = Batcher(models, Limits(characters=10**6)), translator.options()
+    assert batcher.kind("toy", LINES[0], options) == "short"
+    assert batcher.kind("toy", LINES[0], options, "dog " * 70) == "long"
+    assert batcher.kind("toy", f"{LINES[0]} " * 1000, options) == "long"
+    assert batcher.kind("toy", "", options) == "short"
+    done = threading.Event()
+
+    async def run() -> None:
+        batcher.start()
+        first = asyncio.create_task(batcher.call(lambda: done.wait(60), "long", seconds=60))
+        assert await batcher.call(lambda: 2, "short", seconds=60) == 2
+        done.set()
+        assert await first
+        await batcher.stop()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("target", [None, "dog"])
@@ -270,23 +322,23 @@ def test_calls_wait_in_the_queue(translator: Translator) -> None:
     done = threading.Event()
 
     async def run() -> None:
-        batcher = Batcher(models, queue_size=2)
+        batcher = Batcher(models, Limits(queue=2))
         batcher.start()
-        first = asyncio.create_task(batcher.call(lambda: done.wait(60), seconds=60))
+        first = asyncio.create_task(batcher.call(lambda: done.wait(60), "short", seconds=60))
         await asyncio.sleep(0)
         # Batches do not wait for them.
         found = await batcher.translate("toy", LINES[:1], translator.options(), seconds=60)
         assert found == translator.translate(LINES[:1])
         with pytest.raises(DeadlineError):
-            await batcher.call(lambda: 1, seconds=0.01)
-        second = asyncio.create_task(batcher.call(lambda: 2, seconds=60))
+            await batcher.call(lambda: 1, "short", seconds=0.01)
+        second = asyncio.create_task(batcher.call(lambda: 2, "short", seconds=60))
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError):
-            await batcher.call(lambda: 3, seconds=60)
+            await batcher.call(lambda: 3, "short", seconds=60)
         done.set()
         assert await asyncio.gather(first, second) == [True, 2]
         assert batcher.queue_length == 0
-        assert await batcher.call(lambda: 4, seconds=60) == 4
+        assert await batcher.call(lambda: 4, "short", seconds=60) == 4
         await batcher.stop()
 
     asyncio.run(run())

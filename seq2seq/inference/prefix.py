@@ -21,7 +21,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import Any, NamedTuple
@@ -211,16 +211,22 @@ class Alternative:
 
 
 def next_words(
-    decoding: Decoding, prefix: Prefix, spelling: Spelling, options: SearchOptions, number: int
+    decoding: Decoding,
+    prefix: Prefix,
+    spelling: Spelling,
+    options: SearchOptions,
+    number: int,
+    check: Callable[[], None] = lambda: None,
 ) -> list[tuple[str, float]]:
     """Return the likeliest words after a prefix with their log probabilities, best first.
 
     The decoding has one sentence. The probability of a word is that of its likeliest pieces after
     the usual ones of a form of the prefix, followed by the beginning of another word or the end of
     the sentence. It is given that a word begins after those forms, or that the sentence ends there,
-    which is the word "". Raises FloatingPointError for logits that are not finite.
+    which is the word "". `check` is called before each step of the model; what it raises ends the
+    search. Raises FloatingPointError for logits that are not finite.
     """
-    found = _WordSearch(decoding, prefix, spelling, options).run(number)
+    found = _WordSearch(decoding, prefix, spelling, options, check).run(number)
     if not found:
         raise FloatingPointError("the model's logits are not finite; no word has a probability")
     return found
@@ -239,8 +245,14 @@ class _WordSearch:
     """Best-first search: what is taken first is the likeliest, since probabilities only fall."""
 
     def __init__(
-        self, decoding: Decoding, prefix: Prefix, spelling: Spelling, options: SearchOptions
+        self,
+        decoding: Decoding,
+        prefix: Prefix,
+        spelling: Spelling,
+        options: SearchOptions,
+        check: Callable[[], None],
     ) -> None:
+        self.check = check
         self.decoding, self.prefix, self.spelling = decoding, prefix, spelling
         self.within = np.setdiff1d(spelling.within, options.forbidden)
         longest = options.max_length(int(decoding.source_lengths_B[0]))  # pieces of a word
@@ -251,6 +263,7 @@ class _WordSearch:
 
     def step(self, state: Any, piece: int) -> tuple[Floats, Any]:
         """Return log_probs_V after a piece, and the state."""
+        self.check()
         found = self.decoding.step(np.array([piece]), state)
         return found.log_probs_RC[0].astype(np.float64), found.state
 

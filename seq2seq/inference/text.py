@@ -17,6 +17,7 @@ _CUTS = (r"(?<=[.!?…。！？])\s+", r"(?<=[,;:–—])\s+", r"\s+")
 # Log probability for each target piece, below which a translation is unlikely: with es-en 0.5 % of
 # Tatoeba's validation set, 12 % of encyclopedic and 55 % of foreign sentences (docs/serving.md).
 UNLIKELY = -0.8
+_WORD_PIECES = 64  # a "word" of a sentence that is too long is cut after this many
 _PIECE_CHARS = 64  # no piece has more: a text that is far too long need not be encoded
 
 
@@ -39,7 +40,9 @@ def split_text(
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
     A sentence of at most max_pieces is one part. A longer one is cut at sentence ends, then at
-    clause marks, then at spaces, then anywhere, as little as needed; only white space is lost.
+    clause marks, then at spaces, as little as needed; only white space is lost. What is too long
+    and has none of these is cut into parts of at most 64 pieces: the time to translate grows with
+    the square of the length, and no word is that long.
     """
     found: list[list[Sentence]] = []
     space = ""  # before the next sentence
@@ -71,7 +74,7 @@ def _encode(text: str, tokenizer: Tokenizer, most: int) -> list[int] | None:
 def _cut(text: str, tokenizer: Tokenizer, most: int, cuts: Sequence[str]) -> list[str]:
     """Return parts that fit, each as long as the best kind of cut allows."""
     if not cuts:
-        return list(_chop(text, tokenizer, most))
+        return list(_chop(text, tokenizer, min(most, _WORD_PIECES)))
     chunks = [chunk for chunk in re.split(cuts[0], text) if chunk]
     if len(chunks) == 1:
         return _cut(text, tokenizer, most, cuts[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -193,6 +193,12 @@ class Translator:
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys, watch)
 
+    def translate_sentences(
+        self, sentences: Sequence[Sentence], options: SearchOptions, *, watch: Watch | None = None
+    ) -> list[list[Part]]:
+        """Return for each part of a text (`split`) its translations, best first."""
+        return self._parts([(sentence, NO_PREFIX) for sentence in sentences], options, watch=watch)
+
     def split(self, text: str, options: SearchOptions) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text)."""
         language = self.config.data.source_language if options.split_sentences else None
@@ -236,8 +242,21 @@ class Translator:
         keys: Sequence[int] = (),
         watch: Watch | None = None,
     ) -> list[list[Translation]]:
-        """Return the translations of texts in parts; samples depend on the key of each part."""
+        """Return the translations of texts in parts."""
         begun = [each for row in rows for each in row]
+        parts = iter(self._parts(begun, options, sampling, mbr, keys, watch))
+        return [join_parts(list(islice(parts, len(row)))) for row in rows]
+
+    def _parts(
+        self,
+        begun: Sequence[_Begun],
+        options: SearchOptions,
+        sampling: Sampling | None = None,
+        mbr: Metric | None = None,
+        keys: Sequence[int] = (),
+        watch: Watch | None = None,
+    ) -> list[list[Part]]:
+        """Return the translations of each part; samples depend on its key."""
         sentences = [sentence for sentence, _ in begun]
         found: list[list[Hypothesis]] = [[] for _ in begun]
         size = sampling.num_samples if sampling else options.beam_size
@@ -260,8 +279,7 @@ class Translator:
                 log_probs = None if sampling else [part.log_prob for part in candidates]
                 best = minimum_bayes_risk([part.text for part in candidates], mbr, log_probs)
                 candidates.insert(0, candidates.pop(best))
-        remaining = iter(parts)
-        return [join_parts(list(islice(remaining, len(row)))) for row in rows]
+        return parts
 
     @cached_property
     def spelling(self) -> Spelling:
@@ -301,7 +319,13 @@ class Translator:
         return [replace(p, text=normalize_line(t)) for p, t in zip(parts, targets, strict=True)]
 
     def alternatives(
-        self, source: str, prefix: str = "", number: int = 5, options: SearchOptions | None = None
+        self,
+        source: str,
+        prefix: str = "",
+        number: int = 5,
+        options: SearchOptions | None = None,
+        *,
+        check: Callable[[], None] = lambda: None,
     ) -> list[Alternative]:
         """Return the likeliest next words after a prefix of a translation, best first.
 
@@ -309,7 +333,8 @@ class Translator:
         (seq2seq.inference.prefix) and with the best translation that begins with the prefix
         and the word; the word "" is the end of the translation. In a source of several sentences,
         the words are those of the sentence that the prefix ends in (see `translate`), and after
-        complete sentences those of the next one. Raises DataError for an empty source, and if that
+        complete sentences those of the next one. `check` is called before each step of the model;
+        what it raises ends the search. Raises DataError for an empty source, and if that
         sentence is longer than inference.max_source_length (which would be cut), ConfigError for a
         number below 1.
         """
@@ -330,12 +355,13 @@ class Translator:
         sentence, given = begun[place]
         decoding = self.decoding(np.array([[*sentence.ids, EOS]]))
         with _checkpoint_errors():
-            words = next_words(decoding, given, self.spelling, chosen, number)
+            words = next_words(decoding, given, self.spelling, chosen, number, check)
         longer = [self.spelling.prefix(f"{given.text} {word} ") for word, _ in words if word]
         # The other sentences are the same in all translations.
         [rest], *continued = self._translate(
             [begun[:place] + begun[place + 1 :], *([(sentence, begin)] for begin in longer)],
             replace(chosen, nbest=1),
+            watch=lambda *_: check(),
         )
         [ended] = self.force([sentence.text], [given.text], chosen)
         end = replace(ended, space=sentence.space)

@@ -56,7 +56,7 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--workers", type=options.positive, default=1, metavar="N",
-        help="translate in N processes; default: one thread for each run",
+        help="translate in N processes; default: in threads of this one",
     )  # fmt: skip
     parser.add_argument(
         "--api-keys", metavar="FILE", help="accept only requests with a key from this file (a line)"
@@ -101,14 +101,17 @@ def _serve(arguments: argparse.Namespace) -> int:
     limits = Limits(**{field.name: getattr(arguments, field.name) for field in fields(Limits)})
     keys = _read_keys(arguments.api_keys) if arguments.api_keys else []
     listening = listen(arguments.host, arguments.port)
-    models = load_models(arguments.runs, partial(options.load_translator, arguments))
+    names = ("device", "precision", "backend", "threads", "workers")  # what a process can be sent
+    chosen = argparse.Namespace(**{name: getattr(arguments, name) for name in names})
+    load = partial(load_models, arguments.runs, partial(options.load_translator, chosen))
+    models = load()
     search = options.search_options(arguments)
     for model in models.by_name.values():
         model.translator.options(**search)  # raises ConfigError
         if arguments.workers > 1 and model.translator.on_gpu:
             raise UserError(f"{arguments.workers} workers cannot share a GPU; use --device cpu")
     access_log.disabled = arguments.no_access_log
-    batcher = Batcher(models, queue_size=limits.queue, processes=arguments.workers)
+    batcher = Batcher(models, limits, processes=arguments.workers, load=load)
     for model in models.by_name.values():
         log.info("%s translates %s into %s", model.name, model.source, model.target)
     host, port = listening.getsockname()[:2]

@@ -21,7 +21,7 @@ from seq2seq.analysis import Method
 from seq2seq.errors import UserError, missing_package, one_line
 from seq2seq.inference.protocol import BeamNode, SearchOptions
 from seq2seq.serving import interactive
-from seq2seq.serving.batching import RequestError, log_warnings
+from seq2seq.serving.batching import Kind, RequestError, log_warnings
 from seq2seq.serving.models import ServedModel
 from seq2seq.serving.service import (
     TRANSLATING,
@@ -182,8 +182,8 @@ async def translate(request: Request, wanted: LineRequest) -> Response:
     The options are those of the command; a smaller beam is raised to `nbest`.
     """
     ended = threading.Event()
-    work = _translation(service_of(request), wanted, lambda _: _check(ended))
-    return await _answer(request, work, ended)
+    kind, work = _translation(service_of(request), wanted, lambda _: _check(ended))
+    return await _answer(request, kind, work, ended)
 
 
 @router.post(
@@ -204,8 +204,8 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
         _check(ended)
         loop.call_soon_threadsafe(events.put_nowait, text)
 
-    translate = _translation(service, wanted, show)
-    work = asyncio.ensure_future(_call(service, lambda: _json(translate())))
+    kind, translate = _translation(service, wanted, show)
+    work = asyncio.ensure_future(_call(service, kind, lambda: _json(translate())))
 
     def end(done: asyncio.Future[str]) -> None:
         if not done.cancelled():
@@ -248,17 +248,20 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
 async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     """Find the likeliest next words after a prefix."""
     service = service_of(request)
-    model = _model(service, wanted)
+    model, ended = _model(service, wanted), threading.Event()
     options = _options(service, model)
+    kind = service.batcher.kind(model.name, wanted.q, options, wanted.prefix)
 
     def work() -> list[dict[str, Any]]:
-        found = model.translator.alternatives(wanted.q, wanted.prefix, wanted.number, options)
+        found = model.translator.alternatives(
+            wanted.q, wanted.prefix, wanted.number, options, check=partial(_check, ended)
+        )
         return [
             {"word": each.word, "log_prob": each.log_prob, "text": each.translation.text}
             for each in found
         ]
 
-    return await _answer(request, work)
+    return await _answer(request, kind, work, ended)
 
 
 @router.post("/explain", response_model=dict[str, Any], responses=TRANSLATING | errors(501))
@@ -271,13 +274,16 @@ async def explain(request: Request, wanted: ExplainRequest) -> Response:
         target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
         attribution=wanted.attribution, watch=partial(_check, ended),
     )  # fmt: skip
-    return await _answer(request, work, ended)
+    return await _answer(request, "explain", work, ended)
 
 
 def _translation(
     service: Service, wanted: LineRequest, show: Callable[[str], None]
-) -> Callable[[], dict[str, Any]]:
-    """Return the work for a text; what `show` raises, which gets the text of each step, ends it."""
+) -> tuple[Kind, Callable[[], dict[str, Any]]]:
+    """Return the work for a text, and its kind.
+
+    `show` gets the text of each step of the search; what it raises ends the search.
+    """
     model = _model(service, wanted)
     beam = {"beam_size": wanted.beam} if wanted.beam else {}
     options = _options(
@@ -291,7 +297,7 @@ def _translation(
         log_warnings(model.name, found[:1])
         return interactive.translations_json(found, tree=wanted.tree)
 
-    return work
+    return service.batcher.kind(model.name, wanted.q, options, wanted.prefix), work
 
 
 def _model(service: Service, wanted: SentenceRequest) -> ServedModel:
@@ -313,14 +319,14 @@ def _options(service: Service, model: ServedModel, **changes: Any) -> SearchOpti
 
 
 async def _answer(
-    request: Request, work: Callable[[], Any], ended: threading.Event | None = None
+    request: Request, kind: Kind, work: Callable[[], Any], ended: threading.Event
 ) -> Response:
     """Return what some work finds as JSON, which is written where the work is done; set `ended`."""
     try:
-        text = await unless_disconnected(request, _call(service_of(request), lambda: _json(work())))
+        called = _call(service_of(request), kind, lambda: _json(work()))
+        text = await unless_disconnected(request, called)
     finally:
-        if ended:
-            ended.set()
+        ended.set()
     return Response(text, media_type="application/json")
 
 
@@ -330,13 +336,13 @@ def _check(ended: threading.Event) -> None:
         raise ClientDisconnect
 
 
-async def _call(service: Service, work: Callable[[], T]) -> T:
+async def _call(service: Service, kind: Kind, work: Callable[[], T]) -> T:
     """Return the result of some work.
 
     Raises RequestError for a UserError, and for a package that is not installed.
     """
     try:
-        return await service.batcher.call(work, seconds=service.limits.seconds)
+        return await service.batcher.call(work, kind, seconds=service.limits.seconds)
     except UserError as error:
         raise RequestError(str(error)) from None
     except ModuleNotFoundError as error:

@@ -1,10 +1,14 @@
 """Requests wait in a bounded queue and are translated in batches.
 
-All of this runs in one event loop. What computes is in worker threads, one per model, or in worker
-processes that have all models; a worker is handed one batch at a time. A batch holds lines of
-requests for one model with equal options. It is complete when its lines fill the token budget, or
-when its first request has waited for `DELAY` seconds; then idle processes share its lines. A
-request with more lines than fit into a batch continues behind the others.
+All of this runs in one event loop. What computes is in worker threads, two per model, or in worker
+processes that have all models; a worker is handed one batch at a time. A batch holds sentences of
+requests for one model with equal options, of the shortest request first. It is complete when its
+sentences fill the token budget, or when its first request has waited for `DELAY` seconds; then idle
+processes share its sentences.
+
+Nobody waits long for somebody else: a request with more sentences than fit into a batch lets
+shorter ones pass; long sentences have batches and a worker of their own; and a batch ends between
+two steps of its search when all its requests were abandoned, by their clients or by the deadline.
 """
 
 from __future__ import annotations
@@ -15,32 +19,40 @@ import logging
 import multiprocessing
 import time
 import traceback
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from starlette.exceptions import HTTPException
 
 from seq2seq.errors import WorkerError
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.text import Translation
+from seq2seq.inference.text import Part, Sentence, Translation, join_parts
 from seq2seq.processes import work, worker_pool
+from seq2seq.serving import Limits
 from seq2seq.serving.models import ServedModels
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
 DELAY = 0.005  # seconds that a request waits for others to join its batch
 
+_KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
+_TRIES = 2  # to translate a batch whose worker is killed
+_MOST_KILLED = 5  # workers in a row, after which the server ends
+_LONG = 64  # source pieces: longer sentences have batches, and a worker, of their own
+
+Kind = Literal["short", "long", "explain"]  # of work that is in no batch: each has a thread
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
@@ -57,11 +69,11 @@ class Metrics:
             "seq2seq_requests", "Responses by method, path and status.",
             ("method", "path", "status"), registry=registry,
         )  # fmt: skip
-        self.seconds, self.batch_lines, self.batch_seconds = (
+        self.seconds, self.batch_sentences, self.batch_seconds = (
             Histogram(f"seq2seq_{name}", text, buckets=bounds, registry=registry)
             for name, text, bounds in (
                 ("request_seconds", "Time from request to response.", _SECONDS),
-                ("batch_lines", "Lines that were translated together.", _LINES),
+                ("batch_sentences", "Sentences that were translated together.", _SENTENCES),
                 ("batch_seconds", "Time to translate a batch.", _SECONDS),
             )
         )
@@ -96,32 +108,60 @@ class DeadlineError(RequestError):
         super().__init__("the translation took too long; send less text at once", 504)
 
 
-class _Job(NamedTuple):
-    """Lines that a worker translates together."""
+class AbandonedError(Exception):
+    """Nobody waits any longer for what is computed."""
 
+
+class _Job(NamedTuple):
+    """Sentences that a worker translates together."""
+
+    worker: int  # its place in the `stops` of _translate
     model: str
     options: SearchOptions
-    lines: list[str]
+    sentences: list[Sentence]
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """A request, some lines of which may be translated already."""
+    """A request, some sentences of which may be translated already."""
 
     model: str
     options: SearchOptions
-    lines: Sequence[str]
-    sizes: list[int]  # source pieces of each line, EOS included
-    done: asyncio.Future[list[list[Translation]]]
+    sentences: Sequence[Sentence]
+    done: asyncio.Future[list[list[Part]]]
     arrived: float = field(default_factory=time.monotonic)
-    next_line: int = 0  # the first that no worker has been handed
-    found: dict[int, list[Translation]] = field(default_factory=dict)
+    found: dict[int, list[Part]] = field(default_factory=dict)
 
-    def deliver(self, first: int, translations: list[list[Translation]]) -> None:
-        """Take the translations of consecutive lines; the last ones complete the request."""
-        self.found.update(enumerate(translations, first))
-        if len(self.found) == len(self.lines) and not self.done.done():
-            self.done.set_result([self.found[n] for n in range(len(self.lines))])
+    def __post_init__(self) -> None:
+        self.pending = dict(enumerate(map(_size, self.sentences)))  # no worker has been handed
+        self.size = sum(self.pending.values())
+
+    def deliver(self, number: int, hypotheses: list[Part]) -> None:
+        """Take the translations of a sentence; the last one completes the request."""
+        self.found[number] = hypotheses
+        if len(self.found) == len(self.sentences) and not self.done.done():
+            self.done.set_result([self.found[n] for n in range(len(self.sentences))])
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A thread or a worker process, which translates one batch at a time."""
+
+    number: int
+    models: Sequence[str]
+    lengths: Sequence[bool]  # of the sentences that it takes: whether they are long
+    thread: Executor | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # what waits
+    taken: Sequence[tuple[_Waiting, int]] = ()  # its batch: requests with numbers of sentences
+
+    def takes(self, model: str, *, is_long: bool) -> bool:
+        """Return whether it translates such sentences of a model."""
+        return model in self.models and is_long in self.lengths
+
+
+def _size(sentence: Sentence) -> int:
+    """Return the number of source pieces, EOS included."""
+    return len(sentence.ids) + 1
 
 
 def log_warnings(model: str, translations: Sequence[Translation]) -> None:
@@ -136,59 +176,79 @@ def log_warnings(model: str, translations: Sequence[Translation]) -> None:
         )  # fmt: skip
 
 
-def _translate(models: ServedModels, job: _Job) -> list[list[Translation]]:
-    """Return the translations of each line."""
-    return models.by_name[job.model].translator.translate(job.lines, job.options)
+def _translate(models: ServedModels, stops: Sequence[int], job: _Job) -> list[list[Part]]:
+    """Return the translations of each sentence; end when the worker has to stop."""
+
+    def check(*_: object) -> None:
+        if stops[job.worker]:
+            raise AbandonedError
+
+    translator = models.by_name[job.model].translator
+    return translator.translate_sentences(job.sentences, job.options, watch=check)
+
+
+def _make_translate(
+    load: Callable[[], ServedModels], stops: Sequence[int]
+) -> Callable[[_Job], list[list[Part]]]:
+    return partial(_translate, load(), stops)
 
 
 class Batcher:
     """The queue of a server, and its workers.
 
     With several `processes` these are forked at once, so nothing may have started threads before.
+    Those that take the place of a killed one are not forked, since by then there are threads: they
+    `load` the models again.
     """
 
-    def __init__(self, models: ServedModels, *, queue_size: int, processes: int = 1) -> None:
-        self.models, self.queue_size, self.metrics = models, queue_size, Metrics()
+    def __init__(
+        self,
+        models: ServedModels,
+        limits: Limits | None = None,
+        *,
+        processes: int = 1,
+        load: Callable[[], ServedModels] | None = None,
+    ) -> None:
+        self.models, self.limits, self.metrics = models, limits or Limits(), Metrics()
         self.failure: WorkerError | None = None  # why nothing can be translated any more
         self.metrics.queue_length.set_function(lambda: self.queue_length)
         self._waiting: list[_Waiting] = []
-        self._unfinished: set[asyncio.Future[list[list[Translation]]]] = set()
-        self._changed: list[asyncio.Event] = []  # one per worker
+        self._unfinished: set[asyncio.Future[list[list[Part]]]] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._workers: list[tuple[Executor, list[str]]] = []  # with the models of each
-        self._idle: dict[Executor, int] = defaultdict(int)  # its workers without a batch
-        self._sentinels: list[int] = []  # of worker processes: ready when one has ended
-        self._call_thread: Executor = ThreadPoolExecutor(1)
-        self._calls = 0  # that wait or are computed
-        self._call: Callable[[_Job], list[list[Translation]]] = partial(_translate, models)
-        if processes == 1:
-            self._workers = [(ThreadPoolExecutor(1), [name]) for name in models.by_name]
-        else:
-            pool = worker_pool(self._call, processes)
-            first = next(iter(models.by_name.values()))
-            empty = _Job(first.name, first.translator.options(), [])
-            for forked in [pool.submit(work, empty) for _ in range(processes)]:
+        names = list(models.by_name)
+        kinds = [(name, is_long) for name in names for is_long in (False, True)]
+        self._workers = [
+            _Worker(n, [name], [is_long], ThreadPoolExecutor(1))
+            for n, (name, is_long) in enumerate(kinds)
+        ]
+        self._pool: Executor | None = None
+        if processes > 1:  # the first is kept for short sentences
+            self._workers = [_Worker(n, names, [False, True][: n + 1]) for n in range(processes)]
+        # Of each worker: not 0 if nobody waits for its batch. Worker processes share it.
+        self._stops: MutableSequence[int] = multiprocessing.RawArray("b", len(self._workers))
+        self._translate = partial(_translate, models, self._stops)
+        if processes > 1:
+            assert load is not None
+            self._pool = worker_pool(lambda: self._translate, processes)
+            empty = _Job(0, names[0], models.by_name[names[0]].translator.options(), [])
+            for forked in [self._pool.submit(work, empty) for _ in range(processes)]:
                 forked.result()
-            self._sentinels = [process.sentinel for process in multiprocessing.active_children()]
-            self._workers = [(pool, list(models.by_name))] * processes
-            self._call = work
+            make = partial(_make_translate, load, self._stops)
+            self._start_pool = partial(worker_pool, make, processes, method="spawn")
+        self._killed = 0  # workers since a batch was translated
+        self._threads = {kind: ThreadPoolExecutor(1) for kind in get_args(Kind)}
+        self._calls = 0  # that wait or are computed
 
     def start(self) -> None:
         """Start translating, in the running event loop."""
-        for executor, names in self._workers:
-            changed = asyncio.Event()
-            self._changed.append(changed)
-            task = asyncio.create_task(self._run(executor, names, changed))
+        for worker in self._workers:
+            task = asyncio.create_task(self._run(worker))
             task.add_done_callback(self._ended)
             self._tasks.append(task)
-        for sentinel in self._sentinels:
-            asyncio.get_running_loop().add_reader(sentinel, self._fail, KILLED)
 
     def _fail(self, reason: str) -> None:
         """Fail all requests from now on."""
         self.failure = self.failure or WorkerError(reason)
-        while self._sentinels:
-            asyncio.get_running_loop().remove_reader(self._sentinels.pop())
         for done in self._unfinished:
             if not done.done():
                 done.set_exception(self.failure)
@@ -203,13 +263,13 @@ class Batcher:
             )
 
     async def stop(self) -> None:
-        """Stop without waiting for what is being translated."""
-        for sentinel in self._sentinels:
-            asyncio.get_running_loop().remove_reader(sentinel)
+        """Stop; what is being translated ends at the next step of its search."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for executor in {self._call_thread, *(worker for worker, _ in self._workers)}:
+        self._stops[:] = [1] * len(self._stops)
+        threads = [worker.thread for worker in self._workers]
+        for executor in filter(None, [*threads, *self._threads.values(), self._pool]):
             executor.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -217,137 +277,199 @@ class Batcher:
         """The number of requests that wait, at least in part."""
         return len(self._waiting) + self._calls
 
+    def split(
+        self, model: str, lines: Sequence[str], options: SearchOptions, forced: str = ""
+    ) -> list[list[Sentence]]:
+        """Return the sentences of each line.
+
+        Raises RequestError if translating them would take more than the longest text does with the
+        model's own beam. Text that the translation must begin with, or be, counts too.
+        """
+        translator = self.models.by_name[model].translator
+        split = [[*chain(*translator.split(line, options))] for line in lines]
+        pieces = sum(_size(sentence) for line in split for sentence in line)
+        pieces += len(translator.target.encode(forced))
+        most = self.limits.characters * translator.config.inference.beam_size // options.beam_size
+        if pieces > most:
+            raise RequestError(
+                f"q: {pieces} pieces for the model; with {options.beam_size} hypotheses send at "
+                f"most {most}: less text, or fewer alternatives",
+                413,
+            )
+        return split
+
     async def translate(
         self, model: str, lines: Sequence[str], options: SearchOptions, *, seconds: float
     ) -> list[list[Translation]]:
         """Return the translations of each line, best first.
 
-        If the caller is cancelled, lines that no worker has been handed are dropped. Raises
-        QueueFullError, DeadlineError when this many seconds have passed, WorkerError when there is
-        no worker any more, and what translating raises.
+        If the caller is cancelled, its sentences are dropped; a batch that has nobody else's ends.
+        Raises QueueFullError, DeadlineError when this many seconds have passed, WorkerError when
+        there is no worker any more, and what `split` and translating raise.
         """
-        if not lines:
-            return []
         if self.failure:
             raise self.failure
-        if self.queue_length >= self.queue_size:
+        if self.queue_length >= self.limits.queue:
             raise QueueFullError
-        encode = self.models.by_name[model].translator.source.encode
-        sizes = [len(encode(line)) + 1 for line in lines]
-        done: asyncio.Future[list[list[Translation]]] = asyncio.get_running_loop().create_future()
-        request = _Waiting(model, options, lines, sizes, done)
+        split = self.split(model, lines, options)
+        sentences = [sentence for line in split for sentence in line]
+        if not sentences:
+            return [join_parts([]) for _ in lines]
+        done: asyncio.Future[list[list[Part]]] = asyncio.get_running_loop().create_future()
+        request = _Waiting(model, options, sentences, done)
         self._waiting.append(request)
         self._unfinished.add(done)
-        for changed in self._changed:
-            changed.set()
+        self._announce()
         try:
-            found = await asyncio.wait_for(done, seconds)
+            found = iter(await asyncio.wait_for(done, seconds))
         except asyncio.TimeoutError:
             raise DeadlineError from None
         finally:
             self._unfinished.discard(done)
             with contextlib.suppress(ValueError):
                 self._waiting.remove(request)
-        log_warnings(model, [translations[0] for translations in found])
-        return found
+            for worker in self._workers:
+                if worker.taken and all(each.done.done() for each, _ in worker.taken):
+                    self._stops[worker.number] = 1
+        translations = [join_parts([next(found) for _ in line]) for line in split]
+        log_warnings(model, [best for best, *_ in translations])
+        return translations
 
-    async def call(self, work: Callable[[], T], *, seconds: float) -> T:
-        """Return the result of work that is in no batch, from one thread for all such work.
+    def kind(self, model: str, text: str, options: SearchOptions, forced: str = "") -> Kind:
+        """Return whether translating a text is short: at most one batch, of no long sentence.
+
+        Raises RequestError as `split` does.
+        """
+        [sentences] = self.split(model, [text], options, forced)
+        translator = self.models.by_name[model].translator
+        sizes = [*map(_size, sentences), len(translator.target.encode(forced))]
+        budget = translator.config.inference.batch_tokens // options.beam_size
+        is_short = max(sizes) <= _LONG and sum(sizes) <= budget
+        return "short" if is_short else "long"
+
+    async def call(self, work: Callable[[], T], kind: Kind, *, seconds: float) -> T:
+        """Return the result of work that is in no batch, from one thread for all of its kind.
 
         If the caller is cancelled, work that has not begun is dropped. Raises as `translate` does.
         """
-        if self.queue_length >= self.queue_size:
+        if self.queue_length >= self.limits.queue:
             raise QueueFullError
         self._calls += 1
         try:
-            found = asyncio.get_running_loop().run_in_executor(self._call_thread, work)
+            found = asyncio.get_running_loop().run_in_executor(self._threads[kind], work)
             return await asyncio.wait_for(found, seconds)
         except asyncio.TimeoutError:
             raise DeadlineError from None
         finally:
             self._calls -= 1
 
-    async def _run(
-        self, executor: Executor, names: Collection[str], changed: asyncio.Event
-    ) -> None:
+    def _announce(self) -> None:
+        """Let workers without a batch look at what waits."""
+        for worker in self._workers:
+            worker.changed.set()
+
+    async def _run(self, worker: _Worker) -> None:
         """Hand batches to a worker until the server stops."""
-        loop = asyncio.get_running_loop()
         while True:
-            self._idle[executor] += 1
-            taken = await self._take(executor, names, changed)
-            self._idle[executor] -= 1
-            first = taken[0][0]
-            lines = [line for each, start, end in taken for line in each.lines[start:end]]
-            job = _Job(first.model, first.options, lines)
+            worker.taken = taken = await self._take(worker)
+            first, _ = taken[0]
+            sentences = [each.sentences[number] for each, number in taken]
+            job = _Job(worker.number, first.model, first.options, sentences)
             started = time.monotonic()
             try:
-                found = await loop.run_in_executor(executor, self._call, job)
-            except BrokenProcessPool:
-                self._fail(KILLED)
+                found = await self._compute(worker, job)
+            except AbandonedError:
                 continue
             except Exception as error:
-                for each, _, _ in taken:
+                for each, _ in taken:
                     if not each.done.done():
                         each.done.set_exception(error)
                 continue
+            finally:
+                worker.taken = ()
             self.metrics.batch_seconds.observe(time.monotonic() - started)
-            self.metrics.batch_lines.observe(len(lines))
-            for each, start, end in taken:
-                each.deliver(start, found[: end - start])
-                del found[: end - start]
+            self.metrics.batch_sentences.observe(len(sentences))
+            for (each, number), hypotheses in zip(taken, found, strict=True):
+                each.deliver(number, hypotheses)
 
-    async def _take(
-        self, executor: Executor, names: Collection[str], changed: asyncio.Event
-    ) -> list[tuple[_Waiting, int, int]]:
-        """Return requests with the first and after the last of their lines that are in a batch."""
+    async def _compute(self, worker: _Worker, job: _Job) -> list[list[Part]]:
+        """Return the translations of a batch, which is tried again if its worker is killed."""
+        loop = asyncio.get_running_loop()
+        self._stops[worker.number] = 0
+        if worker.thread is not None:
+            return await loop.run_in_executor(worker.thread, self._translate, job)
+        for _ in range(_TRIES):
+            pool = self._pool
+            try:
+                found: list[list[Part]] = await loop.run_in_executor(pool, work, job)
+            except BrokenProcessPool:
+                if pool is self._pool:
+                    self._replace_pool()
+            else:
+                self._killed = 0
+                return found
+        raise WorkerError(_KILLED)
+
+    def _replace_pool(self) -> None:
+        """Start other workers in place of those that ended with one that was killed."""
+        assert self._pool is not None
+        self._pool.shutdown(wait=False)
+        self._killed += 1
+        if self._killed == _MOST_KILLED:
+            self._fail(_KILLED)
+        else:
+            log.warning("%s; starting others", _KILLED)
+            self._pool = self._start_pool()
+
+    async def _take(self, worker: _Worker) -> list[tuple[_Waiting, int]]:
+        """Return the batch that a worker translates next."""
         while True:
-            changed.clear()
-            first = next((each for each in self._waiting if each.model in names), None)
+            worker.changed.clear()
+            waiting = sorted(self._waiting, key=attrgetter("size"))  # of equals the first to come
+            kinds = ((each, size > _LONG) for each in waiting for size in each.pending.values())
+            able = ((r, is_long) for r, is_long in kinds if worker.takes(r.model, is_long=is_long))
+            first, is_long = next(able, (None, False))
             if first is None:
-                await changed.wait()
+                await worker.changed.wait()
                 continue
-            taken, is_full = self._fill(first)
+            alike = [r for r in waiting if (r.model, r.options) == (first.model, first.options)]
+            taken, is_full = self._fill(alike, is_long)
             rest = first.arrived + DELAY - time.monotonic()
             if not is_full and rest > 0:
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(changed.wait(), rest)
+                    await asyncio.wait_for(worker.changed.wait(), rest)
                 continue
             if not is_full:
-                taken, _ = self._fill(first, among=self._idle[executor])
-            for each, _, end in taken:
-                each.next_line = end
-                self._waiting.remove(each)
-                if end < len(each.lines):
-                    self._waiting.append(each)
+                idle = [w for w in self._workers if w.takes(first.model, is_long=is_long)]
+                taken, _ = self._fill(alike, is_long, among=sum(not w.taken for w in idle))
+            for each, number in taken:
+                del each.pending[number]
+                if not each.pending:
+                    self._waiting.remove(each)
             return taken
 
     def _fill(
-        self, first: _Waiting, *, among: int = 1
-    ) -> tuple[list[tuple[_Waiting, int, int]], bool]:
-        """Return the lines of the batch that begins with a request, and whether it is full.
+        self, requests: Sequence[_Waiting], is_long: bool, *, among: int = 1
+    ) -> tuple[list[tuple[_Waiting, int]], bool]:
+        """Return a batch of long or of other sentences of requests, and whether it is full.
 
         `among` several idle workers, it is one worker's share of what waits, if that is less.
         """
+        first = requests[0]
         config = self.models.by_name[first.model].translator.config.inference
         budget = max(1, config.batch_tokens // first.options.beam_size)
-        waiting = [
-            each
-            for each in self._waiting[self._waiting.index(first) :]
-            if (each.model, each.options) == (first.model, first.options)
+        able = [
+            (each, number, size)
+            for each in requests
+            for number, size in each.pending.items()
+            if (size > _LONG) == is_long
         ]
         if among > 1:
-            tokens = sum(sum(each.sizes[each.next_line :]) for each in waiting)
-            budget = min(budget, -(-tokens // among))
-        taken: list[tuple[_Waiting, int, int]] = []
-        for each in waiting:
-            end = each.next_line
-            while end < len(each.lines):
-                budget -= each.sizes[end]
-                if budget < 0 and (taken or end > each.next_line):
-                    break
-                end += 1
-            if end > each.next_line:
-                taken.append((each, each.next_line, end))
-            if budget <= 0:
-                return taken, True
-        return taken, False
+            budget = min(budget, -(-sum(size for *_, size in able) // among))
+        taken: list[tuple[_Waiting, int]] = []
+        for each, number, size in able:
+            budget -= size
+            if budget < 0 and taken:
+                break
+            taken.append((each, number))
+        return taken, budget <= 0

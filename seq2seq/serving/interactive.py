@@ -18,6 +18,8 @@ from seq2seq.serving.models import ServedModel
 if TYPE_CHECKING:
     from seq2seq.analysis.explanation import Explanation
 
+_MOST_INTEGRATED = 500  # pairs of a source and a target piece, with which their time grows
+
 # --- Translating, piece by piece
 
 
@@ -73,8 +75,9 @@ def explain(
 
     A `target` that differs from what the search finds is forced. With `look`, `next_pieces` has the
     probabilities of the likeliest pieces at its first step, before (without it) and after. What
-    `watch` raises, before a step, ends it all. Raises DataError for a target of more pieces than a
-    source may have, ModuleNotFoundError without PyTorch, and as seq2seq.analysis.explain.explain.
+    `watch` raises, before a step of either pass, ends it all. Raises DataError for a target of more
+    pieces than a source may have and for sentences that are too long for integrated gradients,
+    ModuleNotFoundError without PyTorch, and as seq2seq.analysis.explain.explain.
     """
     most = model.translator.config.inference.max_source_length
     size = len(model.translator.target.encode(target or ""))
@@ -85,11 +88,21 @@ def explain(
 
     explained = partial(explain_sentence, model.explainer, text, beam=beam)
     attention = model.explainer.models[0].decoder.attention
-    with attention.register_forward_pre_hook(lambda *_: watch()):
+    with (
+        attention.register_forward_pre_hook(lambda *_: watch()),
+        attention.register_full_backward_pre_hook(lambda *_: watch()),
+    ):
         before = explained()
         forced = target if before.part.text != target else None
         if forced is not None:
             before = explained(target=forced)
+        pairs = before.source.length * len(before.steps)
+        if attribution == "integrated" and pairs > _MOST_INTEGRATED:
+            raise DataError(
+                f"attribution: integrated gradients for {before.source.length} source and "
+                f"{len(before.steps)} target pieces take too long here (at most {_MOST_INTEGRATED} "
+                "pairs of them); use occlusion, a shorter sentence, or seq2seq explain"
+            )
         after = before
         if look or attribution is not None:
             after = explained(target=forced, look=look, attribution=attribution)

@@ -73,10 +73,10 @@ def test_64_clients_get_what_translate_writes(
         assert [answer["translatedText"] for answer in answers] == expected
         metrics = client.get("/metrics").body.decode()
         batches, lines = (
-            float(re.search(rf"seq2seq_batch_lines_{name} (\S+)", metrics)[1])  # type: ignore[index]
+            float(re.search(rf"seq2seq_batch_sentences_{name} (\S+)", metrics)[1])  # type: ignore[index]
             for name in ("count", "sum")
         )
-        assert lines == len(LINES) - 1  # empty ones need no model
+        assert lines == len(LINES) - 1 + 2  # an empty one needs no model, one is cut into three
         assert batches < lines / 2
 
 
@@ -123,9 +123,9 @@ def test_idle_workers_share_the_lines_of_a_request(
     with serving(server, exported, tmp_path, "--workers", workers) as (client, _):
         client.translate(["gato"] * 8)
         metrics = client.get("/metrics").body.decode()
-    assert f"seq2seq_batch_lines_count {workers}.0\n" in metrics
-    assert "seq2seq_batch_lines_sum 8.0\n" in metrics
-    assert re.search(rf'seq2seq_batch_lines_bucket{{le="{most}.0"}} {workers}.0\n', metrics)
+    assert f"seq2seq_batch_sentences_count {workers}.0\n" in metrics
+    assert "seq2seq_batch_sentences_sum 8.0\n" in metrics
+    assert re.search(rf'seq2seq_batch_sentences_bucket{{le="{most}.0"}} {workers}.0\n', metrics)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -246,25 +246,57 @@ def test_memory_does_not_grow_with_requests(server: Server, exported: Path, tmp_
         assert resident_kib(process.pid) - before < 2048
 
 
-@pytest.mark.parametrize("is_used", [False, True])
-def test_killed_worker_ends_the_server_with_a_message(
-    server: Server, exported: Path, tmp_path: Path, is_used: bool
-) -> None:
-    log = tmp_path / "log.txt"
-    process = server.start(["serve", exported, "--port", 0, "--workers", 2], log)
-    until(lambda: "listening on" in process.text())
+def kill_workers(process: Training, number: int) -> None:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(children) == 2
-    # Until the server notices, a worker that is left may still answer.
-    for child in children if is_used else children[:1]:
+    commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    # Beside those that were spawned is a process that tracks their resources.
+    workers = [child for child, command in commands.items() if b"resource_tracker" not in command]
+    assert len(workers) == 2
+    for child in workers[:number]:
         os.kill(int(child), signal.SIGKILL)
-    [port] = re.findall(r"127\.0\.0\.1:(\d+)", process.text())
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        # It may have ended by now.
-        if is_used:
-            assert Client(int(port)).send("POST", QUERY).status == 500
-    assert process.wait() == 1
-    assert "seq2seq: a worker process was killed, perhaps for lack of memory" in process.text()
+
+
+def test_killed_workers_are_replaced(server: Server, exported: Path, tmp_path: Path) -> None:
+    with serving(server, exported, tmp_path, "--workers", 2) as (client, process):
+        expected = client.translate(LINES[:9])
+        for number in (1, 2, 1):
+            kill_workers(process, number)
+            assert client.translate(LINES[:9]) == expected
+        assert client.get("/ready").status == 200
+        assert process.text().count("a worker process was killed") == 3
+
+
+# Each of its sentences is long, and together they take far longer than this test may.
+ENDLESS = " ".join(f"{word}," for _ in range(400) for word in ["gato", "perro", "casa", "pan"])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_abandoned_request_holds_up_nobody(
+    server: Server, exported: Path, tmp_path: Path, workers: int
+) -> None:
+    limits = ("--workers", workers, "--max-chars", 10**6, "--max-texts", 1000, "--timeout", 600)
+    body = json.dumps({"q": [ENDLESS] * 100, "source": "es", "target": "en"}).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+
+    def busy(client: Client) -> bool:
+        return "seq2seq_queue_length 0.0" not in client.get("/metrics").body.decode()
+
+    with serving(server, exported, tmp_path, *limits) as (client, process):
+        with socket.create_connection(("127.0.0.1", client.port)) as raw:
+            raw.sendall(head.encode() + body)
+            until(lambda: busy(client))
+            started = time.monotonic()
+            assert {*client.translate("gato")} == {"translatedText"}
+            assert time.monotonic() - started < 2
+        until(lambda: not busy(client))
+        with socket.create_connection(("127.0.0.1", client.port)) as raw:
+            raw.sendall(head.encode() + body)
+            until(lambda: busy(client))
+        until(lambda: not busy(client))
+        started = time.monotonic()
+        process.send(signal.SIGTERM)
+        assert process.wait() == 0
+        assert time.monotonic() - started < 5
 
 
 def test_keys_and_log(server: Server, exported: Path, tmp_path: Path) -> None:
