@@ -319,7 +319,8 @@ class Batcher:
         request = _Waiting(model, options, sentences, done)
         self._waiting.append(request)
         self._unfinished.add(done)
-        self._announce()
+        for worker in self._workers:
+            worker.changed.set()
         try:
             found = iter(await asyncio.wait_for(done, seconds))
         except asyncio.TimeoutError:
@@ -362,11 +363,6 @@ class Batcher:
             raise DeadlineError from None
         finally:
             self._calls -= 1
-
-    def _announce(self) -> None:
-        """Let workers without a batch look at what waits."""
-        for worker in self._workers:
-            worker.changed.set()
 
     async def _run(self, worker: _Worker) -> None:
         """Hand batches to a worker until the server stops."""

@@ -88,6 +88,7 @@ function capital(letter) {
 const CUTS = [`(?<=[.!?…。！？])[${SPACE}]+`, `(?<=[,;:–—])[${SPACE}]+`, `[${SPACE}]+`].map(
   cut => new RegExp(cut, "u"),
 );
+const WORD_PIECES = 64; // a "word" of a sentence that is too long is cut after this many
 const PIECE_CHARS = 64; // no piece has more: a text that is far too long need not be encoded
 const OTHER_ENDS = /\r(?!\n)|[\v\f\x1c-\x1f\x85\u2028\u2029]/gu;
 
@@ -123,7 +124,7 @@ function encodeShort(text, encode, most) {
 }
 
 function cut(text, encode, most, cuts) {
-  if (!cuts.length) return chop(text, encode, most);
+  if (!cuts.length) return chop(text, encode, Math.min(most, WORD_PIECES));
   const chunks = text.split(cuts[0]).filter(Boolean);
   if (chunks.length === 1) return cut(text, encode, most, cuts.slice(1));
   const parts = [];
