@@ -71,6 +71,20 @@ class Client:
         kind = "application/x-www-form-urlencoded"
         return self.send("POST", path, body, {"Content-Type": kind})
 
+    def post_file(
+        self, name: str, content: bytes, headers: Mapping[str, str] | None = None, **values: str
+    ) -> Answer:
+        """Send a file to translate, from es into en unless `values` say otherwise."""
+        fields = {"source": "es", "target": "en", **values}
+        heads = {f'name="{field}"': value.encode() for field, value in fields.items()}
+        heads[f'name="file"; filename="{name}"'] = content
+        body = b"".join(
+            f"--x\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + value + b"\r\n"
+            for head, value in heads.items()
+        )
+        kind = {"Content-Type": "multipart/form-data; boundary=x", **(headers or {})}
+        return self.send("POST", "/translate_file", body + b"--x--\r\n", kind)
+
     def translate(self, text: Any, **values: Any) -> Any:
         """Return what POST /translate answers to a text from es into en."""
         answer = self.post("/translate", **{"q": text, "source": "es", "target": "en", **values})

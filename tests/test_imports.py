@@ -63,6 +63,7 @@ INFERENCE_ONLY = (
     "seq2seq.serving.server",
     "seq2seq.serving.service",
     "seq2seq.serving.static",
+    "seq2seq.serving.subtitles",
 )
 # What they must not import, nor need.
 OTHERS = (

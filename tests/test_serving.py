@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -33,13 +34,13 @@ from libretranslatepy import LibreTranslateAPI
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from properties import examples
 from py3langid.langid import LanguageIdentifier
-from serving import Client, Gate, both_directions, served, until
+from serving import Answer, Client, Gate, both_directions, served, until
 
 from seq2seq.errors import UserError, WorkerError
 from seq2seq.inference import text as inference_text
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import model_names
-from seq2seq.serving import Limits, batching, interactive, server
+from seq2seq.serving import Limits, batching, interactive, libretranslate, server, subtitles
 from seq2seq.serving import models as served_models
 from seq2seq.serving.batching import Batcher, _Waiting
 from seq2seq.serving.models import LANGUAGE_NAMES, ServedModel, ServedModels, load_models
@@ -64,6 +65,12 @@ def models(translator: Translator) -> ServedModels:
 @pytest.fixture(scope="module")
 def client(models: ServedModels) -> Iterator[Client]:
     with served(models, Limits(characters=1000, texts=30, alternatives=3)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def trained_client() -> Iterator[Client]:
+    with served(load_models(["es-en"], Translator.load)) as client:
         yield client
 
 
@@ -265,6 +272,157 @@ def test_languages_of_real_sentences_are_detected() -> None:
         assert found == [code] * len(rows)
 
 
+def test_languages_of_several_texts_are_detected(client: Client) -> None:
+    lines = ["gato come pan", "", "Wo ist der Bahnhof?"]
+    alone = [client.post("/detect", q=line).json for line in lines]
+    assert client.post("/detect", q=lines).json == alone
+    assert client.post_form("/detect", [("q", line) for line in lines]).json == alone
+    assert client.post("/detect", q=[]).json == []
+    many = client.post("/detect", q=["a"] * 31)
+    assert many.json == {"error": "q: 31 texts; send at most 30 at once"}
+    assert client.post("/detect", q=[["a"]]).status == 400
+
+
+@pytest.mark.parametrize("path", ["/detect", "/translate"])
+def test_detection_ends_when_the_client_has_gone(
+    models: ServedModels, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    seen: list[str] = []
+    held, detect = threading.Event(), ServedModels.detect
+
+    def hold(models: ServedModels, text: str, *expected: Any) -> Any:
+        seen.append(text)
+        assert held.wait(60)
+        return detect(models, text, *expected)
+
+    monkeypatch.setattr(ServedModels, "detect", hold)
+    with served(models) as client:
+        with socket.create_connection(("127.0.0.1", client.port)) as raw:
+            query = "q=gato&q=perro&q=pan&source=auto&target=en"
+            raw.sendall(f"POST {path}?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            until(lambda: seen)
+        until(lambda: f'path="{path}",status="499"}} 1' in client.get("/metrics").body.decode())
+        held.set()
+        assert client.post("/detect", q="dog").status == 200
+    assert seen == ["gato", "dog"]
+
+
+# --- Files
+
+
+FILM = """1
+00:00:01,000 --> 00:00:04,000
+No lo he visto desde ayer
+por la <i>mañana</i>.
+
+2
+00:00:05,500 --> 00:00:07,000 X1:40 X2:600
+- ¿Tienes hambre?
+- Sí, quiero comer.
+
+3
+00:00:08,000 --> 00:00:09,000
+
+4
+00:00:10,000 --> 00:00:12,000
+{\\an8}<font color="#ffff00">R&D & "5 < 6"
+es mi trabajo</font>
+"""
+TRANSLATED_FILM = """1
+00:00:01,000 --> 00:00:04,000
+I haven't seen him since yesterday
+<i>morning</i>.
+
+2
+00:00:05,500 --> 00:00:07,000 X1:40 X2:600
+- Are you hungry?
+- Yes, I want to eat.
+
+3
+00:00:08,000 --> 00:00:09,000
+
+4
+00:00:10,000 --> 00:00:12,000
+{\\an8}<font color="#ffff00">R&D & "5 < 6"
+is my job</font>
+"""
+
+
+def downloaded(client: Client, answer: Answer) -> Answer:
+    """Return the translated file of a response."""
+    assert answer.status == 200, answer.body
+    address = urlsplit(answer.json["translatedFileUrl"])
+    assert address.netloc == f"127.0.0.1:{client.port}"
+    return client.get(f"{address.path}?{address.query}")
+
+
+@pytest.mark.parametrize("text", [FILM, FILM.replace("\n", "\r\n"), FILM.rstrip(), "", "no time"])
+def test_subtitles_are_html_without_a_loss(text: str) -> None:
+    assert subtitles.from_html(subtitles.to_html(text)) == text
+
+
+def test_subtitles_keep_times_tags_and_lines(trained_client: Client) -> None:
+    sent = trained_client.post_file("una película.SRT", FILM.encode("utf-8-sig"))
+    film = downloaded(trained_client, sent)
+    assert film.body.decode() == TRANSLATED_FILM
+    name = "filename*=UTF-8''una%20pel%C3%ADcula.en.srt"
+    assert film.headers["content-disposition"] == f"attachment; {name}"
+
+
+def test_a_file_is_translated_as_its_text(client: Client) -> None:
+    text = f"{LINES[0]}\r\n\r\n  {LINES[1]}"
+    found = downloaded(client, client.post_file("a.txt", text.encode(), source="auto"))
+    assert found.body.decode() == client.translate(text)["translatedText"]
+    page = "<p>perro <b>grande</b></p><script>evil()</script>"
+    found = downloaded(client, client.post_file("../a.html", page.encode()))
+    assert found.body.decode() == client.translate(page, format="html")["translatedText"]
+    # It is no page of the server.
+    assert found.headers["content-type"] == "text/plain; charset=utf-8"
+    assert found.headers["x-content-type-options"] == "nosniff"
+    assert found.headers["content-disposition"].startswith("attachment; ")
+    proxied = {"X-Forwarded-Proto": "https", "Host": "example.org"}
+    address = client.post_file("a.txt", b"gato", proxied).json["translatedFileUrl"]
+    assert address.startswith("https://example.org/download_file/translation.txt?key=")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "values", "words"),
+    [
+        ("a.md", b"gato", {}, "file: unknown format '.md'; use one of .txt, .html, .srt"),
+        ("", b"gato", {}, "file: unknown format ''"),
+        ("a.txt", b"ni\xf1o", {}, "file: not UTF-8; save it as UTF-8"),
+        ("a.srt", b"a" * 1001, {}, "file: 1001 characters; send at most 1000"),
+        ("a.txt", b"gato", {"source": "xx"}, "source: unknown language 'xx'"),
+        ("a.txt", b"gato", {"file": "gato"}, "file: "),
+    ],
+)
+def test_files_that_cannot_be_translated_get_400(
+    client: Client, name: str, content: bytes, values: dict[str, str], words: str
+) -> None:
+    answer = client.post_file(name, content, **values)
+    assert answer.status == 400
+    assert answer.json["error"].startswith(words)
+
+
+def test_a_file_that_is_no_file_gets_400(client: Client) -> None:
+    answer = client.post("/translate_file", file="gato", source="es", target="en")
+    assert answer.json == {"error": "file: expected a file; send multipart/form-data"}
+
+
+def test_translated_files_are_kept_for_a_time_and_not_without_end(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = client.post_file("a.txt", b"gato")
+    assert downloaded(client, first).status == 200
+    monkeypatch.setattr(libretranslate, "_KEPT_BYTES", 5)
+    second = client.post_file("a.txt", b"perro")
+    assert [downloaded(client, each).status for each in (first, second)] == [404, 200]
+    assert client.get("/download_file/translation.txt?key=guess").status == 404
+    monkeypatch.setattr(libretranslate, "_KEPT_SECONDS", 0)
+    third = client.post_file("a.txt", b"gato")
+    until(lambda: downloaded(client, third).status == 404)
+
+
 def test_html_keeps_tags(client: Client) -> None:
     plain = client.translate("perro grande")["translatedText"].split()
     answer = client.translate("<p>perro <b>grande</b></p>", format="html")["translatedText"]
@@ -280,15 +438,15 @@ def test_white_space_around_lines_stays(client: Client) -> None:
     assert answer["translatedText"] == f"\n  {first} \n\t\n\n{second}\r\n "
 
 
-def test_sentences_of_a_block_keep_its_tags() -> None:
-    with served(load_models(["es-en"], Translator.load)) as client:
-        first, second = (
-            client.translate(text)["translatedText"] for text in ("El perro duerme.", "Ella come.")
-        )
-        both = client.translate("<p><i>El perro duerme.</i>  Ella <b>come</b>.</p>", format="html")
-        assert both["translatedText"] == (
-            f"<p><i>{first}</i> {second.replace('eats', '<b>eats</b>')}</p>"
-        )
+def test_sentences_of_a_block_keep_its_tags(trained_client: Client) -> None:
+    translate = trained_client.translate
+    first, second = (
+        translate(text)["translatedText"] for text in ("El perro duerme.", "Ella come.")
+    )
+    both = translate("<p><i>El perro duerme.</i>  Ella <b>come</b>.</p>", format="html")
+    assert both["translatedText"] == (
+        f"<p><i>{first}</i> {second.replace('eats', '<b>eats</b>')}</p>"
+    )
 
 
 def test_translations_that_may_be_wrong_are_marked(
@@ -328,6 +486,8 @@ def test_languages_settings_and_states(client: Client) -> None:
         {"code": "es", "name": "Spanish", "targets": ["en"]},
     ]
     settings = client.get("/frontend/settings").json
+    assert (settings["filesTranslation"], settings["suggestions"]) == (True, False)
+    assert settings["supportedFilesFormat"] == [".txt", ".html", ".srt"]
     assert (settings["charLimit"], settings["keyRequired"]) == (1000, False)
     assert settings["language"]["source"] == {"code": "es", "name": "Spanish"}
     assert client.get("/health").json == {"status": "ok"}
@@ -344,8 +504,28 @@ def test_head_gets_the_head_of_get(client: Client, path: str) -> None:
 
 
 def test_no_page_loads_from_another_host(client: Client) -> None:
-    for path in ("/docs", "/redoc", "/openapi.json"):
+    for path in ("/redoc", "/openapi.json"):
         assert client.get(path).status == 404
+    assert client.get("/docs").json == client.get("/spec").json
+
+
+def test_what_browsers_and_other_clients_ask_for(client: Client) -> None:
+    assert (client.get("/favicon.ico").status, client.get("/favicon.ico").body) == (204, b"")
+    answer = client.send("POST", "/suggest", b"q=gato&s=cat&source=es&target=en")
+    assert answer.status == 404
+    assert answer.json == {"error": "no such path; GET /spec describes all paths"}
+    answer = client.get("/translate")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    assert answer.json == {"error": "this path has no such method; use one of the header Allow"}
+
+
+@pytest.mark.parametrize("path", ["/health/", "//health", "/health%2F"])
+def test_paths_with_more_slashes_are_the_same(client: Client, path: str) -> None:
+    answer = client.send("GET", path, headers={"Host": "example.org"})
+    assert (answer.status, answer.json) == (200, {"status": "ok"})
+    assert client.send("POST", "/translate/", b"q=gato&source=es&target=en").status == 200
+    missing = client.send("GET", "/none/", headers={"Host": "example.org"})
+    assert (missing.status, missing.headers["location"]) == (404, None)
 
 
 def test_browsers_of_other_sites_may_ask(client: Client) -> None:
@@ -483,9 +663,48 @@ def test_bad_json_gets_400(client: Client, body: bytes) -> None:
     assert answer.json["error"]
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",  # TLS
+        b"GET /health HTTP/1.1\r\n\r\n",  # without Host
+        b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"GET /" + b"a" * 70_000,
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZ\r\n",
+    ],
+)
+def test_malformed_http_gets_json(client: Client, request_: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:
+        raw.sendall(request_)
+        response = http.client.HTTPResponse(raw)
+        response.begin()
+        assert (response.status, response.headers["content-type"]) == (400, "application/json")
+        assert json.loads(response.read())["error"].startswith("not valid HTTP/1.1; ")
+        assert raw.recv(1) == b""
+
+
+def test_what_is_malformed_after_the_response_only_ends_the_connection(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:
+        raw.sendall(b"POST /none HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        response = http.client.HTTPResponse(raw)
+        response.begin()
+        assert (response.status, {*json.loads(response.read())}) == (404, {"error"})
+        raw.sendall(b"Z\r\n")
+        assert raw.recv(1) == b""
+    assert caplog.text == ""
+
+
+def test_null_is_a_parameter_that_is_not_given(client: Client) -> None:
+    expected = client.translate("gato")
+    assert client.translate("gato", format=None, alternatives=None, api_key=None) == expected
+    answer = client.post("/translate", q=None, source="es", target="en")
+    assert answer.json == {"error": "q: missing parameter"}
+
+
 def test_other_errors(client: Client) -> None:
-    assert client.get("/translate").status == 405
-    assert client.get("/translate").headers["allow"] == "POST"
     assert client.get("/none").status == 404
     large = client.send("POST", "/translate", b"a" * 200_000, {"Content-Type": FORM})
     assert large.status == 413
@@ -848,6 +1067,10 @@ def test_spec_is_valid_and_responses_fit_it(client: Client) -> None:
     fits("/translate", client.translate(LINES[0]))
     fits("/translate", client.post("/translate").json, status="400")
     fits("/detect", client.post("/detect", q="gato").json)
+    fits("/detect", client.post("/detect", q=["gato", "12"]).json)
+    fits("/translate_file", client.post_file("a.txt", b"gato").json)
+    body = spec["paths"]["/translate_file"]["post"]["requestBody"]["content"]
+    assert [*body] == ["multipart/form-data"]
     for path in ("/languages", "/frontend/settings", "/health", "/ready", "/spec"):
         fits(path, client.get(path).json, "get")
     body = spec["components"]["schemas"]["TranslateRequest"]["properties"]
@@ -858,7 +1081,7 @@ def test_spec_is_valid_and_responses_fit_it(client: Client) -> None:
     operations = [each for path in spec["paths"].values() for each in path.values()]
     assert sorted(each["operationId"] for each in operations) == [  # the methods of clients
         "alternatives", "detect", "explain", "health", "languages", "metrics", "models", "ready",
-        "settings", "spec", "stream", "translate", "translateLine",
+        "settings", "spec", "stream", "translate", "translateLine", "translate_file",
     ]  # fmt: skip
 
 

@@ -124,6 +124,9 @@ def app(exported: Path, trained: Path) -> Iterator[App]:
 
 WORDS = st.lists(st.sampled_from(["gato", "perro rojo", "niño", "dog", "\n", "<b>", "</b>", "<p>"]))
 TEXTS = WORDS.map(" ".join) | st.text(max_size=40)
+SUBTITLES = st.lists(
+    st.sampled_from(["1\n", "0:1 --> 0:2\n", "- ", "gato", "\n", "<i>", "</i>", "&lt;", "{\\an8}"])
+).map("".join)
 LONG = st.integers(1, 400).map(lambda size: "el gato come 😀 " * (size // 15) + "ñ" * (size % 15))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
@@ -139,6 +142,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "format": st.sampled_from(["text", "html", "html", "pdf"]),
     "alternatives": NUMBERS,
     "api_key": TEXTS,
+    "file": TEXTS | SUBTITLES,
     "model": st.sampled_from(["there", "there", "none"]),  # prefixes need pieces of the model's own
     "prefix": TEXTS,
     "beam": NUMBERS,
@@ -150,11 +154,13 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "attribution": st.sampled_from([*get_args(Method), "lime"]),
 }
 REQUESTS = {
-    "/translate": "TranslateRequest", "/detect": "DetectRequest", "/api/translate": "LineRequest",
+    "/translate": "TranslateRequest", "/detect": "DetectRequest",
+    "/translate_file": "FileRequest", "/api/translate": "LineRequest",
     "/api/stream": "LineRequest", "/api/alternatives": "WordsRequest",
     "/api/explain": "ExplainRequest",
 }  # fmt: skip
-USUAL = {"q": "gato", "source": "es", "target": "en", "model": "there"}
+USUAL = {"q": "gato", "source": "es", "target": "en", "model": "there", "file": "gato"}
+NAMES = st.sampled_from(["a.txt", "a.html", "a.srt", "a.SRT", "a", "../ñ.srt", "\\ud800.txt"])
 
 
 @st.composite
@@ -176,9 +182,10 @@ def parameters(draw: st.DrawFn, path: str, spec: Any) -> dict[str, Any]:
 CODECS = st.sampled_from(["utf-8"] * 8 + ["utf-16", "utf-8-sig", "latin-1", "utf-7", "cp037"])
 
 
-def multipart(values: Mapping[str, Any], extra: str) -> str:
+def multipart(values: Mapping[str, Any], extra: str, file: str) -> str:
+    extras = {name: f'; filename="{file}"' if name == "file" else extra for name in values}
     parts = (
-        f'--x\r\nContent-Disposition: form-data; name="{name}"{extra}\r\n\r\n{value}\r\n'
+        f'--x\r\nContent-Disposition: form-data; name="{name}"{extras[name]}\r\n\r\n{value}\r\n'
         for name, value in values.items()
     )
     return f"{''.join(parts)}--x--\r\n"
@@ -187,7 +194,8 @@ def multipart(values: Mapping[str, Any], extra: str) -> str:
 @st.composite
 def bodies(draw: st.DrawFn, values: Mapping[str, Any]) -> tuple[bytes, str]:
     """Return a body with parameters in any encoding, and its type, which need not be right."""
-    kind = draw(st.sampled_from(["json", "form", "multipart"]))
+    kinds = ["json", "form", *["multipart"] * (5 if "file" in values else 1)]
+    kind = draw(st.sampled_from(kinds))
     if kind == "json":
         text = json.dumps(values, ensure_ascii=draw(st.booleans()))
         types = ["application/json", "application/json; charset=utf-16", FORM, "text/plain", ""]
@@ -196,7 +204,8 @@ def bodies(draw: st.DrawFn, values: Mapping[str, Any]) -> tuple[bytes, str]:
         text = urlencode({n: [str(each) for each in v] for n, v in pairs}, True, errors="replace")
         types = [FORM, f"{FORM}; charset=utf-16", "", "application/json"]
     else:
-        text = multipart(values, draw(st.sampled_from(["", '; filename="a"', "; filename*=x''y"])))
+        extras = st.sampled_from(["", "", '; filename="a"', "; filename*=x''y"])
+        text = multipart(values, draw(extras), draw(NAMES))
         types = [f"multipart/form-data; boundary=x{rest}" for rest in (
             "", "", "; charset=hex", "; charset=undefined", "; charset=unicode_escape", "y"
         )] + ["multipart/form-data"]  # fmt: skip

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from functools import partial
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request, Response, UploadFile
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
+from starlette import datastructures
 
 from seq2seq.inference.text import Translation
 from seq2seq.packaged import LANGUAGE_NAMES
+from seq2seq.serving import subtitles
 from seq2seq.serving.batching import RequestError
 from seq2seq.serving.markup import Block, Token, read_html, write_html
 from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
@@ -31,16 +37,21 @@ from seq2seq.serving.service import (
 T = TypeVar("T")
 
 AUTO = "auto"  # instead of a source language
+_FILES = (".txt", ".html", ".srt")
+_KEPT_SECONDS, _KEPT_BYTES = 600, 2**26  # of translated files
 
 router = APIRouter(route_class=ParametersRoute, generate_unique_id_function=operation_id)
 
 
-class TranslateRequest(Keyed):
+class _Languages(Keyed):
+    source: str = Field(description="code of a language, also with a region, or auto")
+    target: str = Field(description="code of the language to translate into")
+
+
+class TranslateRequest(_Languages):
     """POST /translate."""
 
     q: str | list[str] = Field(description="a text or several; line breaks are kept")
-    source: str = Field(description="code of its language, also with a region, or auto")
-    target: str = Field(description="code of the language to translate into")
     format: Literal["text", "html"] = Field("text", description="html: keep tags in place")
     alternatives: Number = Field(0, ge=0, description="how many further translations to return")
 
@@ -48,7 +59,27 @@ class TranslateRequest(Keyed):
 class DetectRequest(Keyed):
     """POST /detect."""
 
-    q: str = Field(description="a text")
+    q: str | list[str] = Field(description="a text or several")
+
+
+def _check_file(value: Any) -> Any:
+    if not isinstance(value, datastructures.UploadFile):
+        raise ValueError("expected a file; send multipart/form-data")
+    return value
+
+
+class FileRequest(_Languages):
+    """POST /translate_file."""
+
+    file: Annotated[UploadFile, BeforeValidator(_check_file)] = Field(
+        description=f"in UTF-8, with a name that ends in one of {', '.join(_FILES)}"
+    )
+
+
+class FileResponse(BaseModel):
+    """Where a translated file is."""
+
+    translatedFileUrl: str = Field(description="address for GET; valid for ten minutes")
 
 
 class TranslateResponse(BaseModel):
@@ -128,15 +159,70 @@ class _Item:
 async def translate(request: Request, wanted: TranslateRequest) -> Response:
     """Translate texts."""
     service = service_of(request)
-    texts = [wanted.q] if isinstance(wanted.q, str) else wanted.q
-    service.check_size(texts, wanted.alternatives)
+    service.check_size(_texts(wanted), wanted.alternatives)
+    answer = await unless_disconnected(request, _answer(service, wanted))
+    if isinstance(wanted.q, str):
+        return JSONResponse({name: value for name, [value] in answer.items()})
+    return JSONResponse(answer)
+
+
+@router.post("/translate_file", response_model=FileResponse, responses=TRANSLATING)
+async def translate_file(request: Request, wanted: FileRequest) -> Response:
+    """Translate a file, and return where the translation is."""
+    service, name = service_of(request), PurePath(wanted.file.filename or "")
+    kind = name.suffix.lower()
+    if kind not in _FILES:
+        known = ", ".join(_FILES)
+        raise RequestError(f"file: unknown format {kind[:40]!r}; use one of {known}")
+    try:
+        text = (await wanted.file.read()).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RequestError("file: not UTF-8; save it as UTF-8") from None
+    service.check_size([text], name="file")
+    given = TranslateRequest(
+        q=subtitles.to_html(text) if kind == ".srt" else text, source=wanted.source,
+        target=wanted.target, format="text" if kind == ".txt" else "html",
+    )  # fmt: skip
+    [found] = (await unless_disconnected(request, _answer(service, given)))["translatedText"]
+    found = subtitles.from_html(found) if kind == ".srt" else found
+    key = secrets.token_urlsafe()
+    service.files[key] = f"{name.stem[:80]}.{wanted.target[:20]}{kind}", found.encode()
+    while sum(len(content) for _, content in service.files.values()) > _KEPT_BYTES:
+        del service.files[next(iter(service.files))]
+    asyncio.get_running_loop().call_later(_KEPT_SECONDS, service.files.pop, key, None)
+    is_https = request.headers.get("x-forwarded-proto") == "https"  # behind a proxy
+    host = request.headers.get("host") or "{}:{}".format(*request.scope["server"])
+    # The log has paths, but no queries.
+    address = f"{host}/download_file/translation{kind}?key={key}"
+    return JSONResponse({"translatedFileUrl": f"http{'s' * is_https}://{address}"})
+
+
+@router.get("/download_file/{name}", include_in_schema=False)
+async def download_file(request: Request) -> Response:
+    """Return a translated file; it is no page of this server, whatever is in it."""
+    kept = service_of(request).files.get(request.query_params.get("key", ""))
+    if kept is None:
+        raise RequestError("no such file; translated files are kept for ten minutes", 404)
+    name, content = kept
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, errors='replace')}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Response(content, media_type="text/plain", headers=headers)
+
+
+async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[Any]]:
+    """Return the fields of the response to a request, a value in each for each of its texts."""
+    texts = _texts(wanted)
     is_auto, is_html = wanted.source == AUTO, wanted.format == "html"
     source = None if is_auto else service.language("source", wanted.source)
     target = service.language("target", wanted.target)
-    # HTML and detection take long enough to hold up others.
+    # HTML and detection take long enough to hold up others, so that texts take turns.
     call = asyncio.to_thread if is_html or is_auto else _at_once
-    items = await call(lambda: [_item(service, text, source, target, is_html) for text in texts])
-    found = await unless_disconnected(request, _translations(service, items, wanted))
+    of_text = partial(_item, service, source=source, target=target, is_html=is_html)
+    items = [await call(partial(of_text, text)) for text in texts]
+    found = await _translations(service, items, wanted)
     service.batcher.metrics.characters.inc(sum(map(len, texts)))
     most = wanted.alternatives + 1
     every = await call(
@@ -150,9 +236,7 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
         answer["alternatives"] = [each[1:] for each in every]
     if is_auto:
         answer["detectedLanguage"] = [item.detected.model_dump() for item in items if item.detected]
-    if isinstance(wanted.q, str):
-        return JSONResponse({name: value for name, [value] in answer.items()})
-    return JSONResponse(answer)
+    return answer
 
 
 def _warnings(found: Sequence[Sequence[Translation]]) -> list[str]:
@@ -210,13 +294,22 @@ async def _translations(
     return found
 
 
-@router.post("/detect", response_model=list[DetectedLanguage], responses=READING)
+@router.post(
+    "/detect", response_model=list[DetectedLanguage] | list[list[DetectedLanguage]],
+    responses=READING,
+)  # fmt: skip
 async def detect(request: Request, wanted: DetectRequest) -> Response:
-    """Detect the language of a text."""
+    """Detect the language of a text, or of each of several."""
     service = service_of(request)
-    service.check_size([wanted.q])
-    found = await asyncio.to_thread(service.models.detect, wanted.q)
-    return JSONResponse([each.model_dump() for each in found])
+    texts = _texts(wanted)
+    service.check_size(texts)
+
+    async def detected() -> list[list[dict[str, Any]]]:
+        found = [await asyncio.to_thread(service.models.detect, text) for text in texts]
+        return [[each.model_dump() for each in of] for of in found]
+
+    answer = await unless_disconnected(request, detected())
+    return JSONResponse(answer[0] if isinstance(wanted.q, str) else answer)
 
 
 @router.get("/languages", response_model=list[Language])
@@ -242,10 +335,14 @@ async def settings(request: Request) -> Response:
                 for side, code in (("source", first.source), ("target", first.target))
             },
             "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": _FILES,
         }
     )
+
+
+def _texts(wanted: TranslateRequest | DetectRequest) -> list[str]:
+    return [wanted.q] if isinstance(wanted.q, str) else wanted.q
 
 
 async def _at_once(function: Callable[[], T]) -> T:

@@ -43,6 +43,11 @@ access_log = logging.getLogger("seq2seq.access")
 _GRACE = 2  # seconds beyond the deadline that responses have when the server stops
 _INTERNAL = "internal error; the server's log has the details"
 _CLIENT_CLOSED = 499  # in the log and the metrics; nobody receives it
+_NOT_HTTP = b'{"error":"not valid HTTP/1.1; send one Host header, and at most 64 KiB of headers"}'
+_HINTS = {  # for the errors of Starlette
+    "Not Found": "no such path; GET /spec describes all paths",
+    "Method Not Allowed": "this path has no such method; use one of the header Allow",
+}
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 _PAGE = {  # which uses the routes below /api
@@ -90,6 +95,7 @@ def create_app(service: Service) -> FastAPI:
         "be sent as JSON, as a form or as a query string.",
         # Its pages of documentation load scripts from another host.
         openapi_url=None,
+        redirect_slashes=False,  # to the host that the client names
         servers=[{"url": "/"}],
         separate_input_output_schemas=False,
         # Traces would have the query string, and so texts and keys.
@@ -110,25 +116,29 @@ def create_app(service: Service) -> FastAPI:
         content, kind = source.read_bytes(), _TYPES[source.suffix]
         response = Response(content, headers=_PAGE_HEADERS, media_type=kind)
         app.router.routes.append(Route(path, response, methods=["GET"]))
+    # Browsers ask for one at every path but the page, whose icon is empty.
+    app.router.routes.append(Route("/favicon.ico", Response(status_code=204), methods=["GET"]))
     return app
 
 
 def _complete(document: dict[str, Any], service: Service) -> None:
     """Add the types of bodies to FastAPI's document, and limits, languages and models."""
     schemas = document["components"]["schemas"]
-    for operations in document["paths"].values():
+    for path, operations in document["paths"].items():
         if body := operations.get("post", {}).get("requestBody"):
-            body["content"] = dict.fromkeys(_BODIES, body["content"]["application/json"])
+            kinds = _BODIES[-1:] if path == "/translate_file" else _BODIES
+            body["content"] = dict.fromkeys(kinds, body["content"]["application/json"])
             del operations["post"]["responses"]["422"]  # FastAPI's own check is not used
     for name in ("HTTPValidationError", "ValidationError"):
         del schemas[name]
     limits, languages = service.limits, sorted(service.models.tokenizers)
-    properties = schemas["TranslateRequest"]["properties"]
-    properties["alternatives"]["maximum"] = limits.alternatives
-    text, several = properties["q"]["anyOf"]
-    text["maxLength"], several["maxItems"] = limits.characters, limits.texts
-    properties["source"]["enum"] = [libretranslate.AUTO, *languages]
-    properties["target"]["enum"] = languages
+    schemas["TranslateRequest"]["properties"]["alternatives"]["maximum"] = limits.alternatives
+    for name in ("TranslateRequest", "DetectRequest"):
+        text, several = schemas[name]["properties"]["q"]["anyOf"]
+        text["maxLength"], several["maxItems"] = limits.characters, limits.texts
+    for name in ("TranslateRequest", "FileRequest"):
+        schemas[name]["properties"]["source"]["enum"] = [libretranslate.AUTO, *languages]
+        schemas[name]["properties"]["target"]["enum"] = languages
     for name in ("LineRequest", "WordsRequest", "ExplainRequest"):
         schemas[name]["properties"]["model"]["enum"] = [*service.models.by_name]
 
@@ -160,6 +170,7 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+@router.get("/docs", include_in_schema=False)  # where LibreTranslate has a page about it
 @router.get("/spec", response_model=dict[str, Any])
 async def spec(request: Request) -> Response:
     """Get this document."""
@@ -174,7 +185,8 @@ async def spec(request: Request) -> Response:
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    detail = _HINTS.get(error.detail, error.detail)
+    return JSONResponse({"error": detail}, error.status_code, error.headers)
 
 
 async def _client_closed(_: Request, __: Exception) -> Response:
@@ -188,9 +200,9 @@ async def _server_error(_: Request, error: Exception) -> Response:
 
 
 class _Observed:
-    """Write the access log and count responses; answer HEAD as GET.
+    """Write the access log and count responses; answer HEAD as GET, and `//path/` as `/path`.
 
-    Neither gets the query string or the body, which may hold texts and keys.
+    Log and metrics get neither the query string nor the body, which may hold texts and keys.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
@@ -208,8 +220,9 @@ class _Observed:
                 status = message["status"]
             await send(message)
 
-        # The server sends no body in response to HEAD.
-        own = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        own = {**scope, "path": "/" + "/".join(filter(None, scope["path"].split("/")))}
+        if scope["method"] == "HEAD":
+            own["method"] = "GET"  # the server sends no body in response to HEAD
         self.metrics.in_progress.inc()
         try:
             await self.app(own, receive, observed)
@@ -217,7 +230,7 @@ class _Observed:
             self.metrics.in_progress.dec()
             seconds = time.monotonic() - started
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            path = scope["path"] if scope["path"] in self.paths else "other"
+            path = own["path"] if own["path"] in self.paths else "other"
             self.metrics.requests.labels(method, path, str(status)).inc()
             self.metrics.seconds.observe(seconds)
             client = scope["client"][0] if scope.get("client") else "-"
@@ -265,8 +278,9 @@ def run(service: Service, listening: socket.socket) -> int:
 def make_server(service: Service) -> uvicorn.Server:
     """Return a server that runs the application."""
     seconds = service.limits.seconds + service.limits.read_seconds + _GRACE
-    # It logs what is not HTTP, at a lower level; starting and stopping is logged here.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    # They log what is not HTTP or no form, at a lower level; starting and stopping is logged here.
+    for name in ("uvicorn.error", "python_multipart"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     config = uvicorn.Config(
         create_app(service),
         http=partial(_Connection, service.limits.read_seconds),  # type: ignore[arg-type]
@@ -304,7 +318,10 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """uvicorn's connection, closed when the head of a request takes too long to arrive."""
+    """uvicorn's connection, closed when the head of a request takes too long to arrive.
+
+    What is not HTTP gets JSON.
+    """
 
     def __init__(self, seconds: float, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -322,6 +339,13 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._forget_head()
+
+    def send_400_response(self, msg: str) -> None:
+        if repr(self.conn.our_state) in ("IDLE", "SEND_RESPONSE"):  # no response has begun
+            head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(_NOT_HTTP)}\r\n"
+            head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
+            self.transport.write(head.encode() + _NOT_HTTP)
+        self.transport.close()
 
     def _watch_head(self) -> None:
         """Wait for a head unless a request is being answered."""

@@ -85,6 +85,8 @@ class Service:
     limits: Limits = field(default_factory=Limits)
     search: Mapping[str, Any] = field(default_factory=dict)  # for Translator.options
     keys: Sequence[str] = ()  # none: no key is needed
+    # translated files by the keys of their addresses: names and contents
+    files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
 
     @property
     def models(self) -> ServedModels:
@@ -104,13 +106,13 @@ class Service:
         if not any(hmac.compare_digest(g, key.encode()) for g in given for key in self.keys):
             raise RequestError("api_key: missing or wrong; ask the owner of this server", 403)
 
-    def check_size(self, texts: Sequence[str], alternatives: int = 0) -> None:
+    def check_size(self, texts: Sequence[str], alternatives: int = 0, name: str = "q") -> None:
         """Raise RequestError for more than the limits allow."""
         limits = self.limits
         characters = sum(map(len, texts))
         if characters > limits.characters:
             raise RequestError(
-                f"q: {characters} characters; send at most {limits.characters} at once"
+                f"{name}: {characters} characters; send at most {limits.characters} at once"
             )
         if len(texts) > limits.texts:
             raise RequestError(f"q: {len(texts)} texts; send at most {limits.texts} at once")
@@ -216,7 +218,7 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
     if kind == _MULTIPART:
         size = limits.body_bytes
         try:
-            form = await request.form(max_files=0, max_fields=fields, max_part_size=size)
+            form = await request.form(max_files=1, max_fields=fields, max_part_size=size)
         except (LookupError, ValueError):
             raise RequestError("the form cannot be read; encode it as its type says") from None
         return found | _fields({name: form.getlist(name) for name in form})
@@ -228,7 +230,7 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
         raise RequestError(f"invalid JSON: {one_line(str(error))}") from None
     if not isinstance(values, dict):
         raise RequestError("invalid JSON: expected an object")
-    return found | values
+    return found | {name: value for name, value in values.items() if value is not None}
 
 
 def _fields(found: Mapping[str, list[Any]]) -> dict[str, Any]:
