@@ -171,11 +171,16 @@ def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
                 raise CheckpointError(
                     f"{newest.path}: exported without what --resume needs; use --from"
                 )
-    elif not overwrite and (run.exists() or run.foreign()):
-        what = "a run already exists" if run.exists() else "has " + ", ".join(run.foreign())
+    elif foreign := run.foreign(config):
+        raise CheckpointError(
+            f"{run.path}: has {', '.join(foreign)}, which no training wrote there; move that away, "
+            "or choose another run_dir"
+        )
+    elif not overwrite and run.exists():
         how = "continue it with --resume, " if run.config_path.exists() else ""
         raise CheckpointError(
-            f"{run.path}: {what}; {how}replace it with --overwrite, or choose another run_dir"
+            f"{run.path}: a run already exists; {how}replace it with --overwrite, or choose "
+            "another run_dir"
         )
 
 
