@@ -86,7 +86,6 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         run_log = stack.enter_context(RunLog(run.log_path))
 
         pairs, valid = load_pairs(config)
-        ranks.wait_for_preparation()
         ranks.on_rank0(stack.enter_context, run.lock())
         if resume:
             tokenizers = ranks.on_rank0(run.tokenizers)
@@ -97,7 +96,6 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             ranks.on_rank0(check_directions, config, tokenizers, valid)
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
         del initial  # frees its weights
-        ranks.wait_for_preparation()
 
         if resume:
             checkpoint = ranks.on_rank0(run.recover)
@@ -199,6 +197,7 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
+    ranks.wait_for_preparation()
     if initial and not initial.new_tokenizers:
         load_weights(model, initial.weights, origin=initial.path)
     elif initial:

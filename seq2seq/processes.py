@@ -23,6 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from tqdm import tqdm
+
 from seq2seq.device import gpu_for_each_process
 from seq2seq.errors import EXIT_FAULT, ConfigError, RankLostError, UserError, WorkerError, verdict
 
@@ -38,11 +40,14 @@ Item = TypeVar("Item")
 
 # How long a rank waits for a machine that stopped answering; a dead process is noticed at once.
 TIMEOUT = timedelta(minutes=30)
-PREPARATION_TIMEOUT = timedelta(days=1)  # one machine may have far more data to prepare
+# Rank 0 may work alone for long, and one machine may have far more data to prepare.
+PREPARATION_TIMEOUT = timedelta(days=1)
 SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
 # What the messages about a connection that broke have in them.
 _LOST = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 _QUEUED = 2  # items per worker that are read in advance
+
+tqdm.monitor_interval = 0  # otherwise every bar starts a thread, which forked workers would lose
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Ranks:
     def on_rank0(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on rank 0 and return its result on every rank.
 
+        The other ranks wait for up to PREPARATION_TIMEOUT.
         An error is raised on rank 0 only. The other ranks exit silently with its exit code, since
         torchrun reports the code of whichever process exits first.
         """
@@ -81,7 +87,7 @@ class Ranks:
             message[1] = known[0] if known else EXIT_FAULT
             raise
         finally:
-            dist.broadcast_object_list(message)
+            dist.broadcast_object_list(message, group=self.preparation_group)
             if not message[0]:
                 _leave_process_group()
         if not message[0]:
@@ -142,7 +148,7 @@ def init_process_group() -> Iterator[Ranks]:
     Ranks other than 0 log errors only. Raises RankLostError when another rank died or stopped
     answering.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if num_ranks() == 1:
         yield Ranks()
         return
     import torch
@@ -172,6 +178,11 @@ def init_process_group() -> Iterator[Ranks]:
             ) from None
         raise
     _leave_process_group()
+
+
+def num_ranks() -> int:
+    """Return the number of processes that torchrun started together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _leave_process_group() -> None:
@@ -323,7 +334,7 @@ def worker_pool(function: Callable[[Any], Any], processes: int) -> ProcessPoolEx
 
     return ProcessPoolExecutor(
         processes,
-        mp_context=multiprocessing.get_context("fork"),
+        mp_context=multiprocessing.get_context("spawn" if num_ranks() > 1 else "fork"),
         initializer=_start_worker,
         initargs=(function,),
     )
