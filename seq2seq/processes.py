@@ -215,6 +215,24 @@ def launch_name() -> str:
     return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent} {started}"
 
 
+def launcher() -> list[str]:
+    """Return the first words of the command that started this process.
+
+    That is `seq2seq`, or torchrun with the options that it passes on; "..." stands for how several
+    machines find each other.
+    """
+    if not launch_name():
+        return ["seq2seq"]
+    passed_on = (
+        ("nnodes", "GROUP_WORLD_SIZE", "1"),
+        ("nproc-per-node", "LOCAL_WORLD_SIZE", ""),
+        ("max-restarts", "TORCHELASTIC_MAX_RESTARTS", "0"),
+    )
+    found = {name: os.environ[key] for name, key, usual in passed_on if os.environ[key] != usual}
+    options = [word for name, value in found.items() for word in (f"--{name}", value)]
+    return ["torchrun", *options, *["..."] * ("nnodes" in found), "-m", "seq2seq"]
+
+
 def num_restarts() -> int:
     """Return how often torchrun has restarted these processes after one died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
@@ -233,7 +251,8 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
 
     # All available cores, divided evenly: more threads would wait for one another.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    elastic = logging.getLogger("torch.distributed.elastic")  # its modules set levels of their own
+    elastic.handlers, elastic.propagate = [logging.NullHandler()], False
     options = [
         f"--nproc-per-node={processes}", f"--max-restarts={restarts}", "--local-addr=localhost",
         f"--shutdown-timeout={SHUTDOWN_SECONDS}", "--module", "seq2seq",
@@ -325,7 +344,9 @@ def ordered_map(
 def worker_pool(function: Callable[[Any], Any], processes: int) -> ProcessPoolExecutor:
     """Return workers that are forked when the pool gets its first item (see ordered_map).
 
-    `pool.submit(work, item)` calls the function with an item. Raises UserError on Windows.
+    `pool.submit(work, item)` calls the function with an item. A rank, which has gloo's threads, is
+    not forked: its workers are new processes, for which the function is pickled. Raises UserError
+    on Windows.
     """
     if not hasattr(os, "fork"):
         raise UserError("this system cannot fork worker processes; use 1 instead of several")

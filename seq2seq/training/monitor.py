@@ -290,10 +290,11 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number)
-        self.reason = REASONS[name]
-        # A KeyboardInterrupt would first wait for the thread that prepares batches.
-        signal.signal(number, signal.SIG_DFL if self.at_once else self._before[name])
-        # Neither print nor logging: the signal may have arrived in the middle of either.
-        message = f"\n{self.reason}: saving; press Ctrl-C again to quit immediately\n"
-        os.write(2, message.encode())
+        self.reason = REASONS[signal.Signals(number)]
+        for each, before in self._before.items():  # torchrun sends SIGTERM when Ctrl-C is repeated
+            # A KeyboardInterrupt would first wait for the thread that prepares batches.
+            signal.signal(each, signal.SIG_DFL if self.at_once else before)
+        if not int(os.environ.get("LOCAL_RANK", "0")):  # once on each machine
+            # Neither print nor logging: the signal may have arrived in the middle of either.
+            message = f"\n{self.reason}: saving; press Ctrl-C again to quit immediately\n"
+            os.write(2, message.encode())

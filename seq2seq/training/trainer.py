@@ -162,8 +162,8 @@ class Trainer:
             before = state.get("made_with", {}).get(key, here)
             if before != here:
                 log.warning(
-                    "saved with %s %s, resumed with %s: results will differ in the last bits from "
-                    "those of an uninterrupted run", key, before, here,
+                    "saved with %s %s, resumed with %s: results will differ from those of an "
+                    "uninterrupted run", key, before, here,
                 )  # fmt: skip
 
     def _load(self, checkpoint: Checkpoint) -> None:
@@ -383,6 +383,7 @@ class Trainer:
             "torch": torch.__version__,
             "device": next(self.model.parameters()).device.type,
             "threads": torch.get_num_threads(),
+            "processes": self.ranks.size,
         }
 
     def _average(self, monitor: Monitor, *, trained: bool) -> None:
