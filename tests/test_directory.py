@@ -127,11 +127,13 @@ def test_run_of_an_earlier_version_is_overwritten(toy: ToyCorpus, tmp_path: Path
     config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
     train(config)
     (path / ".written").unlink()  # which it did not have
+    (path / "wandb").mkdir()  # of someone else: the run has no tracker
     (path / "metrics.jsonl").write_text("old")
     with pytest.raises(CheckpointError, match="a run already exists"):
         train(config)
     train(config, overwrite=True)
     assert "old" not in (path / "metrics.jsonl").read_text()
+    assert (path / "wandb").exists()
 
 
 def test_failing_recipe_keeps_the_old_run(toy: ToyCorpus, tmp_path: Path) -> None:

@@ -130,9 +130,10 @@ class RunDirectory:
         if self.written_path.is_file():
             written = self.written_path.read_text(encoding="utf-8", errors="replace").split()
             return [name for name in names if name in written]
-        # Of an earlier version, or copied without hidden files.
-        is_run = self.config_path.exists() and any(self.checkpoints.glob("step-*/SHA256SUMS"))
-        return list(names) if is_run else []
+        # A run of an earlier version, or copied without hidden files, is known by its checkpoints.
+        if not self.config_path.exists() or not any(self.checkpoints.glob("step-*/SHA256SUMS")):
+            return []
+        return [name for name in names if name != "wandb" or self.tracked(name).exists()]
 
     def _claim(self, config: Config) -> None:
         """Record which names a run of the recipe writes, without those that others have here."""
