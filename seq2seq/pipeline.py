@@ -86,7 +86,6 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         run_log = stack.enter_context(RunLog(run.log_path))
 
         pairs, valid = load_pairs(config)
-        ranks.wait_for_preparation()
         ranks.on_rank0(stack.enter_context, run.lock())
         if resume:
             tokenizers = ranks.on_rank0(run.tokenizers)
@@ -97,7 +96,6 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
             ranks.on_rank0(check_directions, config, tokenizers, valid)
         trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
         del initial  # frees its weights
-        ranks.wait_for_preparation()
 
         if resume:
             checkpoint = ranks.on_rank0(run.recover)
@@ -171,11 +169,16 @@ def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
                 raise CheckpointError(
                     f"{newest.path}: exported without what --resume needs; use --from"
                 )
-    elif not overwrite and (run.exists() or run.foreign()):
-        what = "a run already exists" if run.exists() else "has " + ", ".join(run.foreign())
+    elif foreign := run.foreign(config):
+        raise CheckpointError(
+            f"{run.path}: has {', '.join(foreign)}, which no training wrote there; move that away, "
+            "or choose another run_dir"
+        )
+    elif not overwrite and run.exists():
         how = "continue it with --resume, " if run.config_path.exists() else ""
         raise CheckpointError(
-            f"{run.path}: {what}; {how}replace it with --overwrite, or choose another run_dir"
+            f"{run.path}: a run already exists; {how}replace it with --overwrite, or choose "
+            "another run_dir"
         )
 
 
@@ -194,6 +197,7 @@ def _build_trainer(
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
     stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
+    ranks.wait_for_preparation()
     if initial and not initial.new_tokenizers:
         load_weights(model, initial.weights, origin=initial.path)
     elif initial:

@@ -19,9 +19,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from tqdm import tqdm
 
 from seq2seq.device import gpu_for_each_process
 from seq2seq.errors import EXIT_FAULT, ConfigError, RankLostError, UserError, WorkerError, verdict
@@ -38,11 +41,14 @@ Item = TypeVar("Item")
 
 # How long a rank waits for a machine that stopped answering; a dead process is noticed at once.
 TIMEOUT = timedelta(minutes=30)
-PREPARATION_TIMEOUT = timedelta(days=1)  # one machine may have far more data to prepare
+# Rank 0 may work alone for long, and one machine may have far more data to prepare.
+PREPARATION_TIMEOUT = timedelta(days=1)
 SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
 # What the messages about a connection that broke have in them.
 _LOST = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 _QUEUED = 2  # items per worker that are read in advance
+
+tqdm.monitor_interval = 0  # otherwise every bar starts a thread, which forked workers would lose
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class Ranks:
     def on_rank0(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on rank 0 and return its result on every rank.
 
+        The other ranks wait for up to PREPARATION_TIMEOUT.
         An error is raised on rank 0 only. The other ranks exit silently with its exit code, since
         torchrun reports the code of whichever process exits first.
         """
@@ -81,7 +88,7 @@ class Ranks:
             message[1] = known[0] if known else EXIT_FAULT
             raise
         finally:
-            dist.broadcast_object_list(message)
+            dist.broadcast_object_list(message, group=self.preparation_group)
             if not message[0]:
                 _leave_process_group()
         if not message[0]:
@@ -142,7 +149,7 @@ def init_process_group() -> Iterator[Ranks]:
     Ranks other than 0 log errors only. Raises RankLostError when another rank died or stopped
     answering.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if num_ranks() == 1:
         yield Ranks()
         return
     import torch
@@ -172,6 +179,11 @@ def init_process_group() -> Iterator[Ranks]:
             ) from None
         raise
     _leave_process_group()
+
+
+def num_ranks() -> int:
+    """Return the number of processes that torchrun started together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _leave_process_group() -> None:
@@ -204,6 +216,24 @@ def launch_name() -> str:
     return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent} {started}"
 
 
+def launcher() -> list[str]:
+    """Return the first words of the command that started this process.
+
+    That is `seq2seq`, or torchrun with the options that it passes on; "..." stands for how several
+    machines find each other.
+    """
+    if not launch_name():
+        return ["seq2seq"]
+    passed_on = (
+        ("nnodes", "GROUP_WORLD_SIZE", "1"),
+        ("nproc-per-node", "LOCAL_WORLD_SIZE", ""),
+        ("max-restarts", "TORCHELASTIC_MAX_RESTARTS", "0"),
+    )
+    found = {name: os.environ[key] for name, key, usual in passed_on if os.environ[key] != usual}
+    options = [word for name, value in found.items() for word in (f"--{name}", value)]
+    return ["torchrun", *options, *["..."] * ("nnodes" in found), "-m", "seq2seq"]
+
+
 def num_restarts() -> int:
     """Return how often torchrun has restarted these processes after one died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
@@ -222,7 +252,8 @@ def launch(processes: int, arguments: Sequence[str], *, restarts: int = 0) -> in
 
     # All available cores, divided evenly: more threads would wait for one another.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    elastic = logging.getLogger("torch.distributed.elastic")  # its modules set levels of their own
+    elastic.handlers, elastic.propagate = [logging.NullHandler()], False
     options = [
         f"--nproc-per-node={processes}", f"--max-restarts={restarts}", "--local-addr=localhost",
         f"--shutdown-timeout={SHUTDOWN_SECONDS}", "--module", "seq2seq",
@@ -291,17 +322,19 @@ def _map_over_ranks(
 def ordered_map(
     function: Callable[[Item], T], items: Iterable[Item], *, processes: int, option: str
 ) -> Iterator[T]:
-    """Return an iterator over the results of all items in order, computed by forked workers.
+    """Return an iterator over the results of all items in order, computed by workers.
 
     With one process, that is this one. Workers are forked at once, before the caller starts
     threads; they share the memory of what the function holds, such as a model's weights, and only
     items and results are copied. A process that has computed with several OpenMP threads must not
-    be forked. Errors of the function are raised here, in turn. Raises WorkerError when a worker was
-    killed; the message says which `option` to lower.
+    be forked. A rank has gloo's threads, so its workers are spawned, and the function is pickled.
+    Errors of the function are raised here, in turn. Raises WorkerError when a worker was killed;
+    the message says which `option` to lower.
     """
     if processes == 1:
         return map(function, items)
-    pool = worker_pool(lambda: function, processes)
+    method = "spawn" if num_ranks() > 1 else "fork"
+    pool = worker_pool(partial(partial, function), processes, method=method)
     remaining = iter(items)
     try:
         futures = deque(pool.submit(work, item) for item in islice(remaining, _QUEUED * processes))

@@ -174,6 +174,16 @@ def threads() -> list[str]:
     return [name for name in names if name != "jemalloc_bg_thd"]
 
 
+# Python for `setup`: say which threads there are besides the one that forks.
+SHOW_FORKS = """
+import os, threading, processes
+def show():
+    python = [thread.name for thread in threading.enumerate()[1:]]
+    print("fork beside", python, len(processes.threads()) - 1, flush=True)
+os.register_at_fork(before=show)
+"""
+
+
 def run(
     *, arguments: list[str], given: str, output: str, errors: str, setup: str,
     environment: dict[str, str], module: str,

@@ -25,8 +25,8 @@ def texts(path: Path) -> list[str]:
 
 def test_run_has_exactly_its_files(trained: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
-        ".lock", "config.yaml", "data.json", "source.model", "target.model", "checkpoints",
-        "metrics.jsonl", "log.txt", "graph",
+        ".lock", ".written", "config.yaml", "data.json", "source.model", "target.model",
+        "checkpoints", "metrics.jsonl", "log.txt", "graph",
     }  # fmt: skip
     assert {path.name for path in (trained / "checkpoints").iterdir()} == {
         "step-000050", "step-000100", "step-000150", "average",
@@ -83,16 +83,57 @@ def test_run_is_overwritten_only_on_request(toy: ToyCorpus, tmp_path: Path) -> N
     assert (tmp_path / "run/metrics.jsonl").read_text().count("\n") == 1
 
 
-def test_files_of_others_are_deleted_only_on_request(toy: ToyCorpus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_files_of_others_are_never_deleted(toy: ToyCorpus, tmp_path: Path, overwrite: bool) -> None:
     config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
-    (path / "graph").mkdir(parents=True)
-    (path / "data.json").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"has data\.json, graph; replace it with"):
-        train(config)
-    assert (path / "data.json").read_text() == "mine"
+    theirs = [path / name for name in ("data.json", "checkpoints/last.pt", "wandb/settings")]
+    for file in theirs:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+    (path / ".lock").touch()  # as a training leaves it that was refused
+    with pytest.raises(CheckpointError, match=r"has checkpoints, data\.json, which no training"):
+        train(config, overwrite=overwrite)
     assert not (path / "config.yaml").exists()
+    for file in theirs[:2]:
+        file.rename(tmp_path / file.name)
+    theirs[1].parent.rmdir()
+    for again in (overwrite, True):
+        train(config, overwrite=again)
+        RunDirectory(path).update(config)  # as resuming does
+    assert theirs[2].read_text() == "mine"
+    with pytest.raises(CheckpointError, match=r"has wandb, which no training wrote"):
+        train(toy.config(path, "training.trackers=[wandb]"), overwrite=True)
+
+
+def test_run_that_died_while_it_was_created_starts_over(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
+
+    def dying(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("recipes.dump_config", "remove_directory"):  # written last, deleted last
+        with monkeypatch.context() as patch:
+            patch.setattr(f"seq2seq.runs.directory.{name}", dying)
+            with pytest.raises(KeyboardInterrupt):
+                train(config)
+        assert (path / "checkpoints").exists()
+        assert not (path / "config.yaml").exists()
+    train(config)
+
+
+def test_run_of_an_earlier_version_is_overwritten(toy: ToyCorpus, tmp_path: Path) -> None:
+    config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
+    train(config)
+    (path / ".written").unlink()  # which it did not have
+    (path / "wandb").mkdir()  # of someone else: the run has no tracker
+    (path / "metrics.jsonl").write_text("old")
+    with pytest.raises(CheckpointError, match="a run already exists"):
+        train(config)
     train(config, overwrite=True)
-    assert (path / "data.json").read_text() != "mine"
+    assert "old" not in (path / "metrics.jsonl").read_text()
+    assert (path / "wandb").exists()
 
 
 def test_failing_recipe_keeps_the_old_run(toy: ToyCorpus, tmp_path: Path) -> None:

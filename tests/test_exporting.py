@@ -19,6 +19,7 @@ from conftest import ToyCorpus, toy_pairs
 from foreign import checkpoint_of
 
 from seq2seq import cli, pipeline
+from seq2seq.data.tokenizer import BOS, EOS, PAD
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.inference import translator
@@ -421,6 +422,19 @@ SEARCHES = {
 @pytest.fixture(scope="module")
 def both(trained: Path) -> tuple[Translator, Translator]:
     return Translator.load(trained, backend="onnx"), Translator.load(trained, backend="torch")
+
+
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_selected_sentences_are_decoded_from_their_start(single: Path, backend: str) -> None:
+    [model] = Translator.load(single, device="cpu", backend=backend).backends
+    decoding = model.decoding(np.array([[4, 5, EOS], [6, EOS, PAD], [7, 8, EOS]]))
+    tokens, chosen = np.array([BOS] * 3), np.array([0, 2])
+    before = decoding.step(tokens, decoding.start(), weights=True)
+    fewer = decoding.select(chosen)
+    after = fewer.step(tokens[:2], fewer.start(), weights=True)
+    assert after.log_probs_RC == pytest.approx(before.log_probs_RC[chosen], abs=1e-5)
+    if backend == "onnx":  # which moves the memory: nothing may refer to the sentences of before
+        assert decoding is fewer
 
 
 @pytest.mark.parametrize("name", SEARCHES)

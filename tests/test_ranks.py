@@ -7,6 +7,7 @@ import logging
 import math
 import multiprocessing
 import os
+import shlex
 import signal
 import socket
 import time
@@ -22,15 +23,19 @@ from conftest import ToyCorpus, to_read
 from processes import Server, Training
 from safetensors.torch import load_file, save_file
 from test_trainer import assert_same, records
+from torch.distributed.elastic.multiprocessing.api import SignalException
 
+from seq2seq.cli import main
 from seq2seq.config import Config, dump_config
 from seq2seq.data.batching import make_batch
+from seq2seq.data.dataset import PreparedPairs
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError, RankLostError
 from seq2seq.inference.streams import WINDOW
 from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
-from seq2seq.processes import init_process_group
+from seq2seq.processes import Ranks, init_process_group, launcher
+from seq2seq.processes import launch as launch_ranks
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
 from seq2seq.training.optimizer import Optimizer
@@ -205,7 +210,9 @@ def test_two_processes_resume_bit_identically(server: Server, recipe: Path, toge
     wait_for(lambda: any(path.glob("checkpoints/step-*")))
     launcher.send(signal.SIGTERM)
     assert launcher.wait() == 143, launcher.text()
+    assert launcher.text().count("terminated: saving") == 1
     assert launcher.text().count("terminated; saved") == 1
+    assert "death signal" not in launcher.text()
     stopped = RunDirectory(path).newest().step
     assert 0 < stopped < 60
     assert run(server, recipe, path, *settings, "--resume")[0] == 0
@@ -235,13 +242,21 @@ def test_local_updates_see_all_batches_and_resume_bit_identically(
 
 def test_local_updates_stop_together(server: Server, recipe: Path) -> None:
     path = recipe.with_name("local-stopped")
-    ranks = start_ranks(server, recipe, path, *LOCAL, "training.max_steps=100000")
+    # As the launcher starts them.
+    command = [f"run_dir={path}", *LOCAL, "training.max_steps=100000"]
+    options = ["--processes", "2", "--restarts", "3"]
+    ranks = server.start_ranks(
+        2, ["train", recipe, *command, *options], path.with_name(f"{path.name}.txt"),
+        TORCHELASTIC_RUN_ID="none",
+    )  # fmt: skip
     wait_for(lambda: any(path.glob("checkpoints/step-*")))
     for rank in ranks:  # as the launcher does
         rank.send(signal.SIGTERM)
     assert codes(ranks) == [143, 143], text(ranks)
     errors = text(ranks)
-    assert errors.count("terminated; saved") == 1
+    assert errors.count("terminated: saving") == 1
+    again = shlex.join(["seq2seq", "train", str(recipe), *command, *options, "--resume"])
+    assert errors.count(f"terminated; saved. Continue with: {again}\n") == 1
     more = RunDirectory(path).newest().step + 8
     code, errors = run(server, recipe, path, *LOCAL, f"training.max_steps={more}", "--resume")
     assert code == 0, errors
@@ -250,12 +265,15 @@ def test_local_updates_stop_together(server: Server, recipe: Path) -> None:
 
 @pytest.mark.slow
 def test_resume_with_another_number_of_processes(server: Server, recipe: Path) -> None:
-    path = recipe.with_name("changed")
+    path, before = recipe.with_name("changed"), 0
     for steps, processes in ((8, 2), (16, 3), (24, 1)):
         how = ["--resume"] if steps > 8 else []
         settings = (f"training.max_steps={steps}", *how)
         code, errors = run(server, recipe, path, *settings, processes=processes)
         assert code == 0, errors
+        if steps > 8:
+            assert f"saved with processes {before}, resumed with {processes}" in errors
+        before = processes
     assert RunDirectory(path).newest().step == 24
     tokens = [r["tokens"] for r in records(path) if r["kind"] == "train"]
     assert tokens == sorted(tokens)
@@ -332,6 +350,77 @@ def fork_ranks(target: Callable[..., None], *arguments: Any, size: int = 2) -> l
     return [process.exitcode for process in processes]
 
 
+def test_launcher_passes_on_the_command_that_was_typed(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = []
+    monkeypatch.setattr("seq2seq.processes.launch", lambda *how, **_: launched.append(how) or 0)
+    typed = ["train", str(recipe), "model.style=luong", "--processes", "2", "--overwrite"]
+    assert main(typed) == 0
+    assert launched == [(2, typed)]
+
+
+def test_command_of_torchrun_is_known_as_far_as_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launcher() == ["seq2seq"]
+    for key, value in {
+        "TORCHELASTIC_RUN_ID": "none", "GROUP_WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "4",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(key, value)
+    assert shlex.join(launcher()) == "torchrun --nproc-per-node 4 -m seq2seq"
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    several = "torchrun --nnodes 2 --nproc-per-node 4 --max-restarts 3 ... -m seq2seq"
+    assert shlex.join(launcher()) == several
+
+
+def test_launcher_is_silent_when_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def run(_: object) -> None:
+        name = "torch.distributed.elastic.agent.server.api"
+        logging.getLogger(name).warning("Received 2 death signal, shutting down workers")
+        raise SignalException("", signal.SIGINT)
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("torch.distributed.run.run", run)
+    logging.basicConfig(force=True)
+    assert launch_ranks(2, ["train", "quickstart"]) == 130
+    assert capfd.readouterr() == ("", "")
+
+
+def wait_for_rank0(rank: int) -> None:
+    with init_process_group() as ranks:
+        ranks.on_rank0(time.sleep, 1.2)  # longer than the TIMEOUT below
+        assert ranks.all_reduce([1.0]) == [2.0]
+
+
+def test_ranks_wait_longer_while_rank_0_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.processes.TIMEOUT", timedelta(seconds=1))
+    assert fork_ranks(wait_for_rank0) == [0, 0]
+
+
+def test_ranks_exchange_weights_only_when_all_have_prepared_their_data(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def record(owner: type, name: str) -> None:
+        method = getattr(owner, name)
+
+        def called(*given: Any, **keys: Any) -> Any:
+            calls.append(name)
+            return method(*given, **keys)
+
+        monkeypatch.setattr(owner, name, called)
+
+    record(PreparedPairs, "encode")
+    record(Ranks, "wait_for_preparation")
+    record(Ranks, "broadcast_from_rank0_")
+    train(toy.config(tmp_path / "run", "training.max_steps=1"))
+    assert calls == ["encode", "wait_for_preparation", "broadcast_from_rank0_"]
+
+
 def wait_for_a_slow_rank(rank: int, dies: bool) -> None:
     with init_process_group() as ranks:
         time.sleep(2 * rank)  # longer than the TIMEOUT below
@@ -369,7 +458,7 @@ def test_error_is_printed_once(server: Server, recipe: Path, tmp_path: Path) -> 
     (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
     code, errors = run(server, recipe, tmp_path / "run")
     assert code == 2
-    assert errors.count("a run already exists") == 1
+    assert errors.count("has config.yaml, which no training wrote there") == 1
     assert "Traceback" not in errors
 
 

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from same_runs import assert_same, records
 
 from seq2seq.errors import CheckpointError
 from seq2seq.pipeline import train
+from seq2seq.processes import Ranks
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import trainer as module
@@ -226,6 +228,27 @@ def test_changed_thread_count_is_reported(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     train(toy.config(path, "training.max_steps=3"), resume=True)
     assert "saved with threads 1, resumed with 7: results will differ" in caplog.text
+
+
+def test_changed_number_of_processes_is_reported(
+    toy: ToyCorpus, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_with = Trainer._made_with
+
+    def made_with_two(self: Trainer) -> dict[str, Any]:
+        return made_with(SimpleNamespace(model=self.model, ranks=Ranks(0, 2)))  # type: ignore[arg-type]
+
+    def made_before_it_was_recorded(self: Trainer) -> dict[str, Any]:
+        return {key: value for key, value in made_with(self).items() if key != "processes"}
+
+    for steps, made in enumerate((made_with_two, made_before_it_was_recorded), 2):
+        path = tmp_path / str(steps)
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "_made_with", made)
+            train(toy.config(path, "training.max_steps=2"))
+        train(toy.config(path, "training.max_steps=3"), resume=True)
+    assert caplog.text.count("resumed with") == 1
+    assert "saved with processes 2, resumed with 1: results will differ" in caplog.text
 
 
 def test_resume_keeps_no_checkpoint_file_mapped(

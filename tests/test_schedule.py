@@ -48,6 +48,17 @@ def test_decay_over_the_clock() -> None:
     assert found.factor(50, minutes=11.0) == 0
 
 
+@pytest.mark.parametrize("kind", ["constant", "inverse_sqrt", "plateau", "linear"])
+def test_warmup_takes_a_fifth_of_the_time_at_most(kind: str) -> None:
+    """On a slow machine, 200 updates may be most of a training; on others they decide alone."""
+    found = schedule(10_000, max_minutes=10, kind=kind, warmup_steps=200)
+    assert [found.factor(step, minutes=step / 200) for step in (1, 50, 200)] == [0.005, 0.25, 1]
+    assert [found.factor(step, minutes=step / 20) for step in (10, 20)] == [0.25, 0.5]
+    assert found.factor(40, minutes=2) == (pytest.approx(0.8) if kind == "linear" else 1)
+    found.began = 1.5  # after a validation
+    assert found.factor(1, minutes=1.5) == 0.005
+
+
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(0, 3))
 def test_plateau_matches_torch(metrics: list[int], patience: int) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from same_runs import assert_same, records
 
 import study
 from seq2seq.cli import main
-from seq2seq.config import Config
+from seq2seq.config import Config, TrainingConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
@@ -24,7 +25,7 @@ from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import loss as losses
 from seq2seq.training import trainer as module
-from seq2seq.training.monitor import StopRequest, Validation
+from seq2seq.training.monitor import Monitor, StopRequest, Validation
 from seq2seq.training.trainer import Trainer
 
 
@@ -41,6 +42,66 @@ def make_trainer(config: Config, run: Path, validate: Any = None) -> Trainer:
         return Validation({"bleu": 1.0, "loss": 1.0}, [])
 
     return Trainer(model, stream, config.training, directory, validate or nothing)
+
+
+@pytest.fixture
+def monitor(tmp_path: Path) -> Callable[..., Monitor]:
+    """Return a function that makes the monitor of a run."""
+
+    def make(**keys: Any) -> Monitor:
+        config = TrainingConfig(tensorboard=False, **keys)
+        run = RunDirectory(tmp_path)
+        return Monitor(run, config, start=0, minutes=0.0, validated=False, is_first=True)
+
+    return make
+
+
+RECORD = {
+    "step": 100, "minutes": 3.0, "loss": 2.0, "perplexity": 7.0, "learning_rate": 0.01,
+    "tokens_per_second": 500.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("most", "reached"),
+    [
+        ({"max_minutes": 30}, "step 100, 3.0/30 min"),
+        ({"max_minutes": 30, "max_steps": 200}, "step 100/200"),
+        ({}, "step 100/100000"),
+    ],
+)
+def test_progress_is_towards_the_limit_that_ends_training(
+    monitor: Callable[..., Monitor],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    most: dict[str, int],
+    reached: str,
+) -> None:
+    with caplog.at_level("INFO"), monitor(**most) as shown:
+        shown.train(RECORD)
+        assert f"{reached}  loss 2.000  perplexity 7.0  rate 0.01  500 tokens/s  " in caplog.text
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with monitor(**most) as shown:
+        shown.advance(100, 3.0)
+        shown.train(RECORD)
+    [percent] = ({"30": "10", "200": "50"}.get(reached.split("/")[1].split()[0], "0"),)
+    assert f"{reached}  {percent:>2}%|" in capsys.readouterr().err
+
+
+def test_log_says_how_far_training_is_where_records_are_rare(
+    monitor: Callable[..., Monitor],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("seq2seq.training.monitor.time.monotonic", lambda: now)
+    with caplog.at_level("INFO"), monitor(max_minutes=30) as shown:
+        for step in range(1, 8):
+            now = 10.0 * step
+            shown.advance(step, now / 60)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["step 3, 0.5/30 min  29.5 min left", "step 6, 1.0/30 min  29.0 min left"]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import ToyCorpus
+from processes import SHOW_FORKS, Server
 
 from seq2seq.errors import DataError, WorkerError
 from seq2seq.processes import ordered_map
@@ -76,6 +79,68 @@ list(ordered_map(work, range(3), processes=3, option=""))
     process.kill()
     process.wait()
     wait_for(lambda: not any(alive(int(path.name)) for path in tmp_path.iterdir()))
+
+
+def forks(server: Server, arguments: list[object], output: Path, setup: str = "") -> list[str]:
+    """Return which threads there were at each fork of a command, which must succeed."""
+    command = server.start(arguments, output, SHOW_FORKS + setup)
+    assert command.wait() == 0, command.text()
+    return re.findall("fork beside (.*)", command.text())
+
+
+# Pairs in shards so small that there is work for two processes.
+TWO_SHARDS = "from seq2seq.data import arrow\narrow._ROWS_PER_PROCESS = 200\n"
+SHOW_WORKERS = """
+import seq2seq.processes
+pool = seq2seq.processes.worker_pool
+def shown(make, number, method):
+    print(number, "workers", flush=True)
+    return pool(make, number, method=method)
+seq2seq.processes.worker_pool = shown
+"""
+PREPARE = ("training.max_steps=1", "data.cache=null", "data.processes=2")
+
+
+def test_no_threads_when_data_workers_are_forked(server: Server, toy: ToyCorpus, tmp_path: Path):
+    recipe = tmp_path / "toy.yaml"
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    found = forks(server, ["train", recipe, *PREPARE], tmp_path / "text", TWO_SHARDS)
+    cleaning, encoding = found[:2], found[2:]
+    assert cleaning == ["[] 0"] * 2
+    # Arrow's own threads, which shuffling starts and which support forks, are no Python threads.
+    assert [threads.split()[0] for threads in encoding] == ["[]"] * 2
+
+
+def test_ranks_prepare_data_without_forks(server: Server, toy: ToyCorpus, tmp_path: Path):
+    recipe, setup = tmp_path / "toy.yaml", SHOW_FORKS + TWO_SHARDS + SHOW_WORKERS
+    recipe.write_text(toy.recipe(tmp_path / "run"))
+    command = ["train", recipe, *PREPARE, f"data.cache={tmp_path}/cache"]
+    ranks = server.start_ranks(2, command, tmp_path / "text", setup)
+    assert [rank.wait() for rank in ranks] == [0, 0]
+    written = "".join(rank.text() for rank in ranks)
+    assert written.count("2 workers") == 2  # to clean and to encode
+    assert "fork beside" not in written
+
+
+# ONNX Runtime starts a thread when it is imported, which waits from then on and is not needed.
+def test_no_threads_when_translating_workers_are_forked(
+    server: Server, single: Path, tmp_path: Path
+):
+    (tmp_path / "in").write_text("gato come pan\n")
+    files = ["-i", tmp_path / "in", "-o", tmp_path / "out"]
+    found = forks(server, ["translate", single, *files, "--workers", 2], tmp_path / "text")
+    assert found == ["[] 1"] * 2
+
+
+def test_no_threads_when_workers_of_the_server_are_forked(
+    server: Server, single: Path, tmp_path: Path
+):
+    arguments = ["serve", single, "--port", 0, "--workers", 2]
+    command = server.start(arguments, tmp_path / "text", SHOW_FORKS)
+    wait_for(lambda: command.text().count("fork beside") == 2)
+    command.send(signal.SIGKILL)
+    command.wait()
+    assert re.findall("fork beside (.*)", command.text()) == ["[] 1"] * 2
 
 
 def alive(pid: int) -> bool:

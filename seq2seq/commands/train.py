@@ -65,7 +65,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from seq2seq.device import keep_few_kernels
     from seq2seq.packaged import find_recipe
     from seq2seq.pipeline import check_start, train
-    from seq2seq.processes import launch
+    from seq2seq.processes import launch, launch_name
 
     keep_few_kernels()
     config = load_config(find_recipe(arguments.config), arguments.overrides)
@@ -84,11 +84,11 @@ def _train(arguments: argparse.Namespace) -> int:
         config = config.model_copy(update={"training": training})
     if arguments.show_pairs:
         return _show_pairs(config, arguments.show_pairs)
-    if arguments.processes:
+    if arguments.processes and not launch_name():
         if arguments.restarts:  # otherwise each restart would repeat the same error
             check_start(config, resume=arguments.resume, overwrite=arguments.overwrite)
         how = [f"--{name}" for name in ("resume", "overwrite") if getattr(arguments, name)]
-        command = ["train", arguments.config, *arguments.overrides, *how, *_from(arguments)]
+        command = _words(arguments, *how, *_from(arguments))
         return launch(arguments.processes, command, restarts=arguments.restarts)
     before = _saved(config.run_dir) if arguments.resume else {}
     try:
@@ -126,10 +126,23 @@ def _saved(run_dir: str) -> dict[Path, int]:
 
 
 def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
-    """Return the command that resumes the run, or starts it if there is nothing to resume yet."""
+    """Return the command that resumes the run, or starts it if there is nothing to resume yet.
+
+    It starts as many processes as the command that was typed.
+    """
+    from seq2seq.processes import launcher
+
     exists = Path(run_dir, "config.yaml").exists()
-    command = ["seq2seq", "train", arguments.config, *arguments.overrides]
-    return shlex.join([*command, *(["--resume"] if exists else _from(arguments))])
+    program = ["seq2seq"] if arguments.processes else launcher()
+    more = ["--resume"] if exists else _from(arguments)
+    return shlex.join([*program, *_words(arguments, *more)])
+
+
+def _words(arguments: argparse.Namespace, *more: str) -> list[str]:
+    """Return the command that was typed, without what must not be repeated to resume."""
+    given = ((name, getattr(arguments, name)) for name in ("processes", "restarts"))
+    options = [word for name, number in given if number for word in (f"--{name}", str(number))]
+    return ["train", arguments.config, *arguments.overrides, *options, *more]
 
 
 def _from(arguments: argparse.Namespace) -> list[str]:

@@ -20,7 +20,9 @@ class ScheduleConfig(Section):
     kind: Literal["constant", "inverse_sqrt", "plateau", "cosine", "linear"] = Field(
         "constant", description="decay after the warm-up"
     )
-    warmup_steps: CountFrom0 = Field(0, description="steps of linear warm-up from 0")
+    warmup_steps: CountFrom0 = Field(
+        0, description="steps of linear warm-up from 0, which takes at most a fifth of max_minutes"
+    )
     decay_steps: Count | None = Field(
         None, description="cosine, linear: step at which the decay ends; null: max_steps"
     )

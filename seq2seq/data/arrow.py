@@ -12,6 +12,7 @@ import itertools
 import mmap
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class MappedRows(Sequence[Pair]):
 
     def __init__(self, folder: Path, number: int) -> None:
         """Map the files of a folder; raise FileNotFoundError if they do not hold `number` rows."""
+        self._folder = folder
         self._maps: list[mmap.mmap] = []
         batches = []
         for path in sorted(folder.glob("*.arrow")):
@@ -56,6 +58,9 @@ class MappedRows(Sequence[Pair]):
         if sum(map(len, batches)) != number or not batches:
             raise FileNotFoundError(errno.ENOENT, "Arrow files were deleted", str(folder))
         self.table: pa.Table = pa.Table.from_batches(batches)
+
+    def __reduce__(self) -> tuple[type[MappedRows], tuple[Path, int]]:
+        return MappedRows, (self._folder, len(self))  # another process maps the files again
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -121,21 +126,29 @@ def map_rows(
     number = processes or (cores() if sys.platform == "linux" else 1)
     size = min(_SHARD_ROWS, max(_ROWS_PER_PROCESS, -(-len(rows) // number)))
     starts = range(0, len(rows), size)
-
-    def map_shard(start: int) -> None:
-        with pa.ipc.new_stream(str(folder / f"{start // size:05}.arrow"), schema) as writer:
-            for batch in rows.table.slice(start, size).to_batches():
-                found = function(batch.to_pydict(), **keys)
-                writer.write_batch(pa.RecordBatch.from_pydict(found, schema))
-        rows.release()
-        pa.default_memory_pool().release_unused()
-
+    map_shard = partial(_map_shard, rows, partial(function, **keys), schema, folder, size)
     done = ordered_map(
         map_shard, starts, processes=min(number, len(starts)), option="data.processes"
     )
     name = function.__name__.strip("_")
     for _ in tqdm(done, name, len(starts), disable=None, leave=False):
         pass
+
+
+def _map_shard(
+    rows: MappedRows,
+    function: Callable[[dict[str, Any]], dict[str, Any]],
+    schema: pa.Schema,
+    folder: Path,
+    size: int,
+    start: int,
+) -> None:
+    with pa.ipc.new_stream(str(folder / f"{start // size:05}.arrow"), schema) as writer:
+        for batch in rows.table.slice(start, size).to_batches():
+            found = function(batch.to_pydict())
+            writer.write_batch(pa.RecordBatch.from_pydict(found, schema))
+    rows.release()
+    pa.default_memory_pool().release_unused()
 
 
 def shuffle(rows: MappedRows, kept: npt.NDArray[np.bool_], dealt: Path, folder: Path) -> str:

@@ -73,10 +73,9 @@ class Decoding(Protocol):
         """
 
     def select(self, sentences_B: Ints) -> Decoding:
-        """Return the decoding of these sentences, in this order; it replaces this one.
+        """Return the decoding of these sentences, in this order.
 
-        The memory of the sentences may be moved within its arrays, so neither this decoding nor
-        `start` can be used again.
+        It may be this one, changed, so that this one cannot be used for the others any more.
         """
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -214,9 +214,9 @@ class OnnxState:
         return OnnxState(self.rows_RZ[rows_R])
 
 
-@dataclass(frozen=True)
+@dataclass
 class OnnxDecoding:
-    """A `Decoding`: a model and the memory of a batch."""
+    """A `Decoding`: a model and the memory of a batch, which `select` changes."""
 
     backend: OnnxBackend
     source_lengths_B: Ints
@@ -254,10 +254,14 @@ class OnnxDecoding:
         )
 
     def select(self, sentences_B: Ints) -> OnnxDecoding:
-        """Return the decoding of these sentences, whose memory is moved within its arrays."""
+        """Keep these sentences, whose memory is moved within its arrays: a copy would be slower."""
         size = len(sentences_B)
         moved = (sentences_B != np.arange(size)).nonzero()[0]
-        for array in (self.source_lengths_B, *self.memory.values()):
+
+        def kept(array: Any) -> Any:
             array[moved] = array[sentences_B[moved]]
-        memory = {name: array[:size] for name, array in self.memory.items()}
-        return replace(self, source_lengths_B=self.source_lengths_B[:size], memory=memory)
+            return array[:size]
+
+        self.source_lengths_B, self.initial_BZ = map(kept, (self.source_lengths_B, self.initial_BZ))
+        self.memory = {name: kept(array) for name, array in self.memory.items()}
+        return self

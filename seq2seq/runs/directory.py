@@ -1,7 +1,7 @@
 """A run directory: everything that translating or resuming needs, in one folder to copy or move.
 
 config.yaml  data.json  source.model  target.model  checkpoints/  graph/  metrics.jsonl  log.txt
-tensorboard/
+tensorboard/  .written
 
 A run may come from anyone. Loading one executes no code (YAML without Python tags, JSON,
 safetensors, SentencePiece), opens no path outside it, and takes no more memory than its files
@@ -80,12 +80,12 @@ def check_changes(saved: Config, given: Config) -> None:
 
 TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"
-# The files and folders of a run, the config first: what a crash of `clear` leaves is no run.
+# The files and folders of every run, the config first: what a crash of `clear` leaves is no run.
 _CONTENTS = (
-    "config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH,
-    *(f"{name}.id" for name in get_args(recipes.TrackerName)),
-    "graph", "checkpoints", "tensorboard", "wandb",
+    "config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH, "graph",
+    "checkpoints",
 )  # fmt: skip
+_BOARDS = (*(f"{name}.id" for name in get_args(recipes.TrackerName)), "tensorboard", "wandb")
 MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
 MAX_GRAPH_BYTES = 1 << 31  # of a protocol buffer
@@ -105,6 +105,7 @@ class RunDirectory:
         self.graphs = path / "graph"  # what translates on CPUs (seq2seq.onnx.graphs)
         self.metrics = path / "metrics.jsonl"  # losses and validations by step
         self.log_path = path / "log.txt"
+        self.written_path = path / ".written"  # the names of what belongs to the run
 
     def checkpoint_path(self, step: int) -> Path:
         """Return the folder of the checkpoint of a step."""
@@ -118,10 +119,26 @@ class RunDirectory:
         """Return whether there is a run, or at least checkpoints of one."""
         return self.config_path.exists() or any(self.checkpoints.glob("step-*"))
 
-    def foreign(self) -> list[str]:
-        """Return the names of what `clear` would delete, if no run has been locked here yet."""
-        begun = (self.path / ".lock").exists()
-        return [name for name in _CONTENTS if not begun and (self.path / name).exists()]
+    def foreign(self, config: Config) -> list[str]:
+        """Return the names that a run of the recipe writes, but that other files have here."""
+        names = set(_names(config)) - set(self._written())
+        return sorted(name for name in names if os.path.lexists(self.path / name))
+
+    def _written(self) -> list[str]:
+        """Return the names that the run here has written, or is about to."""
+        names = (*_CONTENTS, *_BOARDS)
+        if self.written_path.is_file():
+            written = self.written_path.read_text(encoding="utf-8", errors="replace").split()
+            return [name for name in names if name in written]
+        # A run of an earlier version, or copied without hidden files, is known by its checkpoints.
+        if not self.config_path.exists() or not any(self.checkpoints.glob("step-*/SHA256SUMS")):
+            return []
+        return [name for name in names if name != "wandb" or self.tracked(name).exists()]
+
+    def _claim(self, config: Config) -> None:
+        """Record which names a run of the recipe writes, without those that others have here."""
+        ours = {*self._written(), *_names(config)} - {*self.foreign(config)}
+        write_atomic(self.written_path, "".join(f"{name}\n" for name in sorted(ours)))
 
     def config(self) -> Config:
         """Return the recipe of the run. Raises CheckpointError if this is not a run."""
@@ -155,15 +172,18 @@ class RunDirectory:
     ) -> None:
         """Write what all checkpoints share, the config last: it marks a complete run."""
         self.clear()
-        self.checkpoints.mkdir(parents=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._claim(config)
+        self.checkpoints.mkdir()
         sync_directory(self.path.parent)
         source.save(self.path / TOKENIZERS[0])
         target.save(self.path / TOKENIZERS[1])
         write_atomic(self.sources_path, json.dumps(checksums, indent=1) + "\n")
-        self.update(config)
+        write_atomic(self.config_path, recipes.dump_config(config))
 
     def update(self, config: Config) -> None:
-        """Write the recipe."""
+        """Write the recipe to resume with."""
+        self._claim(config)
         write_atomic(self.config_path, recipes.dump_config(config))
 
     def record_launch(self, name: str) -> None:
@@ -179,12 +199,13 @@ class RunDirectory:
         return bool(name) and path.is_file() and path.read_text(encoding="utf-8") == name
 
     def clear(self) -> None:
-        """Delete the files of a run and nothing else in the directory."""
-        for path in map(self.path.joinpath, _CONTENTS):
+        """Delete what the run has written, and nothing else in the directory."""
+        for path in map(self.path.joinpath, self._written()):
             if os.path.lexists(path) and not path.is_dir():
                 path.unlink()
             else:
                 remove_directory(path)
+        self.written_path.unlink(missing_ok=True)
 
     def newest(self) -> Checkpoint:
         """Return the latest intact checkpoint. Raises CheckpointError if there is none."""
@@ -262,6 +283,14 @@ class RunDirectory:
             except OSError as error:
                 raise self._not_writable(error) from None
             yield
+
+
+def _names(config: Config) -> list[str]:
+    """Return the names that a run of the recipe writes."""
+    training = config.training
+    boards = [f"{name}.id" for name in training.trackers]
+    boards += ["tensorboard"] * training.tensorboard + ["wandb"] * ("wandb" in training.trackers)
+    return [*_CONTENTS, *boards]
 
 
 def check_files(run: Path, *folders: Path) -> None:

@@ -28,6 +28,8 @@ from seq2seq.runs.logs import MetricsLog
 
 log = logging.getLogger(__name__)
 
+_QUIET_SECONDS = 30.0  # after which a log without records still says how far training is
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -46,25 +48,29 @@ class Monitor:
         config: TrainingConfig,
         *,
         start: int,
+        minutes: float,
         validated: bool,
         is_first: bool,
     ) -> None:
-        """Open the outputs and drop what was recorded after the step `start` (see MetricsLog)."""
+        """Open the outputs and drop what was recorded after the step `start` (see MetricsLog).
+
+        `minutes` is how long the run was trained before.
+        """
         self._files: list[MetricsLog | Board | Tracker] = []
         if is_first:
             self._files.append(MetricsLog(run.metrics, step=start, validated=validated))
             if config.tensorboard:
                 self._files.append(Board(run.path / "tensorboard", first=start + 1))
             self._files += [Tracker(name, run) for name in config.trackers]
+        self._config, self._start = config, start
+        self._started = self._logged = time.monotonic()
         self._bar = tqdm(
-            total=config.max_steps,
-            initial=start,
-            unit="step",
+            total=1.0,
+            initial=max(self._shares(start, minutes)),
+            bar_format="{desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{postfix}]",
             disable=not is_first or not sys.stderr.isatty(),
             dynamic_ncols=True,
         )
-        self._config, self._start = config, start
-        self._started = time.monotonic()
 
     def __enter__(self) -> Monitor:
         return self
@@ -74,8 +80,12 @@ class Monitor:
         for file in self._files:
             file.close()
 
-    def advance(self) -> None:
-        self._bar.update()
+    def advance(self, step: int, minutes: float) -> None:
+        """Show that an update was made, without a bar only when the log was quiet for long."""
+        self._bar.set_description_str(self._reached(step, minutes), refresh=False)
+        self._bar.update(max(self._shares(step, minutes)) - self._bar.n)
+        if self._bar.disable and time.monotonic() - self._logged >= _QUIET_SECONDS:
+            self._log_progress(step, minutes)
 
     def train(self, record: dict[str, Any]) -> None:
         """Report losses and speed."""
@@ -83,10 +93,10 @@ class Monitor:
         speed = record["tokens_per_second"]
         self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {speed:.0f} tokens/s")
         if self._bar.disable:
-            log.info(
-                "step %d/%d  loss %.3f  perplexity %.1f  rate %.2g  %.0f tokens/s  %.1f min left",
-                record["step"], self._config.max_steps, record["loss"], record["perplexity"],
-                record["learning_rate"], speed, self._minutes_left(record),
+            self._log_progress(
+                record["step"], record["minutes"],
+                f"loss {record['loss']:.3f}  perplexity {record['perplexity']:.1f}  "
+                f"rate {record['learning_rate']:.2g}  {speed:.0f} tokens/s  ",
             )  # fmt: skip
 
     def validation(
@@ -112,14 +122,25 @@ class Monitor:
             for line in lines:
                 log.info("%s", line)
 
-    def _minutes_left(self, record: dict[str, Any]) -> float:
-        """Return the minutes until the last step or the time limit, whichever comes first."""
-        step = int(record["step"])
-        each = (time.monotonic() - self._started) / max(1, step - self._start)
+    def _log_progress(self, step: int, minutes: float, more: str = "") -> None:
+        self._logged = time.monotonic()
+        each = (self._logged - self._started) / max(1, step - self._start)
         left = each * (self._config.max_steps - step) / 60
-        if self._config.max_minutes is None:
-            return left
-        return max(0.0, min(left, self._config.max_minutes - float(record["minutes"])))
+        if self._config.max_minutes is not None:
+            left = max(0.0, min(left, self._config.max_minutes - minutes))
+        log.info("%s  %s%.1f min left", self._reached(step, minutes), more, left)
+
+    def _shares(self, step: int, minutes: float) -> tuple[float, float]:
+        """Return how much of max_steps and of max_minutes is over; the larger ends training."""
+        most = self._config.max_minutes
+        return min(1.0, step / self._config.max_steps), min(1.0, minutes / most) if most else 0.0
+
+    def _reached(self, step: int, minutes: float) -> str:
+        """Return how far training is towards the limit that will end it."""
+        by_steps, by_clock = self._shares(step, minutes)
+        if by_steps >= by_clock:
+            return f"step {step}/{self._config.max_steps}"
+        return f"step {step}, {minutes:.1f}/{self._config.max_minutes:g} min"
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         for file in self._files:
@@ -269,10 +290,11 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number)
-        self.reason = REASONS[name]
-        # A KeyboardInterrupt would first wait for the thread that prepares batches.
-        signal.signal(number, signal.SIG_DFL if self.at_once else self._before[name])
-        # Neither print nor logging: the signal may have arrived in the middle of either.
-        message = f"\n{self.reason}: saving; press Ctrl-C again to quit immediately\n"
-        os.write(2, message.encode())
+        self.reason = REASONS[signal.Signals(number)]
+        for each, before in self._before.items():  # torchrun sends SIGTERM when Ctrl-C is repeated
+            # A KeyboardInterrupt would first wait for the thread that prepares batches.
+            signal.signal(each, signal.SIG_DFL if self.at_once else before)
+        if not int(os.environ.get("LOCAL_RANK", "0")):  # once on each machine
+            # Neither print nor logging: the signal may have arrived in the middle of either.
+            message = f"\n{self.reason}: saving; press Ctrl-C again to quit immediately\n"
+            os.write(2, message.encode())

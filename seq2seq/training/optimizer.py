@@ -23,6 +23,7 @@ from seq2seq.config import ScheduleConfig, TrainingConfig
 
 _WEIGHTS, _FIRST_MOMENT, _SECOND_MOMENT, _AVERAGE = range(4)
 _ALIGNMENT = 16  # floats, which are 64 bytes: as torch aligns tensors
+_LONGEST_WARMUP = 0.2  # of max_minutes: on a slow machine, few updates may fit into that time
 
 
 @dataclass
@@ -30,7 +31,8 @@ class Schedule:
     """Factors of the peak learning rate; only the plateau schedule has a state of its own.
 
     inverse_sqrt is sqrt(warmup / step) (Vaswani et al. 2017, eq. 3, up to its constant). cosine
-    and linear decay over the steps, or over the clock if `max_minutes` ends training sooner.
+    and linear decay over the steps, or over the clock if `max_minutes` ends training sooner, of
+    which the warm-up takes a fifth at most.
     """
 
     config: ScheduleConfig
@@ -38,18 +40,20 @@ class Schedule:
     max_minutes: float | None = None
     plateau: float = 1.0
     waited: int = 0
+    began: float = 0.0  # the minute of the first update, which validations may precede
 
     def factor(self, step: int, minutes: float = 0.0) -> float:
         """Return the fraction of the peak rate for an update; steps count from 1."""
         config = self.config
-        if step <= config.warmup_steps:
-            return step / config.warmup_steps
+        longest = _LONGEST_WARMUP * (self.max_minutes or math.inf)
+        if step <= config.warmup_steps and minutes - self.began < longest:
+            return max(step / config.warmup_steps, (minutes - self.began) / longest)
         if config.kind == "constant":
             return 1.0
         if config.kind == "plateau":
             return max(config.min_factor, self.plateau)
         if config.kind == "inverse_sqrt":
-            return max(config.min_factor, math.sqrt(config.warmup_steps / step))
+            return max(config.min_factor, min(1.0, math.sqrt(config.warmup_steps / step)))
         last = config.decay_steps or self.max_steps
         by_steps = (step - config.warmup_steps) / max(1, last - config.warmup_steps)
         by_clock = minutes / self.max_minutes if self.max_minutes else 0.0

@@ -109,6 +109,7 @@ class Trainer:
             self.run,
             config,
             start=first,
+            minutes=progress.minutes,
             validated=self._validated_step == first,
             is_first=self.ranks.is_first,
         )
@@ -119,11 +120,13 @@ class Trainer:
             if config.initial and first == 0 and self._validated_step != 0:
                 self._validate(monitor)  # what training starts from, to compare with
             self._synchronize(stop)
+            if first == 0:
+                self.schedule.began = progress.minutes
             while not (reason := self._stop_reason or self._end()):
                 self.update(self._next_batches(batches))
-                monitor.advance()
                 if self._must_synchronize():
                     self._synchronize(stop)
+                monitor.advance(progress.step, progress.minutes)
                 if progress.step - self._averaged_step >= self._local_updates():
                     self._average_ranks()
                 if progress.step % config.log_every == 0 and progress.loss_tokens:
@@ -159,8 +162,8 @@ class Trainer:
             before = state.get("made_with", {}).get(key, here)
             if before != here:
                 log.warning(
-                    "saved with %s %s, resumed with %s: results will differ in the last bits from "
-                    "those of an uninterrupted run", key, before, here,
+                    "saved with %s %s, resumed with %s: results will differ from those of an "
+                    "uninterrupted run", key, before, here,
                 )  # fmt: skip
 
     def _load(self, checkpoint: Checkpoint) -> None:
@@ -380,6 +383,7 @@ class Trainer:
             "torch": torch.__version__,
             "device": next(self.model.parameters()).device.type,
             "threads": torch.get_num_threads(),
+            "processes": self.ranks.size,
         }
 
     def _average(self, monitor: Monitor, *, trained: bool) -> None:
