@@ -249,9 +249,9 @@ def test_memory_does_not_grow_with_requests(server: Server, exported: Path, tmp_
 def kill_workers(process: Training, number: int) -> None:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    # Beside those that were spawned is a process that tracks their resources.
+    # Beside those that were spawned, as they were needed, is a process that tracks their resources.
     workers = [child for child, command in commands.items() if b"resource_tracker" not in command]
-    assert len(workers) == 2
+    assert workers
     for child in workers[:number]:
         os.kill(int(child), signal.SIGKILL)
 
