@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tomllib
-from conftest import ToyCorpus
+from conftest import ToyCorpus, toy_pairs
 
 import seq2seq
 from seq2seq import cli
@@ -222,6 +222,28 @@ def test_show_pairs_prints_what_training_will_see(
     assert [line.removeprefix("    from ").upper() for line in changed[1::2]] == changed[::2]
     assert {line.removeprefix("    from ") for line in changed[1::2]} <= set(known)
     assert not (tmp_path / "run").exists()
+
+
+def test_show_pairs_prints_different_pairs_in_proportion(
+    toy: ToyCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = dict.fromkeys(AugmentationConfig.model_fields, 0) | {"joined": 0.2}
+    changes = [f"data.augmentation.{kind}={rate}" for kind, rate in rates.items()]
+    small = tmp_path / "small.tsv"
+    rows = sorted({f"{source}.\t{target}.\n" for source, target in toy_pairs(200, 5)})
+    small.write_text("".join(rows))
+    recipe = tmp_path / "toy.yaml"
+    text = toy.recipe(tmp_path / "run").replace("word_dropout: 0.02", "word_dropout: 0")
+    recipe.write_text(text)
+    changes += [f"data.train=[{{path: {small}}}]", "data.batching={unit: tokens, size: 64}"]
+    assert run("train", recipe, "--show-pairs", 100, *changes) == 0
+    shown = capsys.readouterr().out.splitlines()
+    changed = [line for line in shown if line.startswith("    from ")]
+    assert len(shown) - len(changed) == len({*shown}) - len({*changed}) == 100
+    assert 10 <= len(changed) <= 30  # of 20 expected
+    assert run("train", recipe, "--show-pairs", 1000, *changes) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len([line for line in shown if not line.startswith("    from ")]) == len(rows)
 
 
 def test_translate_through_pipes(trained: Path) -> None:
