@@ -103,9 +103,10 @@ def translate_all(
     if not pairs:
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
-    windows = [sources[start : start + WINDOW] for start in range(0, len(sources), WINDOW)]
+    parallelism = parallelism.for_lines(len(sources), translator.worker_memory)
+    windows = parallelism.split(sources, WINDOW)
 
-    def translate(window: list[str]) -> list[Translation]:
+    def translate(window: Sequence[str]) -> list[Translation]:
         return [found[0] for found in translator.translate(window, options)]
 
     results = parallelism.map(translate, windows, on_gpu=translator.on_gpu)

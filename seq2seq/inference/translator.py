@@ -134,6 +134,18 @@ class Translator:
         """Whether the models are on a GPU, which processes cannot share."""
         return self.backends[0].on_gpu
 
+    @property
+    def worker_memory(self) -> int | None:
+        """The bytes that a forked worker takes, at most, beside the weights, which it shares.
+
+        Most of them are log probabilities and their copies. None with PyTorch, which divides the
+        work among threads, or is on a GPU.
+        """
+        if any(hasattr(backend, "model") for backend in self.backends):
+            return None
+        rows = self.config.inference.batch_tokens * len(self.backends)
+        return (100 << 20) + 4 * rows * self.target.vocab_size
+
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with these changes; None changes nothing.
 
