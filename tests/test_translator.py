@@ -68,7 +68,7 @@ def test_any_iterable_of_lines_is_translated(translator: Translator) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("gato", "lines: expected several lines, found one text; pass [text]"),
+        ("gato", "lines: expected a list of lines, found one text; pass [text]"),
         (None, "lines: expected lines of text, found None; pass a list of texts"),
         (3, "lines: expected lines of text, found 3; pass a list of texts"),
         (["gato", None], "lines: number 2 is of type NoneType, not a text; pass str"),

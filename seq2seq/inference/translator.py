@@ -409,7 +409,7 @@ class Translator:
 def _listed(name: str, given: Iterable[str]) -> list[str]:
     """Return lines of text as a list. Raises DataError for anything else."""
     if isinstance(given, str):
-        raise DataError(f"{name}: expected several lines, found one text; pass [text]")
+        raise DataError(f"{name}: expected a list of lines, found one text; pass [text]")
     if not isinstance(given, Iterable):
         raise DataError(f"{name}: expected lines of text, found {given!r}; pass a list of texts")
     texts = list(given)
