@@ -43,7 +43,7 @@ SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
 # What the messages about a connection that broke have in them.
 _LOST = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 _QUEUED = 2  # items per worker that are read in advance
-LINES_PER_WORKER = 150  # fewer are translated before a further worker has started
+LINES_PER_WORKER = 150  # about as many as make up for the start of a further worker
 
 
 @dataclass(frozen=True)

@@ -259,6 +259,16 @@ def test_translate_through_pipes(trained: Path) -> None:
     assert (lines[0], lines[4:8], lines[8]) == ("cat eats", [""] * 4, "dog")
 
 
+def test_workers_are_a_number_or_auto(
+    trained: Path, lines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ("translate", trained, "-i", lines, "-o", tmp_path / "out", "--workers")
+    assert run(*command, "auto") == 0
+    assert (tmp_path / "out").read_text().startswith("cat")
+    assert run(*command, "all") == 2
+    assert "argument --workers: expected auto or 1, 2, 3, ..., found 'all'" in capsys.readouterr().err
+
+
 def test_translate_imports_nothing_slow(trained: Path, lines: Path) -> None:
     code = (
         "import sys; from seq2seq import cli\n"

@@ -86,6 +86,7 @@ def test_columns_are_source_and_target_and_fields_have_names(
     [
         ("evaluate {run} {file}", "exchange its sides, or name a run"),
         ("evaluate {run} {targets} --target {sources}", "exchange its sides, or name a run"),
+        ("evaluate {run} --challenge {minimal}", "exchange its sides, or name a run"),
         ("compare {run} {other} {file}", "exchange its sides, or name a run"),
         ("align {run} {file}", "exchange its sides, or name a run"),
         ("doctor {run} {file}", "exchange its sides, or name a run"),
@@ -106,10 +107,13 @@ def test_test_set_in_the_other_direction_is_refused(
 ) -> None:
     rows = [line.split("\t")[:2] for line in (toy.folder / "test.tsv").read_text().splitlines()]
     (tmp_path / "test.tsv").write_text("".join(f"{en}\t{es}\n" for es, en in rows))
+    minimal = "".join(f"word\t{en}\t{es}\t{es} {es}\n" for es, en in rows)
+    (tmp_path / "minimal.tsv").write_text(minimal)
     for name, side in (("es", 0), ("en", 1)):
         (tmp_path / name).write_text("".join(f"{row[side]}\n" for row in rows))
     files = {"file": tmp_path / "test.tsv", "targets": tmp_path / "en", "sources": tmp_path / "es"}
     more = {"right": toy.folder / "test.tsv", "folder": tmp_path / "exported"}
+    more["minimal"] = tmp_path / "minimal.tsv"
     assert cli.main(arguments.format(run=trained, other=other, **files, **more).split()) == 2
     error = capsys.readouterr().err
     assert ": runs in the other direction than the run (es to en): its sources, such as" in error

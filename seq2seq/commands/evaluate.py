@@ -65,7 +65,13 @@ def add(commands: options.Commands) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.data.corpus import Pair
     from seq2seq.evaluation.challenge import read_challenge, score_challenge
-    from seq2seq.evaluation.evaluate import evaluate, load_test, translate_all, write_lines
+    from seq2seq.evaluation.evaluate import (
+        check_direction,
+        evaluate,
+        load_test,
+        translate_all,
+        write_lines,
+    )
     from seq2seq.evaluation.metrics import RESAMPLES
     from seq2seq.evaluation.robustness import measure_robustness
     from seq2seq.files import check_writable, make_folder
@@ -83,6 +89,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         translator = options.load_translator(arguments, arguments.run)
         minimal = read_challenge(arguments.challenge) if arguments.challenge else []
         pairs = [Pair(pair.source, pair.right) for pair in minimal]
+        check_direction(translator, pairs, str(arguments.challenge))
         if arguments.test:
             named = {name: getattr(arguments, name) for name in ("target", "single_reference")}
             pairs = load_test(test, translator, **named)

@@ -78,7 +78,11 @@ def from_0_to_1(text: str) -> float:
 
 def _workers(text: str) -> int | None:
     """Parse a number of workers; None stands for auto."""
-    return None if text == "auto" else positive(text)
+    if text == "auto":
+        return None
+    if text.isdecimal():
+        return positive(text)
+    raise argparse.ArgumentTypeError(f"expected auto or 1, 2, 3, ..., found '{text}'")
 
 
 def _threads(text: str) -> int:
@@ -110,8 +114,8 @@ _SHARED: dict[str, dict[str, Any]] = {
         "type": _workers,
         "metavar": "N",
         "help": "translate in N processes with one CPU thread each, which is faster than one "
-        "process with N threads; does not affect the output. auto, the default: for files of more "
-        "than 300 lines, one for each core, if the memory suffices; one with PyTorch, --threads or "
+        "process with N threads; does not affect the output. auto, the default: for files of 300 "
+        "lines or more, one for each core, if the memory suffices; one with PyTorch, --threads or "
         "standard input. Under torchrun, its processes share the lines instead",
     },
     "--beam": {
