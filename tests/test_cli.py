@@ -266,7 +266,7 @@ def test_workers_are_a_number_or_auto(
     assert run(*command, "auto") == 0
     assert (tmp_path / "out").read_text().startswith("cat")
     assert run(*command, "all") == 2
-    assert "argument --workers: expected auto or 1, 2, 3, ..., found 'all'" in capsys.readouterr().err
+    assert "--workers: expected auto or 1, 2, 3, ..., found 'all'" in capsys.readouterr().err
 
 
 def test_translate_imports_nothing_slow(trained: Path, lines: Path) -> None:
