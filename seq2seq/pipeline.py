@@ -6,7 +6,6 @@ Such a run takes over the weights of the other one, its tokenizers and the shape
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import re
 from collections.abc import Iterator
@@ -116,10 +115,11 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 
 
 def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
-    """Yield pairs as training will see them, at most one of a batch, and as the corpus has them.
+    """Yield different pairs as training will see them, and as the corpus has them.
 
-    The run directory is neither read nor written; tokenizers are cached for the training. Raises
-    UserError like `train` does for the corpora.
+    They are from the first window of training, all of it if that has fewer. The run directory is
+    neither read nor written; tokenizers are cached for the training. Raises UserError like `train`
+    does for the corpora.
     """
     initial = None
     if config.training.initial is not None:
@@ -127,10 +127,12 @@ def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
     pairs, _ = load_pairs(config)
     source, target = _new_tokenizers(pairs, config, initial)
     stream = BatchStream(pairs, source, target, config.data, seed=config.training.seed)
-    for batch in itertools.islice(stream, number):
-        ids = batch.source_BS[0].tolist(), batch.labels_BT[0].tolist()
-        [before] = zip(*pairs.read(batch.indices[:1], 1), strict=True)
-        yield Pair(source.decode(ids[0]), target.decode(ids[1])), Pair(*before)
+    batch = stream.sample(number)
+    sources = map(source.decode, batch.source_BS.tolist())
+    targets = map(target.decode, batch.labels_BT.tolist())
+    before = zip(*pairs.read(batch.indices, 1), strict=True)
+    for text, translation, pair in zip(sources, targets, before, strict=True):
+        yield Pair(text, translation), Pair(*pair)
 
 
 def _new_tokenizers(

@@ -17,10 +17,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -47,6 +47,7 @@ SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
 # What the messages about a connection that broke have in them.
 _LOST = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 _QUEUED = 2  # items per worker that are read in advance
+LINES_PER_WORKER = 150  # about as many as make up for the start of a further worker
 
 tqdm.monitor_interval = 0  # otherwise every bar starts a thread, which forked workers would lose
 
@@ -282,27 +283,58 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class Parallelism:
-    """Several `workers`, with the CPU threads of this process each, or `ranks`, or this process."""
+    """Several `workers`, with the CPU threads of this process each, or `ranks`, or this process.
 
-    workers: int = 1
+    A number of workers of None is one that `for_lines` chooses.
+    """
+
+    workers: int | None = 1
     ranks: Ranks = field(default_factory=Ranks)
 
+    @property
+    def size(self) -> int:
+        """The number of processes that share the work."""
+        return max(self.workers or 1, self.ranks.size)
+
+    def for_lines(self, number: int, worker_memory: int | None) -> Parallelism:
+        """Return this with a number of workers for so many lines, if it has none.
+
+        That is one for every LINES_PER_WORKER lines, but no more than there are cores, nor than the
+        available memory is enough for if each takes so many bytes; and 1 with ranks, or for None.
+        """
+        if self.workers is not None:
+            return self
+        chosen = 1
+        if worker_memory and hasattr(os, "fork") and self.ranks.size == 1:
+            most = min(number // LINES_PER_WORKER, cores())
+            chosen = max(1, min(most, available_memory() // worker_memory))
+        return replace(self, workers=chosen)
+
+    def split(self, items: Sequence[Item], most: int) -> list[Sequence[Item]]:
+        """Return equal parts, as many for each process, of at most this many items."""
+        number = self.size * -(-len(items) // (self.size * most))
+        ends = [len(items) * n // number for n in range(number + 1)] if number else []
+        return [items[start:end] for start, end in pairwise(ends) if start < end]
+
     def map(
-        self, function: Callable[[Item], T], items: Iterable[Item], *, on_gpu: bool
+        self, function: Callable[[Item], T], items: Iterable[Item | None], *, on_gpu: bool
     ) -> Iterator[T]:
         """Return an iterator over the results of all items, in order, the same on every rank.
 
-        Every rank has to read the iterator to its end. With workers, this process must not have
-        computed with several threads (see ordered_map). Raises UserError for workers together with
-        ranks, and ConfigError for several workers on a GPU.
+        Every rank has to read the iterator to its end. None among the items stands for a wait (see
+        ordered_map), which ranks do not know. With workers, this process must not have computed
+        with several threads. Raises UserError for workers together with ranks, and ConfigError for
+        several workers on a GPU.
         """
-        if self.workers > 1 and self.ranks.size > 1:
+        workers = self.workers or 1
+        if workers > 1 and self.ranks.size > 1:
             raise UserError("--workers: torchrun's ranks already share the work; remove --workers")
-        if self.workers > 1 and on_gpu:
-            raise ConfigError(f"{self.workers} workers cannot share a GPU; use --device cpu")
+        if workers > 1 and on_gpu:
+            raise ConfigError(f"{workers} workers cannot share a GPU; use --device cpu")
         if self.ranks.size > 1:
-            return _map_over_ranks(self.ranks, function, items)
-        return ordered_map(function, items, processes=self.workers, option="--workers")
+            given = (item for item in items if item is not None)
+            return _map_over_ranks(self.ranks, function, given)
+        return ordered_map(function, items, processes=workers, option="--workers")
 
 
 SERIAL = Parallelism()
@@ -319,8 +351,25 @@ def _map_over_ranks(
             yield from results
 
 
+def available_memory() -> int:
+    """Return the bytes of memory that processes can still take, of this machine or container.
+
+    Where the system does not tell, that is a terabyte.
+    """
+    found = [1 << 40]
+    with contextlib.suppress(OSError, ValueError):  # not Linux
+        info = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        found.append(int(info["MemAvailable"].split()[0]) << 10)
+    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
+        group = Path("/sys/fs/cgroup")
+        most, used = (int((group / f"memory.{n}").read_text()) for n in ("max", "current"))
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        found.append(most - used + int(stat["inactive_file"]))
+    return min(found)
+
+
 def ordered_map(
-    function: Callable[[Item], T], items: Iterable[Item], *, processes: int, option: str
+    function: Callable[[Item], T], items: Iterable[Item | None], *, processes: int, option: str
 ) -> Iterator[T]:
     """Return an iterator over the results of all items in order, computed by workers.
 
@@ -328,20 +377,32 @@ def ordered_map(
     threads; they share the memory of what the function holds, such as a model's weights, and only
     items and results are copied. A process that has computed with several OpenMP threads must not
     be forked. A rank has gloo's threads, so its workers are spawned, and the function is pickled.
-    Errors of the function are raised here, in turn. Raises WorkerError when a worker was killed;
-    the message says which `option` to lower.
+    Where the next item is not there yet, the items may give None before they wait for it: then all
+    results before it come first. Errors of the function are raised here, in turn. Raises
+    WorkerError when a worker was killed; the message says which `option` to lower.
     """
     if processes == 1:
-        return map(function, items)
+        return (function(item) for item in items if item is not None)
     method = "spawn" if num_ranks() > 1 else "fork"
     pool = worker_pool(partial(partial, function), processes, method=method)
     remaining = iter(items)
+    futures: deque[Future[T]] = deque()
+
+    def fill() -> bool:
+        """Submit items until enough are queued, or a wait is due; return whether it is."""
+        for item in remaining:
+            if item is not None:
+                futures.append(pool.submit(work, item))
+            if futures and (item is None or len(futures) == _QUEUED * processes):
+                return item is None
+        return False
+
     try:
-        futures = deque(pool.submit(work, item) for item in islice(remaining, _QUEUED * processes))
+        waits = fill()
     except BaseException:
         pool.shutdown(cancel_futures=True)
         raise
-    return _results(pool, futures, remaining, option)
+    return _results(pool, futures, fill, waits, option)
 
 
 def worker_pool(
@@ -367,14 +428,19 @@ def worker_pool(
 
 
 def _results(
-    pool: ProcessPoolExecutor, futures: deque[Future[T]], remaining: Iterator[Any], option: str
+    pool: ProcessPoolExecutor,
+    futures: deque[Future[T]],
+    fill: Callable[[], bool],
+    waits: bool,
+    option: str,
 ) -> Iterator[T]:
     from concurrent.futures.process import BrokenProcessPool
 
     try:
         while futures:
             yield futures.popleft().result()
-            futures.extend(pool.submit(work, item) for item in islice(remaining, 1))
+            if not (waits and futures):
+                waits = fill()
     except BrokenProcessPool:
         raise WorkerError(
             f"a worker process was killed, perhaps for lack of memory; lower {option}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tomllib
-from conftest import ToyCorpus
+from conftest import ToyCorpus, toy_pairs
 
 import seq2seq
 from seq2seq import cli
@@ -224,6 +224,28 @@ def test_show_pairs_prints_what_training_will_see(
     assert not (tmp_path / "run").exists()
 
 
+def test_show_pairs_prints_different_pairs_in_proportion(
+    toy: ToyCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = dict.fromkeys(AugmentationConfig.model_fields, 0) | {"joined": 0.2}
+    changes = [f"data.augmentation.{kind}={rate}" for kind, rate in rates.items()]
+    small = tmp_path / "small.tsv"
+    rows = sorted({f"{source}.\t{target}.\n" for source, target in toy_pairs(200, 5)})
+    small.write_text("".join(rows))
+    recipe = tmp_path / "toy.yaml"
+    text = toy.recipe(tmp_path / "run").replace("word_dropout: 0.02", "word_dropout: 0")
+    recipe.write_text(text)
+    changes += [f"data.train=[{{path: {small}}}]", "data.batching={unit: tokens, size: 64}"]
+    assert run("train", recipe, "--show-pairs", 100, *changes) == 0
+    shown = capsys.readouterr().out.splitlines()
+    changed = [line for line in shown if line.startswith("    from ")]
+    assert len(shown) - len(changed) == len({*shown}) - len({*changed}) == 100
+    assert 10 <= len(changed) <= 30  # of 20 expected
+    assert run("train", recipe, "--show-pairs", 1000, *changes) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len([line for line in shown if not line.startswith("    from ")]) == len(rows)
+
+
 def test_translate_through_pipes(trained: Path) -> None:
     command = [*SEQ2SEQ, "translate", str(trained), "--nbest", "4"]
     found = subprocess.run(
@@ -235,6 +257,16 @@ def test_translate_through_pipes(trained: Path) -> None:
     lines = found.stdout.split("\n")
     assert len(lines) == 13
     assert (lines[0], lines[4:8], lines[8]) == ("cat eats", [""] * 4, "dog")
+
+
+def test_workers_are_a_number_or_auto(
+    trained: Path, lines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ("translate", trained, "-i", lines, "-o", tmp_path / "out", "--workers")
+    assert run(*command, "auto") == 0
+    assert (tmp_path / "out").read_text().startswith("cat")
+    assert run(*command, "all") == 2
+    assert "--workers: expected auto or 1, 2, 3, ..., found 'all'" in capsys.readouterr().err
 
 
 def test_translate_imports_nothing_slow(trained: Path, lines: Path) -> None:

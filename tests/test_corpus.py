@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import re
+import subprocess
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -316,6 +317,18 @@ HEADER = "source,target\n"
 def test_csv_errors_name_the_line(tmp_path: Path, text: str, message: str) -> None:
     keys = csv_file(tmp_path, text)
     assert fails(**keys).startswith(f"{keys['path']}{message}")
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_command_in_the_message_about_other_separators_converts(
+    tmp_path: Path, mark: str, name: str
+) -> None:
+    keys = csv_file(tmp_path, f'source{mark}target\n"a, b"{mark}c\n')
+    message = fails(**keys)
+    assert message.startswith(f"{keys['path']}:1: columns separated by {name}, and commas")
+    (tmp_path / "a.csv").rename(tmp_path / "OLD.csv")
+    subprocess.run(message.partition("convert it: ")[2], shell=True, check=True, cwd=tmp_path)
+    assert read(format="csv", path=str(tmp_path / "NEW.csv")) == [Pair("a, b", "c")]
 
 
 def test_csv_column_that_the_header_lacks(tmp_path: Path) -> None:

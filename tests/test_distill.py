@@ -156,7 +156,7 @@ def test_killed_and_continued(
         (("none", "{corpus}"), "none: not a run directory"),
         (("{run}", "{corpus}", "--target", "{single}"), "has 60 lines but"),
         (("{run}", "{corpus}", "--beam", "4"), "beam_size was 3 and is 4; choose another --output"),
-        (("{run}", "{corpus}", "--reverse"), "reverse was False and is True"),
+        (("{run}", "{corpus}", "--reverse"), "remove --reverse"),
         (("{run}", "{other}", "{corpus}"), "partial: made by another command: runs was"),
         (("{run}", "{single}"), "partial: made by another command: corpus was"),
         (("{run}", "{corpus}", "-o", "out.tsv.gz"), "out.tsv.gz: the file is not compressed"),

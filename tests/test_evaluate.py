@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ import pytest
 from conftest import ToyCorpus, toy_pairs
 
 from seq2seq import cli
-from seq2seq.config import DataConfig
-from seq2seq.data.corpus import Pair
+from seq2seq.config import CorpusConfig, DataConfig
+from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.evaluation import evaluate as evaluation
-from seq2seq.evaluation.evaluate import evaluate, read_test, write_lines
+from seq2seq.evaluation.evaluate import check_direction, evaluate, read_test, write_lines
+from seq2seq.evaluation.metrics import score
 from seq2seq.inference.translator import Translator
 
 
@@ -60,22 +62,72 @@ def test_any_reference_counts(translator: Translator, data: DataConfig, tmp_path
 @pytest.mark.parametrize(
     ("layout", "text"),
     [
-        ({"source": 1, "target": 0}, "cat\tgato\n"),
-        ({"format": "manythings"}, "cat\tgato\tCC-BY\n"),
+        ({"source": 1, "target": 0}, "gato\tcat\n"),
+        ({"format": "manythings"}, "gato\tcat\tCC-BY\n"),
+        ({"source": 2, "target": 1, "alignment": 0}, "gato\tcat\t0-0\n"),
         (
             {"format": "jsonl", "source": "s.es", "target": "t"},
             '{"s": {"es": "gato"}, "t": "cat"}\n',
         ),
     ],
 )
-def test_test_set_has_layout_of_run(
+def test_columns_are_source_and_target_and_fields_have_names(
     data: DataConfig, tmp_path: Path, layout: dict[str, object], text: str
 ) -> None:
     path = tmp_path / "test"
     path.write_text(text)
     valid = data.valid.model_copy(update=layout)
     pairs = read_test(str(path), data.model_copy(update={"test": None, "valid": valid}))
-    assert [(pair.source, pair.target) for pair in pairs] == [("gato", "cat")]
+    assert [(pair.source, pair.target, pair.references) for pair in pairs] == [("gato", "cat", ())]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how"),
+    [
+        ("evaluate {run} {file}", "exchange its sides, or name a run"),
+        ("evaluate {run} {targets} --target {sources}", "exchange its sides, or name a run"),
+        ("evaluate {run} --challenge {minimal}", "exchange its sides, or name a run"),
+        ("compare {run} {other} {file}", "exchange its sides, or name a run"),
+        ("align {run} {file}", "exchange its sides, or name a run"),
+        ("doctor {run} {file}", "exchange its sides, or name a run"),
+        ("plot length {run} --test {file} -o length.png", "exchange its sides, or name a run"),
+        ("export {run} --valid {file} -o {folder}", "exchange its sides, or name a run"),
+        ("distill {run} {file} -o {file}.out", "add --reverse"),
+        ("distill {run} {right} -o {file}.out --reverse", "remove --reverse"),
+    ],
+)
+def test_test_set_in_the_other_direction_is_refused(
+    trained: Path,
+    other: Path,
+    toy: ToyCorpus,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    how: str,
+) -> None:
+    rows = [line.split("\t")[:2] for line in (toy.folder / "test.tsv").read_text().splitlines()]
+    (tmp_path / "test.tsv").write_text("".join(f"{en}\t{es}\n" for es, en in rows))
+    minimal = "".join(f"word\t{en}\t{es}\t{es} {es}\n" for es, en in rows)
+    (tmp_path / "minimal.tsv").write_text(minimal)
+    for name, side in (("es", 0), ("en", 1)):
+        (tmp_path / name).write_text("".join(f"{row[side]}\n" for row in rows))
+    files = {"file": tmp_path / "test.tsv", "targets": tmp_path / "en", "sources": tmp_path / "es"}
+    more = {"right": toy.folder / "test.tsv", "folder": tmp_path / "exported"}
+    more["minimal"] = tmp_path / "minimal.tsv"
+    assert cli.main(arguments.format(run=trained, other=other, **files, **more).split()) == 2
+    error = capsys.readouterr().err
+    assert ": runs in the other direction than the run (es to en): its sources, such as" in error
+    assert f"; {how}" in error
+
+
+def test_direction_is_known_in_a_joint_vocabulary() -> None:
+    pairs = list(read_corpus(CorpusConfig(path="data/everyday.tsv")))[:30]
+    translator = Translator.load("es-en")
+    assert translator.source.fingerprint() == translator.target.fingerprint()
+    check_direction(translator, pairs, "test.tsv")
+    check_direction(translator, [Pair(pair.target, pair.source) for pair in pairs[:9]], "few")
+    with pytest.raises(DataError, match=r"test\.tsv: runs in the other direction"):
+        check_direction(translator, [Pair(p.target, p.source) for p in pairs], "test.tsv")
 
 
 def test_gold_alignments_are_optional(data: DataConfig, tmp_path: Path) -> None:
@@ -145,6 +197,29 @@ def test_unwritable_hypotheses_raise(tmp_path: Path) -> None:
     assert (tmp_path / "h").read_text() == "a\n\né\n"
     with pytest.raises(DataError, match="cannot be written"):
         write_lines(tmp_path / "none/h", ["a"])
+
+
+def test_option_for_hypotheses_is_named_where_the_run_cannot_be_written(
+    toy: ToyCorpus, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(exported, tmp_path / "run")
+    (run / "test.hypotheses.txt").mkdir()
+    assert cli.main(["evaluate", str(run), str(toy.folder / "test.tsv")]) == 2
+    assert capsys.readouterr().err.endswith("; choose another path with -o FILE\n")
+
+
+def test_tokenized_text_is_warned_about_once(
+    translator: Translator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tokenized:
+        line = "cat eats ."
+
+    monkeypatch.setattr(evaluation, "translate_all", lambda *_, **__: [Tokenized()] * 120)
+    evaluate(translator, [Pair("gato come.", "cat eats.")] * 120)
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("120 translations end in ' .', as tokenized text does")
+    score(["cat eats ."] * 120, ["cat eats."] * 120)
+    assert len(caplog.records) == 1
 
 
 def test_hypotheses_are_written_before_the_scores_are_printed(

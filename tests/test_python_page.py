@@ -24,9 +24,10 @@ def test_python_blocks_run(
     (tmp_path / "configs/quickstart.yaml").write_text(toy.recipe(tmp_path / "runs/unused"))
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/quickstart").symlink_to(trained)
+    (tmp_path / "spanish.txt").write_text("gato come\nperro\n")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("".join(blocks), names)

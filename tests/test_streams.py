@@ -4,7 +4,9 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
+from seq2seq import processes
+from seq2seq.data.corpus import conversion
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.files import check_writable
 from seq2seq.inference import streams
+from seq2seq.inference.pipes import Pipe, is_pipe
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx.backend import OnnxBackend
-from seq2seq.processes import Parallelism
+from seq2seq.processes import Parallelism, ordered_map
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def run(
     translator: Translator,
     folder: Path,
     data: bytes,
-    workers: int = 1,
+    workers: int | None = 1,
     **changes: Any,
 ) -> list[str]:
     """Translate bytes through files; return the lines of output."""
@@ -157,8 +162,8 @@ def test_invalid_utf8(
 ) -> None:
     data, mended = b"gato\na\xff\nagua\n", "gato\na\ufffd\nagua\n"
     found = run(translator, tmp_path, data)
-    first = f"{tmp_path}/in: line 2: not UTF-8 (byte 0xff at 1): replaced; convert the input, for "
-    first += "example with iconv -f latin1 -t utf-8"
+    first = f"{tmp_path}/in: line 2: not UTF-8 (byte 0xff at 1): replaced; convert it with "
+    first += conversion(b"").removeprefix("convert it with ")
     assert [record.getMessage() for record in caplog.records] == [first]
     assert found == run(translator, tmp_path, mended.encode())
     assert len(found) == 3
@@ -278,6 +283,87 @@ def test_killed_worker_leaves_no_gap(
     assert written.pop() == ""
     assert written == whole[: len(written)]
     assert len(written) in range(0, 9, 2)
+
+
+def test_few_lines_are_divided_among_workers(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, windows = b"gato come pan\nperro\n" * 300, list[int]()
+    monkeypatch.setattr(processes, "cores", lambda: 3)
+    monkeypatch.setattr(streams, "cores", lambda: 3)
+
+    def observed(self: Parallelism, function: Any, items: Any, **changes: Any) -> Any:
+        kept = list(items)
+        windows[:] = [len(lines) for _, lines in kept]
+        return ordered_map(function, kept, processes=1, option="")
+
+    alone = run(translator, tmp_path, data)
+    monkeypatch.setattr(Parallelism, "map", observed)
+    for workers, expected in ((1, [600]), (2, [300] * 2), (None, [200] * 3)):
+        assert run(translator, tmp_path, data, workers=workers) == alone
+        assert windows == expected
+    assert len(run(translator, tmp_path, b"gato\n" * 299, workers=None)) == 299
+    assert windows == [299]
+    monkeypatch.setattr(sys, "stdin", (tmp_path / "in").open())
+    translate_files(
+        translator, Request(translator.options(beam_size=1)), output=str(tmp_path / "out"),
+        parallelism=Parallelism(None),
+    )  # fmt: skip
+    assert windows == [299]
+    monkeypatch.setattr(processes, "available_memory", lambda: 0)
+    assert run(translator, tmp_path, data, workers=None) == alone
+    assert windows == [600]
+
+
+@pytest.mark.parametrize("workers", [1, 2, None])
+def test_lines_of_a_pipe_are_translated_as_they_arrive(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
+) -> None:
+    monkeypatch.setattr(streams, "_PATIENCE", 0.0)
+    out, written = os.pipe()
+    request = Request(translator.options(beam_size=1))
+    # A process of its own writes, as forked workers keep what this one has open.
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as typing:
+        assert typing.stdin
+        assert typing.stdout
+        files = {
+            "source": f"/dev/fd/{typing.stdout.fileno()}",
+            "output": f"/dev/fd/{written}",
+            "parallelism": Parallelism(workers),
+        }
+        translated = threading.Thread(
+            target=translate_files, args=(translator, request), kwargs=files
+        )
+        translated.start()
+        with open(out, "rb") as found:
+            for sent, lines in (
+                (b"gato\n", [b"cat\n"]),
+                (b"perro\npan\nag", [b"dog\n", b"bread\n"]),
+                (b"ua\n\nca", [b"water\n", b"\n"]),
+            ):
+                os.write(typing.stdin.fileno(), sent)
+                assert [found.readline() for _ in lines] == lines
+            os.write(typing.stdin.fileno(), b"sa\n")
+            assert found.readline() == b"house\n"
+            typing.terminate()
+            translated.join()
+    os.close(written)
+
+
+def test_lines_of_a_pipe_are_those_of_a_file(tmp_path: Path) -> None:
+    data = b"a\n\n" + b"b" * 200_000 + b"\r\n" + b"c\n" * 100_000 + "é".encode()
+    reads, writes = os.pipe()
+    writing = threading.Thread(target=lambda: [os.write(writes, data), os.close(writes)])
+    writing.start()
+    with open(reads, "rb") as file:
+        pipe = Pipe(file, 300_000)
+        assert is_pipe(file)
+        assert list(iter(pipe.readline, b"")) == data.splitlines(keepends=True)
+        assert not pipe.has_line()
+    writing.join()
+    pipe = Pipe(io.BytesIO(b"a\n" + b"b" * 200_000), 100_000)
+    assert pipe.readline() == b"a\n"
+    assert len(pipe.readline()) > 100_000
 
 
 def test_workers_require_the_cpu() -> None:

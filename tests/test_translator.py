@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +54,32 @@ def test_translates_the_toy_language(translator: Translator) -> None:
     lines = ["gato come pan", "perro", "niño quiere casa grande"]
     assert best(translator, lines) == [words(line) for line in lines]
     assert best(translator, lines, beam_size=1) == [words(line) for line in lines]
+
+
+def test_any_iterable_of_lines_is_translated(translator: Translator) -> None:
+    lines = ["gato come pan", "perro"]
+    expected = translator.translate(lines)
+    for given_lines in (iter(lines), tuple(lines), np.array(lines), dict.fromkeys(lines)):
+        assert translator.translate(given_lines) == expected
+    begun = translator.translate((line for line in lines), prefixes=(begin for begin in ("c", "")))
+    assert [found[0].text for found in begun] == ["cat eats bread", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("gato", "lines: expected a list of lines, found one text; pass [text]"),
+        (None, "lines: expected lines of text, found None; pass a list of texts"),
+        (3, "lines: expected lines of text, found 3; pass a list of texts"),
+        (["gato", None], "lines: number 2 is of type NoneType, not a text; pass str"),
+        ([b"gato"], "lines: number 1 is of type bytes, not a text; pass str"),
+    ],
+)
+def test_what_is_not_lines_is_refused(translator: Translator, lines: Any, message: str) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        translator.translate(lines)
+    with pytest.raises(DataError, match=re.escape(message.replace("lines:", "targets:", 1))):
+        translator.force(["gato"], lines)
 
 
 @examples(40)

@@ -13,8 +13,9 @@ import pytest
 from conftest import ToyCorpus
 from processes import SHOW_FORKS, Server
 
+from seq2seq import processes
 from seq2seq.errors import DataError, WorkerError
-from seq2seq.processes import ordered_map
+from seq2seq.processes import Parallelism, Ranks, available_memory, ordered_map
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
@@ -38,6 +39,67 @@ def test_results_are_in_order_with_bounded_read_ahead(processes):
     assert found == list(range(60))
     assert len(pids) <= processes
     assert (os.getpid() in pids) == (processes == 1)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_results_come_before_a_wait(processes):
+    found = []
+
+    def items() -> Iterator[int | None]:
+        for item in range(12):
+            if item % 3 == 0:
+                yield None
+                assert found == list(range(item))
+            yield item
+
+    for item in ordered_map(lambda item: item, items(), processes=processes, option=""):
+        found.append(item)
+    assert found == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("lines", "memory", "ranks", "workers"),
+    [(599, 1, 1, 3), (600, 1, 1, 4), (10**6, 1, 1, 4), (10**6, 3 << 30, 1, 3), (300, 1, 1, 2),
+     (299, 1, 1, 1), (10**6, 99 << 30, 1, 1), (10**6, None, 1, 1), (10**6, 1, 2, 1)],
+)  # fmt: skip
+def test_workers_are_chosen_by_lines_cores_and_memory(monkeypatch, lines, memory, ranks, workers):
+    monkeypatch.setattr(processes, "cores", lambda: 4)
+    monkeypatch.setattr(processes, "available_memory", lambda: 10 << 30)
+    parallelism = Parallelism(None, Ranks(size=ranks))
+    assert parallelism.for_lines(lines, memory).workers == workers
+    assert Parallelism(7).for_lines(lines, memory).workers == 7
+
+
+def test_available_memory_is_that_of_the_container(monkeypatch):
+    files = {
+        "/proc/meminfo": "MemTotal:  100 kB\nMemAvailable:  50 kB\n",
+        "/sys/fs/cgroup/memory.max": "40000\n",
+        "/sys/fs/cgroup/memory.current": "30000\n",
+        "/sys/fs/cgroup/memory.stat": "anon 1\ninactive_file 5000\n",
+    }
+
+    def read(path: Path) -> str:
+        if str(path) not in files:
+            raise FileNotFoundError(path)
+        return files[str(path)]
+
+    monkeypatch.setattr(Path, "read_text", read)
+    assert available_memory() == 15_000
+    files["/sys/fs/cgroup/memory.max"] = "max\n"
+    assert available_memory() == 50 << 10
+    files.clear()
+    assert available_memory() == 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("number", "most", "workers", "sizes"),
+    [(600, 1000, 2, [300, 300]), (2300, 500, 2, [383, 383, 384] * 2), (3, 1000, 2, [1, 2]),
+     (1001, 1000, 1, [500, 501]), (1, 1000, 4, [1]), (0, 1000, 2, [])],
+)  # fmt: skip
+def test_parts_are_equal_and_keep_the_order(number, most, workers, sizes):
+    parts = Parallelism(workers).split(range(number), most)
+    assert [len(part) for part in parts] == sizes
+    assert [item for part in parts for item in part] == list(range(number))
 
 
 @pytest.mark.parametrize("processes", [1, 3])

@@ -14,7 +14,7 @@ from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.data.dataset import hold_out
 from seq2seq.errors import CheckpointError, DataError
-from seq2seq.evaluation.evaluate import read_test
+from seq2seq.evaluation.evaluate import load_test
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import find_run
 from seq2seq.runs.checkpoint import open_checkpoint
@@ -107,7 +107,7 @@ def read_pairs(
     """
     data = translator.config.data
     if test is not None:
-        return read_test(test, data, target=target)
+        return load_test(test, translator, target=target)
     try:
         return list(read_corpus(data.test or data.valid))
     except DataError as error:

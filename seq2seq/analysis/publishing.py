@@ -16,7 +16,7 @@ from seq2seq.config.loading import dump_config
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import DataError
-from seq2seq.evaluation.evaluate import Evaluation, evaluate, read_test
+from seq2seq.evaluation.evaluate import Evaluation, check_direction, evaluate, read_test
 from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx.export import export_run
@@ -44,9 +44,13 @@ def read_tests(tests: Sequence[str], config: Config) -> dict[str, list[Pair]]:
 
 
 def score_tests(run: Path, tests: Mapping[str, Sequence[Pair]]) -> dict[str, Evaluation]:
-    """Return the scores of a run on test sets."""
-    translator = Translator.load(run) if tests else None
-    return {name: evaluate(translator, pairs) for name, pairs in tests.items() if translator}
+    """Return the scores of a run on test sets. Raises DataError as check_direction does."""
+    if not tests:
+        return {}
+    translator = Translator.load(run)
+    for name, pairs in tests.items():
+        check_direction(translator, pairs, name)
+    return {name: evaluate(translator, pairs) for name, pairs in tests.items()}
 
 
 def make_card(

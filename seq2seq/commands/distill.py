@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 from seq2seq.commands import options
@@ -42,8 +43,9 @@ def add(commands: options.Commands) -> None:
 
 def _distill(arguments: argparse.Namespace) -> int:
     from seq2seq.config import CorpusConfig
-    from seq2seq.data.corpus import COMPRESSED
+    from seq2seq.data.corpus import COMPRESSED, Pair, read_corpus
     from seq2seq.data.sources import describe
+    from seq2seq.evaluation.evaluate import check_direction
     from seq2seq.inference.streams import Request, distill
 
     if Path(arguments.output).suffix in COMPRESSED:
@@ -55,6 +57,10 @@ def _distill(arguments: argparse.Namespace) -> int:
     with options.parallelism(arguments) as shared:
         translator = options.load_translator(arguments, *arguments.runs)
         search = translator.options(**options.search_options(arguments))
+        pairs, how = list(islice(read_corpus(corpus), 100)), "add --reverse"
+        if arguments.reverse:
+            pairs, how = [Pair(pair.target, pair.source) for pair in pairs], "remove --reverse"
+        check_direction(translator, pairs, arguments.corpus, f"{how}, or exchange its sides")
         made_of = {
             "program": VERSION,
             "runs": [backend.weights_sum for backend in translator.backends],
@@ -64,7 +70,7 @@ def _distill(arguments: argparse.Namespace) -> int:
         }
         request = Request(search, format="tsv", reverse=arguments.reverse)
         try:
-            pairs = distill(
+            written = distill(
                 translator, request, corpus, Path(arguments.output), made_of=made_of,
                 parallelism=shared,
             )  # fmt: skip
@@ -72,5 +78,5 @@ def _distill(arguments: argparse.Namespace) -> int:
             print("interrupted; run the same command again to continue", file=sys.stderr)
             raise
         if shared.ranks.is_first:
-            print(f"{arguments.output}: {pairs} pairs", file=sys.stderr)
+            print(f"{arguments.output}: {written} pairs", file=sys.stderr)
     return 0

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.commands import options
-from seq2seq.errors import UserError
+from seq2seq.errors import DataError, UserError
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,13 @@ def add(commands: options.Commands) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     from seq2seq.data.corpus import Pair
     from seq2seq.evaluation.challenge import read_challenge, score_challenge
-    from seq2seq.evaluation.evaluate import evaluate, read_test, translate_all, write_lines
+    from seq2seq.evaluation.evaluate import (
+        check_direction,
+        evaluate,
+        load_test,
+        translate_all,
+        write_lines,
+    )
     from seq2seq.evaluation.metrics import RESAMPLES
     from seq2seq.evaluation.robustness import measure_robustness
     from seq2seq.files import check_writable, make_folder
@@ -83,14 +89,18 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         translator = options.load_translator(arguments, arguments.run)
         minimal = read_challenge(arguments.challenge) if arguments.challenge else []
         pairs = [Pair(pair.source, pair.right) for pair in minimal]
+        check_direction(translator, pairs, str(arguments.challenge))
         if arguments.test:
             named = {name: getattr(arguments, name) for name in ("target", "single_reference")}
-            pairs = read_test(test, translator.config.data, **named)
+            pairs = load_test(test, translator, **named)
         run = run_of(find_run(arguments.run)).path
         folder = Path() if is_read_only(run) else run
         default = folder / f"{Path(test).stem}.hypotheses.txt"
         path = Path(arguments.output) if arguments.output else default
-        check_writable(path, arguments.test, arguments.target, arguments.challenge)
+        try:
+            check_writable(path, arguments.test, arguments.target, arguments.challenge)
+        except DataError as error:
+            raise DataError(f"{error}{'' if arguments.output else ' with -o FILE'}") from None
         if reports:
             make_folder(arguments.report)
         search = translator.options(**options.search_options(arguments), keep_weights=reports)

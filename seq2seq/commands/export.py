@@ -42,7 +42,7 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--valid", metavar="FILE",
-        help="measure on this validation set (in the layout of the recipe's, or the source side) "
+        help="measure on this validation set (TSV: source, target; or the source side) "
         "how much BLEU int8 costs, which decides what --precision auto uses; default: what "
         "training measured when it ended",
     )  # fmt: skip

@@ -76,6 +76,15 @@ def from_0_to_1(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, found '{text}'")
 
 
+def _workers(text: str) -> int | None:
+    """Parse a number of workers; None stands for auto."""
+    if text == "auto":
+        return None
+    if text.isdecimal():
+        return positive(text)
+    raise argparse.ArgumentTypeError(f"expected auto or 1, 2, 3, ..., found '{text}'")
+
+
 def _threads(text: str) -> int:
     number = positive(text)
     if number > MAX_THREADS:
@@ -102,12 +111,12 @@ _SHARED: dict[str, dict[str, Any]] = {
         "target pieces)",
     },
     "--workers": {
-        "type": positive,
-        "default": 1,
+        "type": _workers,
         "metavar": "N",
         "help": "translate in N processes with one CPU thread each, which is faster than one "
-        "process with N threads; does not affect the output. Under torchrun, its processes share "
-        "the lines instead",
+        "process with N threads; does not affect the output. auto, the default: for files of 300 "
+        "lines or more, one for each core, if the memory suffices; one with PyTorch, --threads or "
+        "standard input. Under torchrun, its processes share the lines instead",
     },
     "--beam": {
         "type": positive,
@@ -186,7 +195,7 @@ def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
     from seq2seq.processes import Parallelism, init_process_group
 
     with init_process_group() as ranks:
-        yield Parallelism(arguments.workers, ranks)
+        yield Parallelism(1 if arguments.threads else arguments.workers, ranks)
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -200,7 +209,7 @@ def load_translator(arguments: argparse.Namespace, *runs: str) -> Translator:
     from seq2seq.inference.translator import Translator
 
     threads = arguments.threads
-    if getattr(arguments, "workers", 1) > 1:
+    if (getattr(arguments, "workers", None) or 1) > 1:
         if threads:
             raise UserError("--workers: each worker has one thread; remove --threads")
         threads = 1

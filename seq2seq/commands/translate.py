@@ -4,7 +4,7 @@ examples:
   echo '¿Dónde está el perro?' | seq2seq translate runs/quickstart
   seq2seq translate runs/quickstart -i spanish.txt -o english.txt --beam 8
   seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt
-  seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4
+  seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4   (not all cores)
   torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt
   seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)
   seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -45,7 +46,11 @@ _SAVED = ("state.json", "dataset_dict.json")
 MAX_LINE_BYTES = 1 << 24
 
 _NAMED = 10  # malformed lines in one error
-_BOM = b"\xef\xbb\xbf"
+_BOM = codecs.BOM_UTF8
+_OTHER_BOMS = {  # the longer ones first, as one begins like a shorter one
+    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -215,6 +220,14 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
         raise _not_csv(where, header)
     if not header:
         raise DataError(f"{where}: blank lines only; a header and rows are expected")
+    for delimiter, name in _CSV_DELIMITERS.items():
+        if len(header) == 1 and delimiter in header[0]:
+            raise DataError(
+                f"{where}: columns separated by {name}, and commas are expected; save it with "
+                "commas, or convert it: python3 -c 'import csv, sys; csv.writer(sys.stdout)."
+                f"writerows(csv.reader(sys.stdin, delimiter={json.dumps(delimiter)}))' "
+                "< OLD.csv > NEW.csv"
+            )
     source, target = (
         _find_column(where, header, key, column)
         for key, column in zip(("source", "target"), config.columns, strict=True)
@@ -240,6 +253,7 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
     yield from parse_rows(below, parse, "rows below the header are expected")
 
 
+_CSV_DELIMITERS = {";": "semicolons", "\t": "tabs"}
 _CSV_QUOTES = "put text with commas, quotes or line ends in quotes, and double quotes inside it"
 
 
@@ -430,19 +444,33 @@ class _Watched(io.RawIOBase):
 def _decode(where: str, line: tuple[bytes, int]) -> Line:
     """Return the line of bytes that start at this byte of their file."""
     raw, offset = line
+    start = b"" if offset else raw
     position = raw.find(b"\0")
-    if position >= 0:
+    if position >= 0 and not _marked(start):
         raise DataError(
             f"{where}: a NUL byte at byte {offset + position}; this is binary data or UTF-16, "
-            "and UTF-8 text is expected"
+            "and UTF-8 text is expected; convert text with iconv -f UTF-16LE (or UTF-16BE) -t utf-8"
         )
     try:
         return Line(where, raw.decode())
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} at byte {offset + error.start}; "
-            "convert the file, for example with iconv -f latin1 -t utf-8"
-        ) from None
+        found = f"byte 0x{raw[error.start]:02x} at byte {offset + error.start}"
+        raise DataError(f"{where}: not UTF-8: {found}; {conversion(start)}") from None
+
+
+def conversion(start: bytes) -> str:
+    """Return how to convert a file that is not UTF-8 and starts with these bytes."""
+    if name := _marked(start):
+        return f"it is {name}: convert it with iconv -f {name} -t utf-8"
+    return (
+        "convert it with iconv -f ENCODING -t utf-8, where ENCODING is what it was saved in, such "
+        "as latin1, shift_jis or gb18030"
+    )
+
+
+def _marked(start: bytes) -> str:
+    """Return the encoding of the byte order mark that a file starts with, or ""."""
+    return next((name for mark, name in _OTHER_BOMS.items() if start.startswith(mark)), "")
 
 
 def _json_type(value: object) -> str:

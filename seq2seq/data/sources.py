@@ -33,7 +33,9 @@ log = logging.getLogger(__name__)
 PLACES = ("path", "source_path", "target_path", "name")
 
 _COMPARED_PAIRS = 200  # of each corpus, to find out its direction
-_FEWEST_PAIRS, _REVERSED_RATIO, _REVERSED_PAIRS = 10, 0.8, 0.8  # see is_reversed
+_REVERSED_RATIO = 0.8  # see is_reversed
+# A corpus is reversed only where that many pairs say so, and that share of them.
+FEWEST_PAIRS, REVERSED_PAIRS = 10, 0.8
 
 
 def describe(corpus: CorpusConfig) -> dict[str, Any]:
@@ -114,9 +116,9 @@ def is_reversed(pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) 
     costs = np.concatenate([costs, [costs.sum(0)]])
     ratios = (costs[:, 1] * costs[:, 2] + 1e-9) / (costs[:, 0] * costs[:, 3] + 1e-9)
     return bool(
-        len(ratios) > _FEWEST_PAIRS
+        len(ratios) > FEWEST_PAIRS
         and ratios[-1] < _REVERSED_RATIO
-        and (ratios[:-1] < 1).mean() > _REVERSED_PAIRS
+        and (ratios[:-1] < 1).mean() > REVERSED_PAIRS
     )
 
 

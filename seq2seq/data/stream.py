@@ -139,6 +139,18 @@ class BatchStream:
                         self._enter(ahead.result().position)
                     yield batch
 
+    def sample(self, number: int) -> Batch:
+        """Return this many different pairs of the current window, drawn at random.
+
+        They have the proportions of the window: its batches have fewer pairs the longer they are.
+        """
+        window = self._prepare(self._at)
+        rows = np.random.default_rng(self._seed).permutation(np.concatenate(window.batches))
+        _, first = np.unique(window.indices[rows], return_index=True)
+        rows = rows[np.sort(first)[:number]]
+        indices = window.indices[rows].tolist()
+        return collate(window.source, window.inputs, window.labels, rows, indices)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the position, ready for JSON."""
         return {

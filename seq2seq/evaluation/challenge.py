@@ -117,7 +117,8 @@ def score_challenge(
 
     A pair whose translations are the same in pieces has margins of 0, which is a failure.
     """
-    windows = [pairs[start : start + WINDOW] for start in range(0, len(pairs), WINDOW)]
+    parallelism = parallelism.for_lines(len(pairs), translator.worker_memory)
+    windows = parallelism.split(pairs, WINDOW)
     results = parallelism.map(partial(_scored, translator), windows, on_gpu=translator.on_gpu)
     groups: defaultdict[str, list[MinimalPair]] = defaultdict(list)
     for pair in (scored := list(chain.from_iterable(results))):

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from tqdm import tqdm
 
 from seq2seq.config import CorpusConfig, DataConfig
 from seq2seq.data.corpus import Pair, count, read_corpus
+from seq2seq.data.sources import FEWEST_PAIRS, REVERSED_PAIRS
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import LABELS, Metric, score
 from seq2seq.files import check_writable, write_atomic
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WINDOW = 500  # sentences that are sorted by length and translated together
+_TOKENIZED = 100  # translations that end as if they were tokenized, from which on a warning says so
+_COMPARED, _MOST_CHARS = 30, 200  # pairs, and characters of a side, to find out the direction
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,12 @@ def evaluate(
     options = options or translator.options()
     translations = translate_all(translator, pairs, options, parallelism=parallelism)
     hypotheses = [translation.line for translation in translations]
+    tokenized = sum(text.endswith(" .") for text in hypotheses)
+    if tokenized >= _TOKENIZED:
+        log.warning(
+            "%s end in ' .', as tokenized text does, but scores are defined on detokenized text; "
+            "detokenize the data that you train and test on", count(tokenized, "translation"),
+        )  # fmt: skip
     metrics = score(hypotheses, references_of(pairs), resamples=resamples)
     return Evaluation(translations, metrics, options.beam_size)
 
@@ -103,9 +113,10 @@ def translate_all(
     if not pairs:
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
-    windows = [sources[start : start + WINDOW] for start in range(0, len(sources), WINDOW)]
+    parallelism = parallelism.for_lines(len(sources), translator.worker_memory)
+    windows = parallelism.split(sources, WINDOW)
 
-    def translate(window: list[str]) -> list[Translation]:
+    def translate(window: Sequence[str]) -> list[Translation]:
         return [found[0] for found in translator.translate(window, options)]
 
     results = parallelism.map(translate, windows, on_gpu=translator.on_gpu)
@@ -123,14 +134,59 @@ def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
     return [(pair.target, *pair.references) for pair in pairs]
 
 
+def load_test(
+    path: str, translator: Translator, *, target: str | None = None, single_reference: bool = False
+) -> list[Pair]:
+    """Read a test set (read_test) and check its direction (check_direction)."""
+    pairs = read_test(
+        path, translator.config.data, target=target, single_reference=single_reference
+    )
+    check_direction(translator, pairs, path)
+    return pairs
+
+
+def check_direction(
+    translator: Translator,
+    pairs: Sequence[Pair],
+    name: str,
+    how: str = "exchange its sides, or name a run of its direction",
+) -> None:
+    """Raise DataError where the sides of a test set are clearly exchanged.
+
+    The model then finds its sources likelier as translations of its targets. That also tells
+    languages apart that share a vocabulary, whose tokenizers cannot (seq2seq.data.sources).
+    """
+    sides = [
+        (source, target)
+        for pair in pairs[:_COMPARED]
+        if (source := pair.source.strip()[:_MOST_CHARS])
+        and (target := pair.target.strip()[:_MOST_CHARS])
+    ]
+    if len(sides) < FEWEST_PAIRS:
+        return
+    sources, targets = zip(*sides, strict=True)
+    given, exchanged = (
+        np.array([part.log_prob / len(part.target_pieces) for part in translator.force(*texts)])
+        for texts in ((sources, targets), (targets, sources))
+    )
+    if exchanged.mean() > given.mean() / 2 and (exchanged > given).mean() > REVERSED_PAIRS:
+        data = translator.config.data
+        raise DataError(
+            f"{name}: runs in the other direction than the run ({' to '.join(data.languages)}): "
+            f"its sources, such as {sources[0][:40]!r}, are likelier as translations of its "
+            f"targets, such as {targets[0][:40]!r}; {how}"
+        )
+
+
 def read_test(
     path: str, data: DataConfig, *, target: str | None = None, single_reference: bool = False
 ) -> list[Pair]:
-    """Read a test set in the layout of a run's data.test, or of data.valid if it has none.
+    """Read a test set: tab-separated source, target, and further references or gold alignments.
 
-    With `target` the sides are two files, one sentence per line. Gold alignments are read if both
-    the layout and the file have them, or where the layout has further references and the file has
-    links there. Raises DataError if the file cannot be read in this layout.
+    It is CSV or JSON lines where data.test is, or data.valid if there is none, with the same names
+    of columns or fields. With `target` the sides are two files, one sentence per line. Gold
+    alignments are read if both the recipe and the file have them, or where a TSV file has nothing
+    but links in its further columns. Raises DataError if the file cannot be read so.
     """
     layout = data.test or data.valid
     if target is not None:
@@ -139,15 +195,20 @@ def read_test(
         raise DataError(
             f"{path}: this run's test sets have two files; give the other one with --target"
         )
-    elif layout.format == "huggingface":
-        layout = CorpusConfig(format="tsv", path=path, references=True)
-    else:
+    elif layout.format in ("csv", "jsonl"):
         layout = layout.model_copy(update={"path": path})
-        if layout.alignment is not None:
-            try:
-                next(read_corpus(layout), None)
-            except DataError:  # the file has none
-                layout = layout.model_copy(update={"alignment": None})
+    else:
+        links = layout.alignment if isinstance(layout.alignment, int) else None
+        layout = CorpusConfig(
+            path=path,
+            alignment=None if links is None else max(2, links),
+            references=links is None and layout.format != "manythings",
+        )
+    if layout.alignment is not None:
+        try:
+            next(read_corpus(layout), None)
+        except DataError:  # the file has none
+            layout = layout.model_copy(update={"alignment": None})
     pairs = with_alignments(read_corpus(layout))
     if single_reference:
         pairs = [replace(pair, references=()) for pair in pairs]

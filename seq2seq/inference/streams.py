@@ -7,30 +7,33 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, islice, zip_longest
+from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TextIO
 
 from tqdm import tqdm
 
-from seq2seq.data.corpus import MAX_LINE_BYTES, read_corpus
+from seq2seq.data.corpus import MAX_LINE_BYTES, conversion, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, locked, naming, sync_directory, sync_file, write_atomic
+from seq2seq.inference.pipes import Pipe, is_pipe
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Metric, Sampling
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.processes import SERIAL, Parallelism
+from seq2seq.processes import LINES_PER_WORKER, SERIAL, Parallelism, cores
 
 if TYPE_CHECKING:
     from seq2seq.config import CorpusConfig
 
 log = logging.getLogger(__name__)
 
-WINDOW = 1000  # lines that are sorted by length and translated together
+WINDOW = 1000  # lines at most that are sorted by length and translated together
+_PATIENCE = 0.1  # seconds that the lines of a pipe wait for further ones
 
 
 class InputLine(NamedTuple):
@@ -78,8 +81,9 @@ def translate_files(
     """Translate a file or standard input, line by line, to a file or standard output.
 
     Each translation begins with the text on its line of the file `prefixes`, if there is one. On a
-    terminal it prompts for sentences. What is written does not depend on `parallelism`; with
-    several ranks, the first writes.
+    terminal it prompts for sentences. Lines of a pipe are translated as they arrive. What is
+    written depends neither on that nor on `parallelism`; with several ranks, the first writes. A
+    number of workers is chosen for a file (Parallelism.for_lines), and 1 for what may be a pipe.
 
     Raises DataError for a file that cannot be read or written, if the output would overwrite an
     input, for standard input with several ranks, for a line that is not UTF-8 if the request
@@ -103,18 +107,26 @@ def translate_files(
             target = stack.enter_context(open(output, "w", encoding="utf-8", newline="\n"))
         # A person waits for each line; a file is sorted by length in windows.
         is_prompt = source is None and sys.stdin.isatty() and target.isatty()
-        texts = _prompted(reading) if is_prompt else _lines(reading, request.refuse_invalid, source)
+        pipe = Pipe(reading, MAX_LINE_BYTES) if not is_prompt and is_pipe(reading) else None
+        texts = _lines(pipe or reading, request.refuse_invalid, source)
+        if is_prompt:
+            texts = _prompted(reading)
         lines: Iterator[InputLine] = map(InputLine, texts)
         if prefixes:
             begins = _lines(_open_input(prefixes, stack), request.refuse_invalid, prefixes)
             lines = _with_prefixes(texts, begins, prefixes)
         elif request.input_format == "jsonl":
             lines = map(_parse, texts, count(1))
+        if parallelism.workers is None:
+            most = 0 if pipe or source is None else cores() * LINES_PER_WORKER
+            first = list(islice(lines, most))
+            parallelism = parallelism.for_lines(len(first), translator.worker_memory)
+            lines = chain(first, lines)
         quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
         with tqdm(unit=" lines", disable=quiet or None) as bar:
             _translate_lines(
                 translator, request, lines, target, bar=bar, window=1 if is_prompt else WINDOW,
-                parallelism=SERIAL if is_prompt else parallelism,
+                parallelism=SERIAL if is_prompt else parallelism, pipe=pipe,
             )  # fmt: skip
 
 
@@ -142,6 +154,7 @@ def distill(
     partial_path = output.with_name(f"{output.name}.partial")
     total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
     check_writable(output, corpus.path, corpus.source_path, corpus.target_path)
+    parallelism = parallelism.for_lines(total, translator.worker_memory)
     with contextlib.ExitStack() as stack:
         done = ranks.on_rank0(_begin, output, partial_path, made_of, total, stack)
         sides = (pair.target if request.reverse else pair.source for pair in read_corpus(corpus))
@@ -231,10 +244,13 @@ def _translate_lines(
     window: int,
     bar: tqdm[Any],
     parallelism: Parallelism,
+    pipe: Pipe | None = None,
 ) -> None:
     """Write what the request asks for of each line, a window at a time."""
     results = parallelism.map(
-        partial(_translate, translator, request), _windows(lines, window), on_gpu=translator.on_gpu
+        partial(_translate, translator, request),
+        _windows(lines, window, parallelism, pipe),
+        on_gpu=translator.on_gpu,
     )
     for texts in results:
         target.writelines(texts)
@@ -271,16 +287,30 @@ def _parse(line: str, number: int) -> InputLine:
     )
 
 
-def _windows(lines: Iterator[InputLine], size: int) -> Iterator[tuple[int, list[InputLine]]]:
-    """Yield this many lines at a time, and the number of the first."""
-    number = 1
-    while window := list(islice(lines, size)):
-        yield number, window
-        number += len(window)
+def _windows(
+    lines: Iterator[InputLine], most: int, parallelism: Parallelism, pipe: Pipe | None
+) -> Iterator[tuple[int, Sequence[InputLine]] | None]:
+    """Yield lines, as many for each process and at most so many, and the number of the first.
+
+    Of a pipe, those that have arrived, and None before waiting for others (Parallelism.map).
+    """
+    number, size = 1, most * parallelism.size
+    while True:
+        if pipe and not pipe.has_line():
+            yield None
+        block = list(islice(lines, 1 if pipe else size))
+        until = time.monotonic() + _PATIENCE
+        while pipe and block and len(block) < size and pipe.has_line(until):
+            block += islice(lines, 1)
+        if not block:
+            return
+        for window in parallelism.split(block, most):
+            yield number, window
+            number += len(window)
 
 
 def _translate(
-    translator: Translator, request: Request, window: tuple[int, list[InputLine]]
+    translator: Translator, request: Request, window: tuple[int, Sequence[InputLine]]
 ) -> list[str]:
     """Return for each line of a window the text to write."""
     first_number, lines = window
@@ -328,7 +358,7 @@ def _open_input(path: str | None, stack: contextlib.ExitStack) -> BinaryIO:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _lines(file: BinaryIO, refuse_invalid: bool, path: str | None) -> Iterator[str]:
+def _lines(file: BinaryIO | Pipe, refuse_invalid: bool, path: str | None) -> Iterator[str]:
     """Yield lines without their ends; only a line feed ends one, so that lines keep their numbers.
 
     Messages begin with the path, if there is one.
@@ -353,7 +383,7 @@ def _lines(file: BinaryIO, refuse_invalid: bool, path: str | None) -> Iterator[s
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
             fault = f"{where}: not UTF-8 (byte {line[error.start]:#04x} at {error.start})"
-            how = "convert the input, for example with iconv -f latin1 -t utf-8"
+            how = conversion(line if number == 1 else b"")
             if refuse_invalid:
                 raise DataError(f"{fault}; {how}") from None
             if not invalid:

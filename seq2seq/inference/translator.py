@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -134,6 +134,18 @@ class Translator:
         """Whether the models are on a GPU, which processes cannot share."""
         return self.backends[0].on_gpu
 
+    @property
+    def worker_memory(self) -> int | None:
+        """The bytes that a forked worker takes, at most, beside the weights, which it shares.
+
+        Most of them are log probabilities and their copies. None with PyTorch, which divides the
+        work among threads, or is on a GPU.
+        """
+        if any(hasattr(backend, "model") for backend in self.backends):
+            return None
+        rows = self.config.inference.batch_tokens * len(self.backends)
+        return (100 << 20) + 4 * rows * self.target.vocab_size
+
     def options(self, **changes: int | float | bool | None) -> SearchOptions:
         """Return the run's search options with these changes; None changes nothing.
 
@@ -149,12 +161,12 @@ class Translator:
 
     def translate(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         options: SearchOptions | None = None,
         *,
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         first_number: int = 1,
         watch: Watch | None = None,
     ) -> list[list[Translation]]:
@@ -176,12 +188,10 @@ class Translator:
         completes the last word. Where both have several sentences, each but the last one of the
         prefix is the whole translation of the sentence in its place. A sentence that is cut ends
         this: its first part begins with the rest. Raises DataError if there is not one prefix for
-        each line, and for a sentence of 10,000 pieces or more in one.
+        each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
         """
-        for given in (lines, prefixes):
-            if isinstance(given, str):
-                raise DataError("expected a list of lines, found one text; pass [text]")
-        texts = [""] * len(lines) if prefixes is None else prefixes
+        lines = _listed("lines", lines)
+        texts = [""] * len(lines) if prefixes is None else _listed("prefixes", prefixes)
         if len(texts) != len(lines):
             raise DataError(f"{len(texts)} prefixes for {len(lines)} lines; give one for each line")
         chosen = options or self.options()
@@ -287,14 +297,16 @@ class Translator:
         return Spelling(self.target)
 
     def force(
-        self, sources: Sequence[str], targets: Sequence[str], options: SearchOptions | None = None
+        self, sources: Iterable[str], targets: Iterable[str], options: SearchOptions | None = None
     ) -> list[Part]:
         """Return each given translation with the model's probabilities and attention.
 
         Each target piece is predicted from the true pieces before it. Lines are normalized and
         never split; either may be empty. Of the options only the penalties matter. Raises DataError
-        if there is not one target for each source, and for a target of 10,000 pieces or more.
+        if there is not one target for each source, for a target of 10,000 pieces or more, and for
+        what is not lines of text.
         """
+        sources, targets = _listed("sources", sources), _listed("targets", targets)
         if len(sources) != len(targets):
             raise DataError(
                 f"{len(sources)} sources for {len(targets)} targets; give one for each source"
@@ -418,6 +430,21 @@ class Translator:
             )
             for hypothesis in hypotheses
         ]
+
+
+def _listed(name: str, given: Iterable[str]) -> list[str]:
+    """Return lines of text as a list. Raises DataError for anything else."""
+    if isinstance(given, str):
+        raise DataError(f"{name}: expected a list of lines, found one text; pass [text]")
+    if not isinstance(given, Iterable):
+        raise DataError(f"{name}: expected lines of text, found {given!r}; pass a list of texts")
+    texts = list(given)
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise DataError(
+                f"{name}: number {number} is of type {type(text).__name__}, not a text; pass str"
+            )
+    return texts
 
 
 def _watch_parts(watch: Watch, parts_B: Ints, sentences_B: Ints, pieces_BT: Ints) -> None:

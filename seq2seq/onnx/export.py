@@ -17,7 +17,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import BOS, EOS, PAD, UNK
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
-from seq2seq.evaluation.evaluate import read_test, references_of
+from seq2seq.evaluation.evaluate import check_direction, read_test, references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.files import (
     locked,
@@ -178,12 +178,15 @@ def _copy(source: RunDirectory, target: RunDirectory) -> None:
 
 
 def read_valid(run: str | Path, path: str, *, target: str | None = None) -> list[Pair]:
-    """Return the pairs of a file in the layout of a run's validation set.
+    """Return the pairs of a file, read like the validation set of a run.
 
-    With `target` the sides are two files. Raises DataError as read_test does.
+    With `target` the sides are two files. Raises DataError as read_test and check_direction do.
     """
-    data = run_of(find_run(run)).config().data
-    return read_test(path, data.model_copy(update={"test": None}), target=target)
+    translator = Translator.load(run)
+    data = translator.config.data.model_copy(update={"test": None})
+    pairs = read_test(path, data, target=target)
+    check_direction(translator, pairs, path)
+    return pairs
 
 
 def export_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:

@@ -32,7 +32,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "test_set", metavar="TEST",
-        help="TSV in the layout of the first run's test set; or the source side",
+        help="TSV: source, target, further references; or the source side",
     )  # fmt: skip
     options.add_arguments(parser, "--target")
     parser.add_argument(
@@ -63,7 +63,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         raise UserError("a run is given twice; give each run once")
     from seq2seq.analysis.compare import compare, comparison_text
     from seq2seq.analysis.pages import render
-    from seq2seq.evaluation.evaluate import read_test, translate_all, write_text
+    from seq2seq.evaluation.evaluate import load_test, translate_all, write_text
     from seq2seq.files import check_writable
 
     if arguments.html is not None:
@@ -74,7 +74,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     directions = dict.fromkeys(" to ".join(data.languages) for data in layouts)
     if len(directions) > 1:
         log.warning("the runs have different languages: %s", "; ".join(directions))
-    pairs = read_test(arguments.test_set, layouts[0], target=arguments.target)
+    first = next(iter(translators.values()))
+    pairs = load_test(arguments.test_set, first, target=arguments.target)
     systems = {}
     for run, translator in translators.items():
         log.info("translating with %s", run)
@@ -92,7 +93,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _add_align(parser: argparse.ArgumentParser) -> None:
     options.add_arguments(parser, "run")
     options.add_arguments(
-        parser, "test", help="TSV in the layout of the run's test set; or the source side"
+        parser, "test", help="TSV: source, target, gold alignments if any; or the source side"
     )
     options.add_arguments(parser, "--target", "--json")
     parser.add_argument(
@@ -136,7 +137,7 @@ def _align(arguments: argparse.Namespace) -> int:
       seq2seq align runs/es-en test.es --target test.en --gold test.gold --one-based
     """
     from seq2seq.analysis import alignment
-    from seq2seq.evaluation.evaluate import read_test, write_lines
+    from seq2seq.evaluation.evaluate import load_test, write_lines
     from seq2seq.files import check_writable
     from seq2seq.inference.words import WORDS, format_links
 
@@ -144,7 +145,7 @@ def _align(arguments: argparse.Namespace) -> int:
         given = (arguments.test, arguments.target, arguments.gold)
         check_writable(Path(arguments.output), *given)
     translator = options.load_translator(arguments, arguments.run)
-    pairs = read_test(arguments.test, translator.config.data, target=arguments.target)
+    pairs = load_test(arguments.test, translator, target=arguments.target)
     own = arguments.gold is None and pairs[0].alignment is not None
     split = WORDS[arguments.words or ("marks" if own else "spaces")]
     gold = alignment.gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))

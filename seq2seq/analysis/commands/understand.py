@@ -232,12 +232,12 @@ def _plot_length(arguments: argparse.Namespace) -> int:
       seq2seq plot length runs/bahdanau runs/luong --test test.tsv -o length.svg
     """
     from seq2seq.analysis.plots import check_picture, plot_length, run_names
-    from seq2seq.evaluation.evaluate import read_test, translate_all
+    from seq2seq.evaluation.evaluate import load_test, translate_all
     from seq2seq.inference.translator import Translator
 
     check_picture(arguments.output)
     translators = list(map(Translator.load, arguments.runs))
-    pairs = read_test(arguments.test, translators[0].config.data, target=arguments.target)
+    pairs = load_test(arguments.test, translators[0], target=arguments.target)
     systems = {}
     for name, translator in zip(run_names(arguments.runs), translators, strict=True):
         found = translate_all(translator, pairs, translator.options(beam_size=arguments.beam))
