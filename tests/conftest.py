@@ -102,6 +102,7 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
+os.fsync = os.fstat  # no test cuts the power, and each waits for the disks of all
 # What is started in the background of a script ignores Ctrl-C, and so would all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

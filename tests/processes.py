@@ -63,7 +63,8 @@ class Training:
 class Server:
     """A context in which processes are started by a server process.
 
-    `python` is a program that runs a module (-m) or a script as Python does, in such a process.
+    `python` is a program that runs a module (-m), code (-c) or a script as Python does, in such a
+    process.
     """
 
     def __enter__(self) -> Server:
@@ -157,6 +158,7 @@ LAZY = (
 
 def serve(path: str) -> None:
     """Answer requests until standard input ends, and those of relays at a socket."""
+    os.fsync = os.fstat  # as in conftest.py
     for name in LAZY:
         importlib.import_module(name)
     sys.path.append(str(Path(__file__).parents[1] / "scripts"))
@@ -281,6 +283,10 @@ def as_python(
         if words[0] == "-m":
             sys.argv[:] = words[1:]
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            sys.argv[:] = ["-c", *words[2:]]
+            code = compile(words[1], "<string>", "exec", dont_inherit=True)
+            exec(code, {"__name__": "__main__"})
         else:
             sys.argv[:] = words
             runpy.run_path(words[0], run_name="__main__")

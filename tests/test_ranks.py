@@ -130,9 +130,10 @@ def test_random_numbers_depend_on_seed_step_and_rank() -> None:
 
 
 def launch(server: Server, recipe: Path, path: Path, *arguments: str) -> Training:
-    """Start the launcher of two ranks, which take seconds to import what they need."""
+    """Start the launcher of two ranks, which would take seconds to import what they need."""
     command = ["train", recipe, f"run_dir={path}", *arguments, "--processes", 2]
-    return server.start(command, path.with_name(f"{path.name}.txt"))
+    output = path.with_name(f"{path.name}.txt")
+    return server.start(command, output, PYTHON_EXEC=str(server.python))
 
 
 def start_ranks(
