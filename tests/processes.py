@@ -206,21 +206,19 @@ def accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
     process = os.pidfd_open(pid)
 
     def pass_signal() -> None:
-        if relay in selector.get_map():  # else the process has ended in the same moment
-            [number] = relay.recv(1) or [signal.SIGKILL]
-            signal.pidfd_send_signal(process, number)
-            if number == signal.SIGKILL:
-                selector.unregister(relay)
+        number = relay.recv(1)
+        if not number:  # the relay has ended
+            selector.unregister(relay)
+            relay.close()
+        if process in selector.get_map():
+            signal.pidfd_send_signal(process, number[0] if number else signal.SIGKILL)
 
     def pass_code() -> None:
         selector.unregister(process)
         os.close(process)
         _, status = os.waitpid(pid, 0)
-        if relay in selector.get_map():
-            selector.unregister(relay)
-            with contextlib.suppress(BrokenPipeError):  # it was killed in the same moment
-                relay.send(str(os.waitstatus_to_exitcode(status)).encode())
-        relay.close()
+        with contextlib.suppress(OSError):  # the relay may have been killed
+            relay.send(str(os.waitstatus_to_exitcode(status)).encode())
 
     selector.register(relay, selectors.EVENT_READ, pass_signal)
     selector.register(process, selectors.EVENT_READ, pass_code)
