@@ -228,7 +228,7 @@ def test_prefixes_and_alternatives_in_node_are_those_of_python(web: Path, tmp_pa
     translator, generator = Translator.load("es-en"), random.Random(0)
     rows = (SAMPLE / "test.tsv").read_text(encoding="utf-8").splitlines()[:24]
     texts = [row.split("\t")[0] for row in rows]
-    texts += [" ".join(texts[:3]), texts[3].upper(), " ".join([texts[4]] * 60)]
+    texts += [" ".join(texts[:3]), texts[3].upper(), " ".join([texts[4]] * 30)]
     found = [best.text for [best] in translator.translate(texts)]
     prefixes = [
         text[: generator.randint(0, min(len(text), 80))] + generator.choice(["", " ", "x", "HO"])

@@ -121,12 +121,13 @@ def translated(page: Page, text: str) -> str | None:
 
 
 def test_page_translates_as_python_does_without_its_server(browser: Browser, web: Path) -> None:
+    """In Node.js, tests/test_static.py compares more sentences."""
     rows = (SAMPLE / "test.tsv").read_text(encoding="utf-8").splitlines()
-    lines = [*HARD, *(row.split("\t")[0] for row in rows[:40])]
-    assert len(lines) == 50
-    texts = ["\n".join(lines[n : n + 10]) for n in range(0, 50, 10)]
+    lines = [*HARD, *(row.split("\t")[0] for row in rows[:10])]
+    assert len(lines) == 20
+    texts = ["\n".join(lines[n : n + 10]) for n in range(0, 20, 10)]
     expected = [best.text for [best] in Translator.load("es-en").translate(texts)]
-    assert [text.count("\n") for text in expected] == [9] * 5
+    assert [text.count("\n") for text in expected] == [9] * 2
     with offline(browser, web) as page:
         assert [translated(page, text) for text in texts] == expected
 
