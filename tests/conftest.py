@@ -23,7 +23,7 @@ from seq2seq.errors import UserError
 from seq2seq.files import locked
 from seq2seq.onnx.export import export, read_valid
 from seq2seq.pipeline import train
-from seq2seq.serving.static import packages
+from seq2seq.serving.static import export_web, packages
 
 LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
@@ -41,6 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.fuzz)
+    # Files with slow tests come first: in the end, processes share what is left, which is short.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
+os.fsync = os.fstat  # no test cuts the power, and each waits for the disks of all
 # What is started in the background of a script ignores Ctrl-C, and so would all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -241,3 +245,13 @@ def libraries(shared: Path) -> Path:
             pytest.skip(str(error))
 
     return made_once(shared / "libraries", pack)
+
+
+@pytest.fixture(scope="session")
+def web(libraries: Path, shared: Path) -> Iterator[Path]:
+    """Return the folder of `export --web es-en` in fp32, which the processor does not change."""
+
+    def make(path: Path) -> None:
+        export_web("es-en", path, "fp32", str(libraries))
+
+    yield from to_read(shared / "web", make)

@@ -2,20 +2,26 @@
 
 That server process is this file run as a script. It has a single thread when it forks and computes
 nothing before, so a child is equivalent to a newly started process.
+
+What starts processes by itself is given `Server.python` in place of Python.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import runpy
+import selectors
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -55,11 +61,21 @@ class Training:
 
 
 class Server:
-    """A context in which processes are started by a server process."""
+    """A context in which processes are started by a server process.
+
+    `python` is a program that runs a module (-m), code (-c) or a script as Python does, in such a
+    process.
+    """
 
     def __enter__(self) -> Server:
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name, "socket")
+        self.python = path.with_name("python")
+        relay = [sys.executable, "-IS", str(Path(__file__).with_name("relay.py")), str(path)]
+        self.python.write_text(f'#!/bin/sh\nexec {shlex.join(relay)} "$@"\n')
+        self.python.chmod(0o755)
         self._server = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -74,6 +90,7 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         self._server.communicate()
+        self._folder.cleanup()
 
     def start(
         self,
@@ -139,8 +156,9 @@ LAZY = (
 )
 
 
-def serve() -> None:
-    """Answer requests until standard input ends."""
+def serve(path: str) -> None:
+    """Answer requests until standard input ends, and those of relays at a socket."""
+    os.fsync = os.fstat  # as in conftest.py
     for name in LAZY:
         importlib.import_module(name)
     sys.path.append(str(Path(__file__).parents[1] / "scripts"))
@@ -151,18 +169,68 @@ def serve() -> None:
     # Once for all: the models of the configuration and of the options are built at their first use.
     load_config(find_recipe("quickstart"))
     cli.parse(["train", "quickstart"])
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "poll" in request:
-            pid, status = os.waitpid(request["poll"], os.WNOHANG)
-            answer = {"code": os.waitstatus_to_exitcode(status) if pid else None}
-        else:
-            assert len(threads()) == 1, "a fork would lose threads"
-            pid = os.fork()
-            if not pid:
-                os._exit(run(**request))
-            answer = {"pid": pid}
-        print(json.dumps(answer), flush=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(path)
+    listening.listen()
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ, answer)
+        selector.register(listening, selectors.EVENT_READ, lambda: accept(listening, selector))
+        while not sys.stdin.closed:
+            for key, _ in selector.select():
+                key.data()
+
+
+def answer() -> None:
+    """Answer a request on standard input; close it at its end."""
+    line = sys.stdin.readline()
+    if not line:
+        sys.stdin.close()
+        return
+    request = json.loads(line)
+    if "poll" in request:
+        pid, status = os.waitpid(request["poll"], os.WNOHANG)
+        found = {"code": os.waitstatus_to_exitcode(status) if pid else None}
+    else:
+        found = {"pid": forked(lambda: run(**request))}
+    print(json.dumps(found), flush=True)
+
+
+def accept(listening: socket.socket, selector: selectors.BaseSelector) -> None:
+    """Start what a relay asks for; from then on pass its signals on, and in the end the code."""
+    relay, _ = listening.accept()
+    request, streams, _, _ = socket.recv_fds(relay, 1 << 20, 3)
+    words, folder, environment = json.loads(request)
+    pid = forked(lambda: as_python(words, folder, environment, streams))
+    for stream in streams:
+        os.close(stream)
+    process = os.pidfd_open(pid)
+
+    def pass_signal() -> None:
+        number = relay.recv(1)
+        if not number:  # the relay has ended
+            selector.unregister(relay)
+            relay.close()
+        if process in selector.get_map():
+            signal.pidfd_send_signal(process, number[0] if number else signal.SIGKILL)
+
+    def pass_code() -> None:
+        selector.unregister(process)
+        os.close(process)
+        _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(OSError):  # the relay may have been killed
+            relay.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+    selector.register(relay, selectors.EVENT_READ, pass_signal)
+    selector.register(process, selectors.EVENT_READ, pass_code)
+
+
+def forked(work: Callable[[], int]) -> int:
+    """Return the id of a process that does the work, whose result is its exit code."""
+    assert len(threads()) == 1, "a fork would lose threads"
+    pid = os.fork()
+    if not pid:
+        os._exit(work())
+    return pid
 
 
 def threads() -> list[str]:
@@ -196,9 +264,49 @@ def run(
         os.dup2(file.fileno(), 0)
     for path, number in ((output, 1), (errors, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    try:
+
+    def command() -> int:
         exec(setup, {})
         code: int = importlib.import_module(module).main(arguments)
+        return code
+
+    return ended(command)
+
+
+def as_python(
+    words: list[str], folder: str, environment: dict[str, str], streams: list[int]
+) -> int:
+    """Do in this process what Python does with these arguments; return its exit code."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+
+    def program() -> int:
+        if words[0] == "-u":
+            sys.stdout.reconfigure(line_buffering=True)
+            del words[0]
+        if words[0] == "-m":
+            sys.argv[:] = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            sys.argv[:] = ["-c", *words[2:]]
+            code = compile(words[1], "<string>", "exec", dont_inherit=True)
+            exec(code, {"__name__": "__main__"})
+        else:
+            sys.argv[:] = words
+            runpy.run_path(words[0], run_name="__main__")
+        return 0
+
+    return ended(program)
+
+
+def ended(work: Callable[[], int]) -> int:
+    """Return the exit code of this process, which its work returns or raises."""
+    try:
+        code = work()
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException:
@@ -212,4 +320,4 @@ def run(
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])

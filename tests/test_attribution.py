@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import re
@@ -15,6 +14,7 @@ import pytest
 import torch
 from explaining import MODELS, every_model, with_model
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from seq2seq.analysis import Method, attribution
 from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch
@@ -48,9 +48,8 @@ def forced(
     # The same embeddings, as those of pieces that the model does not have.
     weight_VE = torch.cat([model.source_embedding.weight, embedded_1SE[0]])
     places_1S = len(model.source_embedding.weight) + torch.arange(len(factors_S)).unsqueeze(0)
-    changed = copy.deepcopy(model)
-    changed.source_embedding = nn.Embedding.from_pretrained(weight_VE)
-    features_BTO, _ = changed(places_1S, batch.source_mask_BS, batch.inputs_BT)
+    inputs = (places_1S, batch.source_mask_BS, batch.inputs_BT)
+    features_BTO, _ = functional_call(model, {"source_embedding.weight": weight_VE}, inputs)
     log_probs_TV = model.logits(features_BTO)[0].log_softmax(-1)
     return log_probs_TV.gather(1, batch.labels_BT.t())[:, 0]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import ToyCorpus
+from conftest import ToyCorpus, to_read
 from faults import ERRORS, Calls, faulty
+from properties import fuzzing
 from same_runs import assert_same
 from torch import Tensor
 
@@ -80,17 +82,28 @@ def test_failed_save_loses_no_checkpoint(tmp_path: Path, lasting: bool, step: in
     assert calls.names.count("save_file") == 2
 
 
+@pytest.fixture(scope="module")
+def straight(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
+    """Return an undisturbed run."""
+    yield from to_read(shared / "without-faults", lambda path: train(toy.config(path, *SHORT)))
+
+
 def sweep(
-    toy: ToyCorpus, tmp_path: Path, start: Path | None, *, lasting: bool, stride: int
+    toy: ToyCorpus,
+    tmp_path: Path,
+    straight: Path,
+    start: Path | None,
+    *,
+    lasting: bool,
+    stride: int,
 ) -> list[str]:
-    """Make each call of a training fail, then resume it; return the error messages.
+    """Make calls of a training fail, then resume it; return the error messages.
 
     `start` is a run to resume; without it there is nothing, not even prepared data. The result
-    must be that of undisturbed training.
+    must be that of undisturbed training. Calls that fail once, and those that fail from then on,
+    take turns.
     """
-    straight = tmp_path / "straight"
-    train(toy.config(straight, *SHORT))
-    at, struck, messages = 1, True, []
+    at, struck, messages = 1 + lasting * (stride // 2), True, []
     while struck:
         run = RunDirectory(tmp_path / f"run-{at}")
         config = toy.config(run.path, *SHORT)
@@ -140,22 +153,28 @@ def begun(toy: ToyCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_training_resumes_after_some_faults(toy: ToyCorpus, begun: Path, tmp_path: Path) -> None:
-    messages = sweep(toy, tmp_path, begun, lasting=False, stride=17)
+def test_training_resumes_after_some_faults(
+    toy: ToyCorpus, straight: Path, begun: Path, tmp_path: Path
+) -> None:
+    messages = sweep(toy, tmp_path, straight, begun, lasting=False, stride=17)
     assert all(str(tmp_path) in message for message in messages)
 
 
 @pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 def test_training_resumes_after_any_fault(
-    toy: ToyCorpus, begun: Path, tmp_path: Path, lasting: bool
+    toy: ToyCorpus, straight: Path, begun: Path, tmp_path: Path, lasting: bool
 ) -> None:
-    messages = sweep(toy, tmp_path, begun, lasting=lasting, stride=4)
+    stride = 1 if fuzzing() else 8
+    messages = sweep(toy, tmp_path, straight, begun, lasting=lasting, stride=stride)
     assert all(str(tmp_path) in message for message in messages)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_training_starts_after_a_fault(toy: ToyCorpus, tmp_path: Path, lasting: bool) -> None:
-    messages = sweep(toy, tmp_path, None, lasting=lasting, stride=24)
+def test_training_starts_after_a_fault(
+    toy: ToyCorpus, straight: Path, tmp_path: Path, lasting: bool
+) -> None:
+    messages = sweep(toy, tmp_path, straight, None, lasting=lasting, stride=36)
     assert all(str(tmp_path) in message for message in messages)

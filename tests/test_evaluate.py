@@ -3,12 +3,12 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import ToyCorpus, toy_pairs
+from processes import Server
 
 from seq2seq import cli
 from seq2seq.config import CorpusConfig, DataConfig
@@ -239,14 +239,12 @@ def test_hypotheses_are_written_before_the_scores_are_printed(
 
 
 def test_two_processes_may_evaluate_a_run_at_once(
-    toy: ToyCorpus, trained: Path, tmp_path: Path
+    server: Server, toy: ToyCorpus, trained: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "hypotheses.txt"
-    command = [sys.executable, "-m", "seq2seq", "evaluate", trained, toy.folder / "test.tsv"]
-    processes = [
-        subprocess.Popen([*command, "--beam", beam, "-o", path], stdout=subprocess.DEVNULL)
-        for beam in ("1", "3")
-    ]
+    (folder := tmp_path / "out").mkdir()
+    path = folder / "hypotheses.txt"
+    command = ["evaluate", trained, toy.folder / "test.tsv", "-o", path, "--beam"]
+    processes = [server.start([*command, beam], tmp_path / f"{beam}.txt") for beam in (1, 3)]
     assert [process.wait(120) for process in processes] == [0, 0]
     assert path.read_text().count("\n") == 20
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert [each.name for each in folder.iterdir()] == [path.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -51,7 +52,8 @@ def test_erasure_is_force_scoring_what_is_left(translator: Translator, config: M
     changed = with_model(translator, config)
     words = PAIR.source.split()
 
-    def p(left: set[int]) -> list[float]:
+    @functools.cache  # measures of different explanations leave out the same words
+    def p(left: frozenset[int]) -> list[float]:
         text = " ".join(word for n, word in enumerate(words) if n not in left)
         [part] = changed.force([text], [PAIR.target])
         assert part.log_probs is not None
@@ -65,9 +67,9 @@ def test_erasure_is_force_scoring_what_is_left(translator: Translator, config: M
         for t, row in enumerate(found.of_words(values_TS)):
             order = sorted(range(len(words)), key=lambda word: -row[word])
             for share in SHARES:
-                top = set(order[: max(1, round(share * len(words)))])
-                for place, left in enumerate((top, set(range(len(words))) - top)):
-                    expected[place].append(p(set())[t] - p(left)[t])
+                top = frozenset(order[: max(1, round(share * len(words)))])
+                for place, left in enumerate((top, frozenset(range(len(words))) - top)):
+                    expected[place].append(p(frozenset())[t] - p(left)[t])
         np.testing.assert_allclose(measured[name], expected, atol=1e-5)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,6 @@ SPLITS = ("train", "valid", "test")
 
 
 @pytest.fixture(scope="module")
-def pairs() -> list[Pair]:
-    return list(islice(generate(7), 100_000))
-
-
-@pytest.fixture(scope="module")
 def shipped() -> dict[str, list[list[str]]]:
     return {
         split: [
@@ -34,6 +29,16 @@ def shipped() -> dict[str, list[list[str]]]:
         ]
         for split in SPLITS
     }
+
+
+@pytest.fixture(scope="module")
+def pairs(shipped: dict[str, list[list[str]]]) -> list[Pair]:
+    """Return 50,000 new pairs, and then those of the shipped files."""
+    generated = list(islice(generate(7), 50_000))
+    for source, target, links in chain(*shipped.values()):
+        alignment = (link.split("-") for link in links.split())
+        generated.append(Pair(source, target, tuple((int(i), int(j)) for i, j in alignment)))
+    return generated
 
 
 # --- The tables of the lexicon ----------------------------------------------------------------

@@ -19,6 +19,7 @@ from huggingface_hub import constants
 from safetensors import safe_open
 
 from seq2seq import cli, hub
+from seq2seq.analysis import publishing
 from seq2seq.data.casing import mark_case
 from seq2seq.data.tokenizer import EOS, Tokenizer, normalize_line
 from seq2seq.errors import CheckpointError
@@ -50,6 +51,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        # Pictures take most of the time of a push; those of `folder` are real.
+        monkeypatch.setattr(publishing, "_draw", lambda *_: ["training", "attention"])
         (tmp_path / "empty").mkdir()
         monkeypatch.chdir(tmp_path / "empty")
         Path("lines.txt").write_text(LINES)

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,12 @@ def plan(toy: ToyCorpus, tmp_path: Path) -> Planner:
         rows.append(f"{source}\t{target}\t{links}\n")
     (tmp_path / "test.tsv").write_text("".join(rows), encoding="utf-8")
     return lambda *changes: make_plan(str(tmp_path / "study.yaml"), changes)
+
+
+@pytest.fixture
+def quick_python(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a study start its runs from a process with all modules imported."""
+    monkeypatch.setattr(sys, "executable", str(server.python))
 
 
 def make(run: Run, plan: Plan, *, overwrite: bool = False) -> RunResult:
@@ -173,6 +180,7 @@ def test_a_cell_tries_its_values_and_then_trains_its_seeds(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_python")
 def test_whole_study(
     server: Server, plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +237,7 @@ def test_cells_that_differ_by_their_search_share_a_training(
     assert list(other.hypotheses) == [t[0].text for t in wide.translate(sources)]
 
 
+@pytest.mark.usefixtures("quick_python")
 def test_tuned_study_trains_all_seeds_with_the_best_value(
     plan: Planner, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,7 +260,8 @@ def test_interrupted_study_continues_with_the_same_command(
     changes += ["training.checkpoint_every=10", "measure=[bleu]"]
     begun = plan(*changes)
     command = [begun.path, *changes]
-    process = server.start(command, tmp_path / "first.txt", module="study")
+    python = f"import sys; sys.executable = {str(server.python)!r}"
+    process = server.start(command, tmp_path / "first.txt", python, module="study")
     while not any((begun.runs[0].path / "checkpoints").glob("step-*")):
         assert process.code() is None, process.text()
         time.sleep(0.005)
@@ -261,7 +271,7 @@ def test_interrupted_study_continues_with_the_same_command(
     assert f"Continue with: python {again}" in process.text()
     assert 0 < RunDirectory(begun.runs[0].path).newest().step < 50
     assert not begun.runs[1].path.exists()
-    process = server.start(command, tmp_path / "second.txt", module="study")
+    process = server.start(command, tmp_path / "second.txt", python, module="study")
     assert process.wait() == 0, process.text()
     assert "resuming from" in process.text()
     straight = plan(*changes, f"out={tmp_path}/straight")

@@ -1,15 +1,18 @@
-"""training.trackers reports to MLflow and Weights & Biases, which write to local files here."""
+"""training.trackers reports to MLflow and Weights & Biases, which write to local files here.
+
+Each takes a second to import, so they are imported where they are needed: all processes of a test
+run import this file.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import mlflow
 import pytest
 from conftest import ToyCorpus
-from wandb.proto.wandb_internal_pb2 import Record
 
 from seq2seq.config.loading import flat
 from seq2seq.errors import ConfigError
@@ -21,12 +24,15 @@ Numbers = dict[tuple[int, str], float]
 
 
 @pytest.fixture(autouse=True)
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return the package, which writes into a folder, as that of W&B does."""
+    import mlflow
+
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri(f"file:{tmp_path}/mlflow")
-    yield
+    yield mlflow
     mlflow.end_run()
 
 
@@ -41,6 +47,8 @@ def recorded(run: Path) -> Numbers:
 
 
 def in_mlflow(identity: str) -> Numbers:
+    import mlflow
+
     client = mlflow.MlflowClient()
     return {
         (point.step, name): point.value
@@ -52,6 +60,8 @@ def in_mlflow(identity: str) -> Numbers:
 def in_wandb(folder: Path) -> tuple[Numbers, dict[str, str]]:
     """Return the numbers and the settings of an offline run, whose file is small enough for one
     block of records, each with a header of seven bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
     [file] = folder.glob("*.wandb")
     data = file.read_bytes()
     numbers: Numbers = {}
@@ -68,7 +78,9 @@ def in_wandb(folder: Path) -> tuple[Numbers, dict[str, str]]:
     return numbers, config
 
 
-def test_trackers_have_the_metrics_and_the_recipe(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_trackers_have_the_metrics_and_the_recipe(
+    mlflow: Any, toy: ToyCorpus, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     steps = "training.max_steps={}"
     changes = ["training.trackers=[mlflow, wandb]", "training.log_every=2"]
@@ -96,6 +108,7 @@ def test_trackers_have_the_metrics_and_the_recipe(toy: ToyCorpus, tmp_path: Path
 
 
 def test_training_goes_on_where_reporting_fails(
+    mlflow: Any,
     toy: ToyCorpus,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -110,7 +123,9 @@ def test_training_goes_on_where_reporting_fails(
     assert "mlflow: no network; this was not reported, training goes on" in caplog.text
 
 
-def test_tracker_that_cannot_begin_is_a_user_error(toy: ToyCorpus, tmp_path: Path) -> None:
+def test_tracker_that_cannot_begin_is_a_user_error(
+    mlflow: Any, toy: ToyCorpus, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     train(toy.config(run, "training.max_steps=2"))
     before = (run / "metrics.jsonl").read_bytes()

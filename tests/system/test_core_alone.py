@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -21,26 +22,32 @@ def test_core_works_without_the_wings(toy: ToyCorpus, tmp_path: Path) -> None:
     places = [str(tmp_path), *{sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
 
-    def seq2seq(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    def seq2seq(*commands: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run commands one after another in one process."""
+        code = (
+            "import json, sys\nfrom seq2seq import cli\n"
+            "sys.exit(max([cli.main(words) for words in json.loads(sys.argv[1])]))"
+        )
         return subprocess.run(
-            [sys.executable, "-S", "-m", "seq2seq", *arguments],
-            input=text, capture_output=True, encoding="utf-8", cwd=tmp_path, env=environment,
+            [sys.executable, "-S", "-c", code, json.dumps(commands)],
+            capture_output=True, encoding="utf-8", cwd=tmp_path, env=environment,
         )  # fmt: skip
 
     (tmp_path / "recipe.yaml").write_text(toy.recipe(tmp_path / "run"), encoding="utf-8")
-    trained = seq2seq("train", "recipe.yaml", "training.max_steps=6")
-    assert trained.returncode == 0, trained.stderr
-    translated = seq2seq("translate", "run", text="perro rojo\ngato\n")
-    assert translated.returncode == 0, translated.stderr
-    assert len(translated.stdout.splitlines()) == 2
-    scored = seq2seq("evaluate", "run", str(toy.folder / "test.tsv"))
-    assert scored.returncode == 0, scored.stderr
-    assert scored.stdout.startswith("BLEU = ")
+    (tmp_path / "in.txt").write_text("perro rojo\ngato\n", encoding="utf-8")
+    done = seq2seq(
+        ["train", "recipe.yaml", "training.max_steps=6"],
+        ["translate", "run", "-i", "in.txt", "-o", "out.txt"],
+        ["evaluate", "run", str(toy.folder / "test.tsv")],
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()) == 2
+    assert done.stdout.startswith("BLEU = ")
 
-    helped = seq2seq("--help").stdout
+    helped = seq2seq(["--help"]).stdout
     assert "translate" in helped
     assert "serve" not in helped
-    report = seq2seq("evaluate", "run", str(toy.folder / "test.tsv"), "--report", "report")
+    report = seq2seq(["evaluate", "run", str(toy.folder / "test.tsv"), "--report", "report"])
     assert report.returncode == 2
     assert report.stderr == (
         "seq2seq: this needs seq2seq.analysis, which this copy of the program lacks; install all "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -63,25 +64,34 @@ def run(command: Path, *arguments: str, text: str = "", folder: Path) -> str:
 
 def test_installed_program_works_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     (empty := tmp_path / "empty").mkdir()
-    where = "import seq2seq; print(seq2seq.__file__)"
-    assert str(installed.parent) in run(installed / "python", "-c", where, folder=empty)
     seq2seq = installed / "seq2seq"
     listed = run(seq2seq, "models", folder=empty)
+    texts = {"es": "Ella come pan.\n", "en": "She eats bread.\n"}
     for name in model_names():
         assert name in listed
-        text = {"es": "Ella come pan.\n", "en": "She eats bread.\n"}[name[:2]]
+        text = texts[name[:2]]
         assert run(seq2seq, "translate", name, text=text, folder=empty).endswith(".\n")
-        explained = run(seq2seq, "explain", name, text.strip(), folder=empty)
-        assert explained.startswith(f"source       {text}")
     assert not any(empty.iterdir())
-    run(
-        seq2seq, "train", "quickstart", "training.max_steps=2", "training.validate_every=2",
-        "training.validation_sentences=10", "data.tokenizer.max_sentences=1000",
-        "data.tokenizer.source_vocab_size=600", "data.tokenizer.target_vocab_size=600",
-        "model.embedding_size=16", "model.encoder_size=16", "model.decoder_size=16", folder=empty,
-    )  # fmt: skip
-    assert run(seq2seq, "translate", "runs/quickstart", text="gato\n", folder=empty)
-    scores = run(
-        seq2seq, "evaluate", "runs/quickstart", "data/sample/test.tsv", "--beam", "1", folder=empty
-    )
+
+    # The rest in one process, which imports everything once.
+    tiny = [f"model.{part}_size=16" for part in ("embedding", "encoder", "decoder")]
+    tiny += [f"data.tokenizer.{key}=600" for key in ("source_vocab_size", "target_vocab_size")]
+    tiny += ["data.tokenizer.max_sentences=1000", "training.validation_sentences=10"]
+    (tmp_path / "text").write_text("gato\n")
+    commands = [
+        *(["explain", name, texts[name[:2]].strip()] for name in model_names()),
+        ["train", "quickstart", "training.max_steps=2", "training.validate_every=2", *tiny],
+        ["translate", "runs/quickstart", "-i", str(tmp_path / "text")],
+        ["evaluate", "runs/quickstart", "data/sample/test.tsv", "--beam", "1"],
+    ]
+    code = "import json, sys, seq2seq\nfrom seq2seq import cli\nprint(seq2seq.__file__)\n"
+    code += "for words in json.loads(sys.argv[1]): print(cli.main(words), '--')"
+    found = run(installed / "python", "-c", code, json.dumps(commands), folder=empty)
+    where, _, rest = found.partition("\n")
+    assert where.startswith(str(installed.parent))
+    *explained, trained, translated, scores, end = rest.split("0 --\n")
+    for name, text in zip(model_names(), explained, strict=True):
+        assert text.startswith(f"source       {texts[name[:2]]}")
+    assert (trained, end) == ("", "")
+    assert translated
     assert scores.startswith("BLEU = ")

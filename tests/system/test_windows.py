@@ -5,6 +5,7 @@ This shows that nothing Unix-only is used on the way, not that the program works
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,43 +18,46 @@ TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
-def seq2seq(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
+def seq2seq(*commands: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run commands one after another in one process."""
     code = (
-        f"import sys\nsys.path.append({str(TESTS)!r})\n"
+        f"import json, sys\nsys.path.append({str(TESTS)!r})\n"
         "import windows\nwindows.hide()\n"
-        "from seq2seq import cli\nsys.exit(cli.main(sys.argv[1:]))"
+        "from seq2seq import cli\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    if code := cli.main(words):\n"
+        "        sys.exit(code)\n"
     )
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)],
+        [sys.executable, "-c", code, json.dumps(commands)],
         cwd=folder, capture_output=True, encoding="utf-8",
     )  # fmt: skip
 
 
 def test_one_process_trains_translates_and_scores(toy: ToyCorpus, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(toy.recipe(tmp_path / "run"), encoding="utf-8")
-    short = ["data.cache=cache", "training.checkpoint_every=1", "training.average=last"]
-    for how in (["--overwrite"], ["--overwrite"], ["--resume"]):
-        steps = 3 if how == ["--overwrite"] else 4
-        words = ["recipe.yaml", *short, f"training.max_steps={steps}", *how]
-        trained = seq2seq("train", *words, folder=tmp_path)
-        assert trained.returncode == 0, trained.stderr
-    assert not list(tmp_path.rglob(".*.partial"))
-
     (tmp_path / "in.txt").write_text("gato come\nNo lo veo.\n", encoding="utf-8")
+    short = ["data.cache=cache", "training.checkpoint_every=1", "training.average=last"]
+    trainings = [
+        ["train", "recipe.yaml", *short, f"training.max_steps={steps}", how]
+        for steps, how in ((3, "--overwrite"), (3, "--overwrite"), (4, "--resume"))
+    ]
+    translations = [
+        ["translate", run, "-i", "in.txt", "-o", f"{run}.txt"] for run in ("run", "es-en")
+    ]
+    scoring = ["evaluate", "run", str(toy.folder / "test.tsv")]
+    done = seq2seq(*trainings, *translations, scoring, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.rglob(".*.partial"))
     for run in ("run", "es-en"):
-        words = ["-i", "in.txt", "-o", "out.txt"]
-        translated = seq2seq("translate", run, *words, folder=tmp_path)
-        assert translated.returncode == 0, translated.stderr
-        assert len((tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()) == 2
-    scored = seq2seq("evaluate", "run", toy.folder / "test.tsv", folder=tmp_path)
-    assert scored.returncode == 0, scored.stderr
-    assert scored.stdout.startswith("BLEU = ")
+        assert len((tmp_path / f"{run}.txt").read_text(encoding="utf-8").splitlines()) == 2
+    assert done.stdout.startswith("BLEU = ")
 
 
 def test_several_workers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("No lo veo.\n", encoding="utf-8")
     words = ["-i", "in.txt", "-o", "out.txt", "--workers", "2"]
-    refused = seq2seq("translate", "es-en", *words, folder=tmp_path)
+    refused = seq2seq(["translate", "es-en", *words], folder=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr == (
         "seq2seq: this system cannot fork worker processes; use 1 instead of several\n"
