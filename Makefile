@@ -27,7 +27,7 @@ help:
 	@echo "                score it, translate, draw (runs/quickstart)"
 	@echo "make test       install what they need; lint, types and all tests"
 	@echo "make test-fast  tests without the slow ones"
-	@echo "make bench      how fast this machine trains (about twelve minutes; bench.json)"
+	@echo "make bench      how fast this machine trains (about five minutes; bench.json)"
 	@echo "make fuzz       property tests alone, with many random cases (about 20 minutes)"
 	@echo "make format     format the code and fix what ruff can fix"
 	@echo "make docs       write docs/configuration.md, the sizes in docs/architecture.md,"
