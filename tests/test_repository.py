@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,16 @@ def test_workflow_runs_commands_that_exist() -> None:
             assert set(arguments) <= set(targets)
         else:
             assert os.access(ROOT / program, os.X_OK)
+
+
+def test_words_of_the_demo_are_frequent_in_its_corpus() -> None:
+    demo = (ROOT / "scripts/demo.sh").read_text(encoding="utf-8")
+    shown = re.findall(r"(?:translate|attention) \"\$run\" '([^']*)'", demo)
+    assert len(shown) == 2
+    pairs = (ROOT / "data/sample/train.tsv").read_text(encoding="utf-8").splitlines()
+    sources = " ".join(pair.partition("\t")[0] for pair in pairs)
+    counts = Counter(re.findall(r"\w+", sources.lower()))
+    assert min(counts[word] for word in re.findall(r"\w+", " ".join(shown).lower())) >= 100
 
 
 def test_integration_hides_every_feature_of_processors_that_the_program_looks_for() -> None:
