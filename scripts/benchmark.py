@@ -88,8 +88,8 @@ def _run(given: argparse.Namespace) -> None:
 
 def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[Record]]:
     """Yield what was asked for, as soon as it is measured."""
-    ceilings: dict[torch.dtype, float] = {}
-    for dtype in _dtypes(device):
+    dtypes, ceilings = _dtypes(device), dict[torch.dtype, float]()
+    for dtype in dtypes if {"products", "training"} & set(given.only) else ():
         rates = product_rates(device, dtype)
         ceilings[dtype] = rates[0].median
         if "products" in given.only:
@@ -110,7 +110,7 @@ def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[R
                 )
             ]  # fmt: skip
     if "growth" in given.only:
-        for record in growth(device, next(iter(ceilings))):
+        for record in growth(device, dtypes[0]):
             yield [record]
     if given.run and {"decoding", "serving"} & set(given.only):
         pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)

@@ -175,12 +175,8 @@ def _tatoeba(options: argparse.Namespace) -> None:
 
 
 def _general(options: argparse.Namespace) -> None:
-    try:
-        from general_corpus import prepare  # its libraries are not needed otherwise
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"general: the library {error.name} is missing; pip install -e '.[dev]'"
-        ) from None
+    from general_corpus import prepare  # its libraries are not needed otherwise
+
     _check_output(options.out, prepare.FILES, force=options.force)
     prepare.prepare_general(
         options.clones,

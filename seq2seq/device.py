@@ -99,18 +99,22 @@ def multiplies_bf16(device: torch.device) -> bool:
 
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool({"avx512_bf16", "amx_tile"} & _cpu_flags())
+    return bool({"avx512_bf16", "amx_tile"} & cpu_flags())
 
 
 def multiplies_int8() -> bool:
-    """Return whether the processor adds up products of 8-bit integers without saturation.
+    """Return whether the processor multiplies 8-bit integers faster than fp32 numbers.
 
-    These are VNNI on x86 and the dot products of ARM. Without them ONNX Runtime adds pairs of
-    products in 16 bits, which overflow.
+    ONNX Runtime does with AVX2 on x86 and with the dot products of ARM (docs/speed.md).
     """
     if platform.machine().lower() in ("arm64", "aarch64") and sys.platform == "darwin":
         return True
-    return bool({"avx512_vnni", "avx_vnni", "asimddp"} & _cpu_flags())
+    return bool({"avx2", "asimddp"} & cpu_flags())
+
+
+def has_vnni() -> bool:
+    """Return whether an x86 processor sums products of signed with unsigned bytes in 32 bits."""
+    return bool({"avx512_vnni", "avx_vnni"} & cpu_flags())
 
 
 def keep_few_kernels() -> None:
@@ -121,15 +125,20 @@ def keep_few_kernels() -> None:
     than running it. The variables must be set before the first product; those of the caller
     take precedence.
     """
-    kernels = 2048 if "amx_tile" in _cpu_flags() else 64
+    kernels = 2048 if "amx_tile" in cpu_flags() else 64
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(kernels))
 
 
 @functools.cache
-def _cpu_flags() -> frozenset[str]:
-    """Return the processor's features, among the words of /proc/cpuinfo; none outside Linux."""
+def cpu_flags() -> frozenset[str]:
+    """Return the processor's features, among the words of /proc/cpuinfo; none outside Linux.
+
+    The environment variable SEQ2SEQ_HIDE_CPU_FLAGS names some to leave out, as if the processor
+    lacked them: for tests and comparisons.
+    """
+    hidden = os.environ.get("SEQ2SEQ_HIDE_CPU_FLAGS", "").split()
     try:
-        return frozenset(Path("/proc/cpuinfo").read_text().split())
+        return frozenset(Path("/proc/cpuinfo").read_text().split()).difference(hidden)
     except OSError:
         return frozenset()

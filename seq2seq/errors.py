@@ -23,6 +23,7 @@ _EXTRAS = {
     "train": "torch datasets pyarrow rich tensorboard",
     "serve": "fastapi prometheus_client py3langid python_multipart starlette uvicorn",
     "plot": "matplotlib",
+    "corpora": "pooch requests polib markdown_it",
     "hub": "huggingface_hub",
     "mlflow": "mlflow",
     "wandb": "wandb",

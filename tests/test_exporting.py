@@ -20,7 +20,6 @@ from foreign import checkpoint_of
 
 from seq2seq import cli, pipeline
 from seq2seq.data.tokenizer import BOS, EOS, PAD
-from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.inference import translator
 from seq2seq.inference.sampling import Sampling
@@ -34,7 +33,6 @@ from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 
 NAMES = {f"{kind}.{p}.onnx" for kind in KINDS for p in PRECISIONS} | {META}
-VNNI = pytest.mark.skipif(not multiplies_int8(), reason="this processor does not multiply int8")
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ def test_training_exports_its_best_checkpoint(trained: Path) -> None:
     assert {path.name for path in graphs.path.iterdir()} == NAMES
     assert graphs.meta["weights"] == best.weights_sum
     assert graphs.meta["checkpoint"] == best.path.name
-    assert ("int8_bleu_loss" in graphs.meta) == multiplies_int8()
+    assert "int8_bleu_loss" in graphs.meta
 
 
 def test_average_of_checkpoints_is_exported(toy: ToyCorpus, tmp_path: Path) -> None:
@@ -262,9 +260,6 @@ def test_auto_is_int8_where_it_is_native_and_good(
     Translator.load(run, precision="auto")
     Translator.load(run)
     assert loaded == [used, "fp32"]
-    if not native:
-        with pytest.raises(ConfigError, match=r"no instructions for it \(VNNI\); use auto"):
-            Translator.load(run, precision="int8")
 
 
 def test_auto_is_fp32_with_pytorch_on_a_cpu(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,8 +289,8 @@ def test_export_to_a_directory(
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "to/dog/graph").iterdir()} == names
     printed = capsys.readouterr().out
-    assert ("BLEU" in printed) == (precision != "fp32" and multiplies_int8())
-    monkeypatch.setattr(onnx_backend, "multiplies_int8", lambda: True)
+    assert ("BLEU" in printed) == (precision != "fp32")
+    monkeypatch.setattr(onnx_backend, "multiplies_int8", lambda: True)  # for auto
     for chosen in (precision or "fp32", "auto"):
         assert translation(tmp_path / "to/dog", precision=chosen) == "cat eats"
     if precision == "int8":
@@ -351,7 +346,7 @@ def test_int8_is_measured_on_the_data_that_is_named(
     for named in ([toy.folder / "valid.tsv"], [sides[0], "--target", sides[1]]):
         assert command("export", run, "-o", tmp_path / "dog", "--json", "--valid", *named) == 0
         cost = json.loads(capsys.readouterr().out)["int8_bleu_loss"]
-        assert (cost is not None) == multiplies_int8()
+        assert cost is not None
     for wrong in (
         ["--valid", sides[0], "--precision", "int8"],
         ["--target", sides[1]],
@@ -361,7 +356,6 @@ def test_int8_is_measured_on_the_data_that_is_named(
         assert "--valid" in (error := capsys.readouterr().err) or "no such file" in error
 
 
-@VNNI
 def test_cost_is_not_recorded_in_graphs_that_replaced_those_it_was_measured_of(
     run: Path, trained: Path, toy: ToyCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,12 +463,24 @@ def test_backends_force_alike(both: tuple[Translator, Translator]) -> None:
         np.testing.assert_allclose(part.weights, same.weights, rtol=0, atol=1e-4)
 
 
-@VNNI
 def test_int8_translates_nearly_alike(both: tuple[Translator, Translator], trained: Path) -> None:
     reduced = Translator.load(trained, precision="int8")
     found, expected = (each.translate(SENTENCES) for each in (reduced, both[0]))
     equal = sum(one[0].text == other[0].text for one, other in zip(found, expected, strict=True))
     assert equal >= 0.95 * len(SENTENCES)
+
+
+@pytest.mark.parametrize("vnni", [True, False])
+def test_int8_products_are_summed_in_32_bits(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, vnni: bool
+) -> None:
+    monkeypatch.setattr(onnx_backend, "has_vnni", lambda: vnni)
+    [backend] = Translator.load(trained, precision="int8").backends
+    assert isinstance(backend, onnx_backend.OnnxBackend)
+    for session in (backend.encoder, backend.embedding, backend.step):
+        options = session.get_session_options()
+        entry = options.get_session_config_entry("session.x64quantprecision")
+        assert entry == ("0" if vnni else "1")
 
 
 def test_backend_is_onnx(trained: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -74,6 +74,7 @@ def test_command_of_the_speeds_measures_the_rows_of_the_table(
         return []
 
     monkeypatch.setattr(benchmark, "serving_speed", measure)
+    monkeypatch.setattr("benchmarks.decoding.multiplies_int8", lambda: True)
     assert benchmark.main(words) == 0
     rows = re.findall(r"^\| (fp32|int8) \| ([12]) \|", PAGE, re.MULTILINE)
     assert {*rows} <= {*measured}

@@ -384,7 +384,7 @@ def test_command_limits_the_kernels_that_are_kept(
         return "interrupted"  # and leaves no run, unlike a finished training
 
     monkeypatch.setattr("seq2seq.pipeline.train", trained)
-    monkeypatch.setattr("seq2seq.device._cpu_flags", lambda: frozenset(flags.split()))
+    monkeypatch.setattr("seq2seq.device.cpu_flags", lambda: frozenset(flags.split()))
     if own:
         monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", own)
     (tmp_path / "recipe.yaml").write_text(toy.recipe(tmp_path / "run"))

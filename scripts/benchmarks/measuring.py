@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 
+from seq2seq.device import cpu_flags
 from seq2seq.errors import DataError
 from seq2seq.files import write_atomic
 
@@ -81,7 +83,7 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16")
 # Rows, inner size, columns: large, a step of the decoder's GRU, a slice of the vocabulary.
 PRODUCTS = {
     "2048 x 2048 x 2048": (2048, 2048, 2048),
@@ -92,11 +94,10 @@ PRODUCTS = {
 
 def describe(device: torch.device) -> dict[str, Any]:
     """Return what speeds depend on: processor, cores, features, threads, torch, the GPU if used."""
-    cpu = _cpu()
     found: dict[str, Any] = {
-        "processor": cpu.get("model name") or platform.processor() or platform.machine(),
+        "processor": _processor() or platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
-        "features": [name for name in FEATURES if name in cpu.get("flags", "").split()],
+        "features": [name for name in FEATURES if name in cpu_flags()],
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
@@ -105,14 +106,12 @@ def describe(device: torch.device) -> dict[str, Any]:
     return found
 
 
-def _cpu() -> dict[str, str]:
-    """Return what /proc/cpuinfo says about the first core; nothing without that file."""
+def _processor() -> str:
+    """Return the name of the processor by /proc/cpuinfo; nothing without that file."""
     path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return {}
-    first = path.read_text(encoding="utf-8").split("\n\n")[0]
-    pairs = [line.partition(":") for line in first.splitlines()]
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    names = re.findall(r"^model name\s*: (.*)", text, re.MULTILINE)
+    return next(iter(names), "")
 
 
 def timed(call: Callable[[], object], device: torch.device) -> float:

@@ -51,21 +51,15 @@ class Shape:
             }
         )
 
-    def batches(self, count: int = 4) -> list[Batch]:
-        """Return batches of random pieces, in sentences of the shape's length."""
+    def batch(self) -> Batch:
+        """Return a batch of random pieces, in sentences of the shape's length."""
         generator = np.random.default_rng(0)
-        found = []
-        for _ in range(count):
-            rows = max(1, self.batch_tokens // self.length)
-            sides = [
-                [
-                    generator.integers(FIRST_PIECE, self.vocabulary, self.length - 1).tolist()
-                    for _ in range(rows)
-                ]
-                for _ in ("source", "target")
-            ]
-            found.append(make_batch(sides[0], sides[1], range(rows)))
-        return found
+        rows = max(1, self.batch_tokens // self.length)
+        source, target = (
+            generator.integers(FIRST_PIECE, self.vocabulary, (rows, self.length - 1)).tolist()
+            for _ in ("source", "target")
+        )
+        return make_batch(source, target, range(rows))
 
 
 class Update:
@@ -109,7 +103,7 @@ def training_speed(
     With `ceiling`, the GFLOP/s of matrix products, the note compares them with the bound: the speed
     of an update that consists of its matrix products alone, at that rate.
     """
-    chosen = [batch.to(device) for batch in batches or shape.batches()]
+    chosen = [batch.to(device) for batch in batches or [shape.batch()]]
     update = Update(shape, device, dtype)
     operations = update.operations_per_token(chosen[:2])
     values = windows(
@@ -135,9 +129,10 @@ def windows(
     seconds: float,
     count: int = 5,
 ) -> tuple[float, ...]:
-    """Return amounts per second in `count` windows that take about `seconds` in all.
+    """Return amounts per second in up to `count` windows that take about `seconds` in all.
 
-    Each window makes all calls equally often, so that all windows do the same work.
+    Each window makes all calls equally often, so that all windows do the same work. Where that
+    takes long, there are fewer windows, but at least two.
     """
 
     def one_round() -> None:
@@ -152,7 +147,8 @@ def windows(
             one_round()
 
     total = rounds * sum(amounts)
-    return tuple(total / timed(window, device) for _ in range(count))
+    fitting = round(seconds / (rounds * once))
+    return tuple(total / timed(window, device) for _ in range(min(count, max(2, fitting))))
 
 
 def growth(device: torch.device, dtype: torch.dtype, *, seconds: float = 3.0) -> Iterator[Record]:

@@ -32,8 +32,8 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("fp32", "int8"),
-        help="number format of matrix products; int8 graphs are a third as large or less, and need "
-        "a processor with VNNI; default: both",
+        help="number format of matrix products; int8 graphs are a third as large or less; "
+        "default: both",
     )  # fmt: skip
     parser.add_argument(
         "--compact", action="store_true",

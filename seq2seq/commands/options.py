@@ -149,8 +149,8 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--precision": {
         "choices": ("auto", "fp32", "bf16", "int8"),
         "default": "fp32",
-        "help": "number format of matrix products; int8 needs a CPU with VNNI, bf16 needs PyTorch; "
-        "auto: int8 on such a CPU if it is known to cost less than 0.2 BLEU (docs/export.md), bf16 "
+        "help": "number format of matrix products; int8 needs a CPU, bf16 needs PyTorch; auto: "
+        "int8 on CPUs with AVX2 if it is known to cost less than 0.2 BLEU (docs/export.md), bf16 "
         "on GPUs, otherwise fp32; default: %(default)s",
     },
     "--backend": {

@@ -20,8 +20,8 @@ import numpy as np
 
 from seq2seq.data.cache import open_cache
 from seq2seq.data.tokenizer import EOS, PAD
-from seq2seq.device import multiplies_int8
-from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.device import has_vnni, multiplies_int8
+from seq2seq.errors import CheckpointError
 from seq2seq.inference.protocol import Floats, Ints, Step
 from seq2seq.onnx.graphs import AGAIN, FORMAT, Graphs, origin_of, read_graphs
 from seq2seq.packaged import is_read_only
@@ -122,6 +122,9 @@ def _load(path: Path, threads: int) -> InferenceSession:
     options.log_severity_level = 4  # errors are raised
     # A file that looks like its own format would be read as that, and was not checked.
     options.add_session_config_entry("session.load_model_format", "ONNX")
+    # Without VNNI, x86 sums pairs of products of signed with unsigned bytes in 16 bits, which
+    # overflow. This makes the weights unsigned, whose products are summed in 32, but more slowly.
+    options.add_session_config_entry("session.x64quantprecision", "0" if has_vnni() else "1")
     try:
         # From the file, not from bytes, which a session would keep. A fallback would print to
         # standard output.
@@ -147,13 +150,8 @@ def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> On
 
     They are exported if they are missing, damaged, or made from other weights: into the run
     directory, or into the cache where that cannot be written or comes with the package.
-    `vocab_size` is that of the target. Raises CheckpointError and ConfigError as Translator.load
-    does.
+    `vocab_size` is that of the target. Raises CheckpointError as Translator.load does.
     """
-    if precision == "int8" and not multiplies_int8():
-        raise ConfigError(
-            "precision int8: this processor has no instructions for it (VNNI); use auto"
-        )
     start = partial(_start, vocab_size=vocab_size, precision=precision, threads=threads)
     run = run_of(path)
     is_run = path == run.path

@@ -32,16 +32,15 @@ TINY = np.float32(1e-30)
 class Graph:
     """A graph under construction; values are known by their names.
 
-    The body of a Scan is built by a Graph that is given the one around it, which holds the
-    constants of both.
+    The body of a Scan is a Graph with constants of its own: ONNX Runtime makes only those weights
+    unsigned that are in the same graph as their product (see `_load` in backend.py).
     """
 
-    def __init__(self, name: str, precision: Precision, around: Graph | None = None) -> None:
+    def __init__(self, name: str, precision: Precision) -> None:
         self.name, self.precision = name, precision
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
-        self._around = around
         self._count = 0
         self._constants: list[onnx.TensorProto] = []
         self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -74,13 +73,11 @@ class Graph:
 
     def constant(self, array: Array) -> str:
         """Return the name of a constant, which is stored once; float64 becomes float32."""
-        if self._around is not None:
-            return self._around.constant(array)
         if array.dtype == np.float64:
             array = array.astype(np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constant_names:
-            name = self._constant_names[key] = f"constant_{len(self._constants)}"
+            name = self._constant_names[key] = f"{self.name}_constant_{len(self._constants)}"
             self._constants.append(numpy_helper.from_array(array, name))
         return self._constant_names[key]
 
@@ -130,19 +127,17 @@ class Graph:
         product = self("Mul", product, self("Gather", scale_V[:, None], ids))
         return product if bias_O is None else self("Add", product, bias_O)
 
-    def body(self) -> onnx.GraphProto:
-        """Return the graph without its constants."""
-        return helper.make_graph(self.nodes, self.name, self.inputs, self.outputs)
+    def proto(self) -> onnx.GraphProto:
+        """Return the graph with its constants."""
+        return helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self._constants)
 
     def model(self) -> onnx.ModelProto:
         """Return the complete model."""
-        graph = self.body()
-        graph.initializer.extend(self._constants)
         opsets = [helper.make_opsetid("", OPSET)]
         if self.precision == "int8":
             opsets.append(helper.make_opsetid(MICROSOFT, 1))
         return helper.make_model(
-            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="seq2seq"
+            self.proto(), opset_imports=opsets, ir_version=IR_VERSION, producer_name="seq2seq"
         )
 
     def _quantize(self, value: str, bound: float) -> str:

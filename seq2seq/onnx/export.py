@@ -15,7 +15,6 @@ import onnx
 
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import BOS, EOS, PAD, UNK
-from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
 from seq2seq.evaluation.evaluate import check_direction, read_test, references_of
 from seq2seq.evaluation.metrics import score
@@ -128,8 +127,7 @@ def export_compact(
         bleu = _bleu(small, "fp32", target, valid)
         cost = _bleu(full, "fp32", target, valid) - bleu
         state["compact_bleu_loss"] = round(cost, 3)
-        if multiplies_int8():
-            state["int8_bleu_loss"] = round(bleu - _bleu(small, "int8", target, valid), 3)
+        state["int8_bleu_loss"] = round(bleu - _bleu(small, "int8", target, valid), 3)
     log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
     return save_arrays(made.path, arrays, state)
 
@@ -201,14 +199,11 @@ def export_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
 
 
 def _measure_int8(graphs: Graphs, run: RunDirectory, valid: Sequence[Pair]) -> Graphs:
-    """Record what int8 costs on a validation set, if this processor has instructions for it.
+    """Record what int8 costs on a validation set.
 
     Measuring takes minutes. If another process has exported other graphs into the folder in the
     meantime, nothing is recorded.
     """
-    if not multiplies_int8():
-        log.info("int8 was not measured: this processor has no instructions for it (VNNI)")
-        return graphs
     full, int8 = (_bleu(graphs, precision, run, valid) for precision in PRECISIONS)
     log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
     cost = {"int8_bleu_loss": round(full - int8, 3)}

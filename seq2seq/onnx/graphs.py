@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seq2seq.config import ModelConfig
 
 META = "graph.json"
-FORMAT = 1
+FORMAT = 2
 Precision = Literal["fp32", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 KINDS = ("encoder", "embedding", "step")

@@ -243,7 +243,7 @@ def _per_sentence(g: Graph, array: Array) -> str:
 
 def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
     """Return one step of both directions: state, inputs of r and z and of n, mask."""
-    body, size = Graph(g.fresh("body"), g.precision, around=g), cells[0].size
+    body, size = Graph(g.fresh("body"), g.precision), cells[0].size
     state_B2h, *inputs, real_B21 = (
         body.input(body.fresh("input"), ["B", 2, width]) for width in (size, 2 * size, size, 1)
     )
@@ -253,7 +253,7 @@ def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
     next_B2h = body("Mul", _next_state(body, inputs, hidden, state_B2h, size), real_B21)
     body.output(body("Identity", next_B2h), body.fresh("output"), ["B", 2, size])
     body.output(next_B2h, body.fresh("output"), ["B", 2, size])
-    return body.body()
+    return body.proto()
 
 
 def _cells(params: Parameters) -> list[_Cell]:
