@@ -56,6 +56,13 @@ def serving(
         process.send(signal.SIGKILL)
 
 
+def listens(client: Client) -> bool:
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", client.port)).close()
+        return True
+    return False
+
+
 def is_open(client: Client) -> bool:
     with contextlib.suppress(OSError):
         return client.get("/ready").status == 200
@@ -177,12 +184,11 @@ def test_server_that_stops_accepts_nothing_more(
         with socket.create_connection(("127.0.0.1", client.port)) as unfinished:
             head = f"POST {QUERY} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
             unfinished.sendall(head.encode())
-            time.sleep(0.5)
+            waiting = "seq2seq_requests_in_progress 2.0"  # the other one asks
+            until(lambda: waiting in client.get("/metrics").body.decode())
             process.send(signal.SIGTERM)
-            time.sleep(1)
+            until(lambda: not listens(client))
             assert process.code() is None
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.1", client.port))
         assert process.wait() == 0
 
 
