@@ -5,8 +5,9 @@ step-000500/training.safetensors    optimizer moments, raw weights
 step-000500/state.json              step, metrics, positions of the sampler and the schedule
 step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
 
-A compact checkpoint has int8 weights and no training.safetensors; its state.json also says what
-int8 cost on the validation set. It translates and can be fine-tuned, but not resumed.
+An exported checkpoint has no training.safetensors, and its weights may be int8 (compact). It
+translates and can be fine-tuned, but not resumed. Once it is known, state.json also says what int8
+costs on the validation set.
 
 Functions that return or write tensors import torch themselves; all others work without it.
 """
@@ -120,6 +121,17 @@ def save_checkpoint(
 def save_arrays(path: Path, arrays: Mapping[str, Array], state: dict[str, Any]) -> Checkpoint:
     """Write a checkpoint of weights alone, fp32 or int8, without what resuming needs."""
     return _save(path, lambda folder: tensors.write_arrays(folder / MODEL, arrays), state)
+
+
+def add_to_state(checkpoint: Checkpoint, values: Mapping[str, Any]) -> Checkpoint:
+    """Write a checkpoint again with more in its state."""
+
+    def write(folder: Path) -> None:
+        for name in (MODEL, TRAINING):
+            if (checkpoint.path / name).exists():
+                shutil.copyfile(checkpoint.path / name, folder / name)
+
+    return _save(checkpoint.path, write, checkpoint.state | dict(values))
 
 
 def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> Checkpoint:
