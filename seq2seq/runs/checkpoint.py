@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import CheckpointError
-from seq2seq.files import naming, publish_directory, remove_directory, replaced, sha256
+from seq2seq.files import (
+    before_replaced,
+    naming,
+    publish_directory,
+    remove_directory,
+    replaced,
+    sha256,
+)
 from seq2seq.runs import tensors
 from seq2seq.runs.tensors import Array
 
@@ -131,7 +138,7 @@ def add_to_state(checkpoint: Checkpoint, values: Mapping[str, Any]) -> Checkpoin
             if (checkpoint.path / name).exists():
                 shutil.copyfile(checkpoint.path / name, folder / name)
 
-    return _save(checkpoint.path, write, checkpoint.state | dict(values))
+    return _save(before_replaced(checkpoint.path), write, checkpoint.state | dict(values))
 
 
 def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> Checkpoint:
@@ -151,7 +158,7 @@ def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkp
     before = [
         path
         for path in directory.glob(replaced(Path(pattern)).name)
-        if not path.with_name(path.name[1:].removesuffix(".replaced")).exists()
+        if not before_replaced(path).exists()
     ]
     for path in sorted([*directory.glob(pattern), *before]):
         try:
