@@ -18,12 +18,14 @@ from foreign import alter_config, alter_state, checkpoint_of
 from seq2seq import cli
 from seq2seq.device import multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.files import replaced
 from seq2seq.inference import translator
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import backend as module
 from seq2seq.onnx import export as exporting
 from seq2seq.pipeline import train
+from seq2seq.runs.checkpoint import add_to_state
 from seq2seq.runs.directory import RunDirectory
 
 
@@ -303,6 +305,18 @@ def test_cost_is_measured_once(toy: ToyCorpus, tmp_path: Path) -> None:
     before = state.stat().st_mtime_ns
     assert train(config, resume=True) == "finished"
     assert state.stat().st_mtime_ns == before
+
+
+def test_checkpoint_gets_its_name_back_when_it_is_written_again(run: Path) -> None:
+    """A crash while it was replaced has left it under another name."""
+    path = checkpoint_of(run)
+    path.rename(replaced(path))
+    best = RunDirectory(run).best("bleu")
+    assert best.path == replaced(path)
+    add_to_state(best, {"int8_bleu_loss": 0.1})
+    assert [*path.parent.iterdir()] == [path]
+    found = RunDirectory(run).best("bleu")
+    assert (found.path, found.state["int8_bleu_loss"]) == (path, 0.1)
 
 
 def test_training_that_cannot_measure_is_complete(
