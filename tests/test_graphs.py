@@ -120,10 +120,17 @@ def test_damaged_entry_is_built_again(
     assert "is damaged; rebuilding it" in warning
 
 
+@pytest.mark.parametrize("home", ["file", "/proc/none"])
 def test_cache_that_cannot_be_written_is_done_without(
-    run: Path, cache: Path, built: list[str], caplog: pytest.LogCaptureFixture
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    built: list[str],
+    caplog: pytest.LogCaptureFixture,
+    home: str,
 ) -> None:
-    cache.parent.write_text("a file")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home))
     with caplog.at_level(logging.DEBUG, module.__name__):
         assert translation(run) == "cat eats"
     found = [each for each in caplog.records if "cannot be written" in each.getMessage()]

@@ -176,8 +176,8 @@ def load_checkpoint(
     }
     try:
         return Cache(user_folder()).entry("graphs", made_of, make, read)
-    except OSError as error:
-        log.debug("%s: cannot be written (%s)", error.filename, error.strerror)
+    except (OSError, ConfigError) as error:  # the latter for a folder that vanishes each time
+        log.debug("the graphs stay in memory, as the cache cannot be written: %s", error)
     graphs = build_graphs(checkpoint.verify(), model, sizes, chosen)
     return OnnxBackend(graphs.values(), vocab_size, weights_sum, threads=threads)
 
