@@ -26,7 +26,7 @@ from seq2seq.config.loading import changed_keys, dump_config, load_config
 from seq2seq.data.cleaning import read_validation
 from seq2seq.errors import DataError, verdict
 from seq2seq.files import write_atomic
-from seq2seq.onnx.export import export_compact
+from seq2seq.onnx.export import export
 from seq2seq.packaged import CARD, MODELS, read_card
 from seq2seq.pipeline import resumed
 from seq2seq.runs.directory import RunDirectory
@@ -112,7 +112,7 @@ def ship(
     validated = {pair.source for pair in valid}
     sets = read_tests(tests, config)
     (path / CARD).unlink(missing_ok=True)
-    checkpoint = export_compact(run, path, valid=valid)
+    checkpoint = export(run, path, compact=True, valid=valid)
     shown = config.model_copy(update={"run_dir": f"runs/{name}"})  # no path of this machine
     write_atomic(RunDirectory(path).config_path, dump_config(shown))
     changes = changed_keys(resumed(load_config(recipe), config), config) if recipe else {}

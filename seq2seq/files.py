@@ -111,6 +111,8 @@ def publish_directory(path: Path) -> Iterator[Path]:
         sync_directory(path.parent)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
+        if before.exists() and not path.exists():
+            before.replace(path)
         raise
     if before.exists():
         with naming(before):
@@ -120,6 +122,13 @@ def publish_directory(path: Path) -> Iterator[Path]:
 def replaced(path: Path) -> Path:
     """Return the name of a directory while another one takes its place."""
     return path.with_name(f".{path.name}.replaced")
+
+
+def before_replaced(path: Path) -> Path:
+    """Return the name that a directory had before it got the one that `replaced` returns."""
+    name = path.name
+    is_replaced = name.startswith(".") and name.endswith(".replaced")
+    return path.with_name(name[1:].removesuffix(".replaced")) if is_replaced else path
 
 
 def remove_directory(path: Path) -> None:

@@ -24,7 +24,6 @@ PREFIX = "hf:"
 FILES = [  # of a run; nothing else is downloaded
     "config.yaml", "config.json", "source.model", "target.model", "metrics.jsonl",
     *(f"checkpoints/*/{name}" for name in ("model.safetensors", "state.json", "SHA256SUMS")),
-    "graph/graph.json", "graph/*.onnx",
 ]  # fmt: skip
 MAX_BYTES, MAX_FILES = 1 << 32, 100  # of a run
 
@@ -91,7 +90,10 @@ def upload(folder: Path, repo: str, *, private: bool = False, revision: str | No
         if revision:
             hub.create_branch(repo, branch=revision, exist_ok=True)
         hub.upload_folder(
-            repo_id=repo, folder_path=folder, revision=revision, delete_patterns=FILES
+            repo_id=repo,
+            folder_path=folder,
+            revision=revision,
+            delete_patterns=[*FILES, "graph/*"],  # which earlier versions pushed
         )
     except Exception as error:
         raise _explained(repo, error) from None

@@ -26,7 +26,7 @@ from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.model.model import TranslationModel
-from seq2seq.onnx.export import export_trained
+from seq2seq.onnx.export import measure_trained
 from seq2seq.packaged import find_run
 from seq2seq.processes import Ranks, init_process_group, launch_name, num_restarts
 from seq2seq.runs.checkpoint import load_weights
@@ -110,7 +110,7 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
         ranks.on_rank0(run_log.start)
         ended = trainer.train()
         if ended in ("finished", "early"):
-            ranks.on_rank0(export_trained, run, valid)
+            ranks.on_rank0(measure_trained, run, valid)
         return ended
 
 

@@ -21,7 +21,7 @@ from processes import Server
 from seq2seq.config import Config, parse_config
 from seq2seq.errors import UserError
 from seq2seq.files import locked
-from seq2seq.onnx.export import export, read_valid
+from seq2seq.onnx.export import export
 from seq2seq.pipeline import train
 from seq2seq.serving.static import export_web, packages
 
@@ -211,19 +211,14 @@ def trained(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def single(toy: ToyCorpus, trained: Path, shared: Path) -> Iterator[Path]:
-    """Return a copy of that run with only the last checkpoint, and its graphs."""
-
-    def make(path: Path) -> None:
-        run = copy_run(trained, path)
-        export(run, valid=read_valid(run, str(toy.folder / "valid.tsv")))
-
-    yield from to_read(shared / "single", make)
+def single(trained: Path, shared: Path) -> Iterator[Path]:
+    """Return a copy of that run with only the last checkpoint."""
+    yield from to_read(shared / "single", lambda path: copy_run(trained, path))
 
 
 @pytest.fixture(scope="session")
 def exported(trained: Path, shared: Path) -> Iterator[Path]:
-    """Return the graphs of that run in a directory of their own, without weights."""
+    """Return an export of that run, which has ONNX files."""
     yield from to_read(shared / "exported", lambda path: export(trained, path))
 
 

@@ -9,18 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from seq2seq.files import sha256
 
 NAMES = ("model.safetensors", "training.safetensors", "state.json")
 
 
 def copy_run(run: Path, path: Path) -> Path:
-    """Return a copy with only the last checkpoint, without graphs."""
-    shutil.copytree(
-        run, path, ignore=shutil.ignore_patterns("average", "step-000050", "step-*100", "graph")
-    )
+    """Return a copy with only the last checkpoint."""
+    shutil.copytree(run, path, ignore=shutil.ignore_patterns("average", "step-000050", "step-*100"))
     return path
 
 
@@ -60,21 +56,3 @@ def alter_config(run: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
-
-
-def alter_graph(path: Path, change: Callable[[onnx.ModelProto], Any]) -> None:
-    """Change an exported graph, and its checksum in the description."""
-    model = onnx.load_model(path, load_external_data=False)
-    change(model)
-    path.write_bytes(model.SerializeToString())
-    seal_graphs(path.parent)
-
-
-def seal_graphs(folder: Path) -> None:
-    """Update the checksums of exported graphs."""
-    path = folder / "graph.json"
-    meta = json.loads(path.read_text())
-    for graphs in meta["graphs"].values():
-        for described in graphs.values():
-            described["sha256"] = sha256(folder / described["file"])
-    path.write_text(json.dumps(meta))

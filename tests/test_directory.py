@@ -26,7 +26,7 @@ def texts(path: Path) -> list[str]:
 def test_run_has_exactly_its_files(trained: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
         ".lock", ".written", "config.yaml", "data.json", "source.model", "target.model",
-        "checkpoints", "metrics.jsonl", "log.txt", "graph",
+        "checkpoints", "metrics.jsonl", "log.txt",
     }  # fmt: skip
     assert {path.name for path in (trained / "checkpoints").iterdir()} == {
         "step-000050", "step-000100", "step-000150", "average",
@@ -103,6 +103,19 @@ def test_files_of_others_are_never_deleted(toy: ToyCorpus, tmp_path: Path, overw
     assert theirs[2].read_text() == "mine"
     with pytest.raises(CheckpointError, match=r"has wandb, which no training wrote"):
         train(toy.config(path, "training.trackers=[wandb]"), overwrite=True)
+
+
+@pytest.mark.parametrize("of_an_earlier_version", [True, False])
+def test_graph_folder_is_deleted_only_if_an_earlier_version_wrote_it(
+    toy: ToyCorpus, tmp_path: Path, of_an_earlier_version: bool
+) -> None:
+    config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
+    train(config)
+    (path / "graph").mkdir()
+    if of_an_earlier_version:
+        (path / ".written").unlink()
+    train(config, overwrite=True)
+    assert (path / "graph").exists() != of_an_earlier_version
 
 
 def test_run_that_died_while_it_was_created_starts_over(

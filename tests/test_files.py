@@ -214,6 +214,25 @@ def test_publish_directory_appears_only_when_complete(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["d"]
 
 
+def test_directory_whose_replacement_fails_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, replace = tmp_path / "d", Path.replace
+    path.mkdir()
+    (path / "x").write_text("1")
+
+    def failing(self: Path, target: Path) -> Path:
+        if self.name == ".d.partial":
+            raise OSError(28, "No space left on device", str(self))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(OSError, match="No space"), publish_directory(path) as aside:
+        (aside / "y").write_text("2")
+    assert os.listdir(tmp_path) == ["d"]
+    assert os.listdir(path) == ["x"]
+
+
 def test_leftovers_of_a_crash_are_replaced(tmp_path: Path) -> None:
     (tmp_path / ".d.partial").mkdir()
     (tmp_path / ".d.partial" / "stale").write_text("")

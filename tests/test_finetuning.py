@@ -369,7 +369,7 @@ def test_restarted_ranks_continue_the_new_run(
         (("data.tokenizer.source_vocab_size=500",), r"source_vocab_size: the recipe has 500"),
         (("data.tokenizer.joint=true",), r"tokenizer\.joint: the recipe has True, but .*remove"),
         (("training.initial.run=none",), "none: not a run directory"),
-        (("training.initial.run={exported}",), "exported without its weights"),
+        (("training.initial.run={bare}",), "ONNX files without weights"),
         (("training.initial.run={damaged}",), "no intact checkpoint"),
         (("training.initial.run={cut}",), "model.safetensors does not match its checksum"),
         (("training.initial.run={run}",), "is the run that training starts from"),
@@ -386,8 +386,10 @@ def test_bad_starts_are_refused_before_anything_is_replaced(
     shutil.copytree(trained, damaged)
     for checkpoint in damaged.glob("checkpoints/*"):
         (checkpoint / "model.safetensors").write_bytes(b"")
+    bare = shutil.copytree(exported, tmp_path / "bare")
+    shutil.rmtree(bare / "checkpoints")  # as earlier versions exported
     names: dict[str, Any] = {
-        "exported": exported, "damaged": damaged, "run": run,
+        "bare": bare, "damaged": damaged, "run": run,
         "cut": damaged / "checkpoints/step-000150",
     }  # fmt: skip
     for name, place in names.items():

@@ -1,489 +1,336 @@
-"""Exported graphs are read as data from a stranger: whole, or refused in one line.
-
-Where the weights are at hand, they are exported again instead.
-"""
+"""The graphs that translate are built from the weights and kept in the user's cache."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
 import pytest
 from conftest import ToyCorpus
-from foreign import alter_graph, seal_graphs
-from hypothesis import example, given
-from hypothesis import strategies as st
-from onnx import helper, numpy_helper
-from oracle.cases import CASES, arrays_of, tiny_config, tiny_model
-from properties import examples
+from foreign import alter_config, alter_state, checkpoint_of
 
-from seq2seq.errors import CheckpointError, ConfigError, DataError, UserError
+from seq2seq import cli
+from seq2seq.errors import CheckpointError, ConfigError
+from seq2seq.files import replaced
+from seq2seq.inference import translator
+from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx import graphs as module
-from seq2seq.onnx.graphs import KINDS, META, OPERATORS, PRECISIONS, check_graph, read_graphs
-from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
-
-MAKERS = encoder_graph, embedding_graph, step_graph  # in the order of KINDS
-Change = Callable[[onnx.ModelProto], Any]
-TINY = arrays_of(tiny_model(next(iter(CASES.values()))))
-ENCODER = encoder_graph(TINY, precision="fp32").SerializeToString()
+from seq2seq.onnx import backend as module
+from seq2seq.onnx import export as exporting
+from seq2seq.pipeline import train
+from seq2seq.runs.checkpoint import add_to_state
+from seq2seq.runs.directory import RunDirectory
 
 
 @pytest.fixture
-def copied(exported: Path, tmp_path: Path) -> Path:
-    """Return a copy of an exported directory, which has no weights."""
-    return Path(shutil.copytree(exported, tmp_path / "run"))
+def run(single: Path, tmp_path: Path) -> Path:
+    """Return a run with one checkpoint."""
+    return Path(shutil.copytree(single, tmp_path / "run"))
 
 
-def translation(path: Path, **options: Any) -> str:
-    return Translator.load(path, **options).translate(["gato come"])[0][0].text
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/seq2seq"
 
 
-def refused(path: Path, words: str, **options: Any) -> None:
-    with pytest.raises(CheckpointError, match=words) as caught:
-        translation(path, **options)
-    assert "\n" not in str(caught.value)
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the checkpoints that graphs are built from, as they are built."""
+    names: list[str] = []
+    build = module.build_graphs
 
+    def note(checkpoint: Any, *arguments: Any) -> dict[str, bytes]:
+        names.append(checkpoint.path.name)
+        return build(checkpoint, *arguments)
 
-# --- the description
+    monkeypatch.setattr(module, "build_graphs", note)
+    return names
 
 
-def altered(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], object]:
-    def alter(path: Path) -> None:
-        meta = json.loads(path.read_text())
-        changed = change(meta)
-        path.write_text(json.dumps(changed if isinstance(changed, list) else meta))
+def translation(*paths: Path, **options: Any) -> str:
+    return Translator.load(*paths, **options).translate(["gato come"])[0][0].text
 
-    return alter
 
+# --- the cache
 
-def file_named(name: Any) -> Callable[[Path], object]:
-    return altered(lambda meta: meta["graphs"]["fp32"]["encoder"].update(file=name))
 
-
-DESCRIPTIONS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "not JSON": (lambda p: p.write_bytes(p.read_bytes()[:-9]), "graph.json: damaged"),
-    "not text": (lambda p: p.write_bytes(b"\xff\xfe"), "graph.json: damaged"),
-    "nested": (lambda p: p.write_text("[" * 100_000), "graph.json: damaged"),
-    "a list": (altered(lambda meta: [meta]), "graph format None, but this program reads format 2"),
-    "another format": (altered(lambda meta: meta.update(format=9)), "graph format 9"),
-    "no graphs": (altered(lambda meta: meta.pop("graphs")), "keys are missing"),
-    "graphs in a list": (altered(lambda meta: meta.update(graphs=[1])), "keys are missing"),
-    "empty": (altered(lambda meta: meta.update(graphs={})), "does not name its graphs"),
-    "no step": (altered(lambda meta: meta["graphs"]["int8"].pop("step")), "keys are missing"),
-    "no weights": (altered(lambda meta: meta.pop("weights")), "keys are missing"),
-    "no tokenizers": (altered(lambda meta: meta.update(tokenizers=5)), "keys are missing"),
-    "one tokenizer": (
-        altered(lambda meta: meta["tokenizers"].pop("target.model")), "keys are missing"),
-    "file a number": (file_named(5), "does not name its graphs"),
-    "file a list": (file_named(["a"]), "does not name its graphs"),
-    "no file name": (file_named(""), "graph: cannot be read .Is a directory"),
-    "upwards": (file_named(".."), "cannot be read .Is a directory"),
-    "file elsewhere": (file_named("/etc/hostname"), "graph/hostname: cannot be read"),
-    "file above": (file_named("../config.yaml"), "graph/config.yaml: cannot be read"),
-    "NUL in a name": (file_named("a\0b"), "graph.json: damaged"),
-    "half a character": (file_named("\udc80" + "x"), "cannot be read|damaged"),
-    "checksum": (
-        altered(lambda meta: meta["graphs"]["fp32"]["step"].update(sha256="0" * 64)),
-        "step.fp32.onnx: damaged, it does not match its checksum"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DESCRIPTIONS)
-def test_damaged_description_is_refused(copied: Path, name: str) -> None:
-    spoil, words = DESCRIPTIONS[name]
-    spoil(copied / "graph" / META)
-    refused(copied, words)
-
-
-def test_folder_without_description_is_no_export(copied: Path) -> None:
-    (copied / "graph" / META).unlink()
-    assert read_graphs(copied / "graph") is None
-    refused(copied, "exported without its weights")
-
-
-# --- the graphs
-
-
-def with_external_data(path: str) -> Change:
-    def change(model: onnx.ModelProto) -> None:
-        tensor = model.graph.initializer[0]
-        tensor.ClearField("raw_data")
-        tensor.data_location = onnx.TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value=path)
-
-    return change
-
-
-def with_node(operator: str, **attributes: Any) -> Change:
-    def change(model: onnx.ModelProto) -> None:
-        inputs = [model.graph.initializer[0].name]
-        model.graph.node.append(helper.make_node(operator, inputs, ["more"], **attributes))
-
-    return change
-
-
-def with_subgraph(depth: int) -> Change:
-    """Return what adds a Scan in the body of a Scan and so on."""
-
-    def change(model: onnx.ModelProto) -> None:
-        graph = helper.make_graph([], "inner", [], [])
-        for _ in range(depth):
-            node = helper.make_node("Scan", [], [], body=graph, num_scan_inputs=0)
-            graph = helper.make_graph([node], "outer", [], [])
-        model.graph.node.extend(graph.node)
-
-    return change
-
-
-def in_a_scan(operator: str) -> Change:
-    body = helper.make_graph([helper.make_node(operator, [], ["x"])], "body", [], [])
-    return with_node("Scan", body=body, num_scan_inputs=0)
-
-
-def with_function(model: onnx.ModelProto) -> None:
-    model.functions.append(helper.make_function("", "Add", [], [], [], []))
-
-
-def with_sparse_weights(model: onnx.ModelProto) -> None:
-    values = numpy_helper.from_array(np.ones(1, np.float32), "sparse")
-    indices = numpy_helper.from_array(np.zeros(1, np.int64))
-    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [9]))
-
-
-def with_lying_tensor(model: onnx.ModelProto) -> None:
-    largest = max(model.graph.initializer, key=lambda tensor: len(tensor.raw_data))
-    largest.dims[0] = 1 << 40
-
-
-def renamed(output: str) -> Change:
-    def change(model: onnx.ModelProto) -> None:
-        for node in model.graph.node:
-            node.output[:] = ["other" if name == output else name for name in node.output]
-        for value in model.graph.output:
-            value.name = "other" if value.name == output else value.name
-
-    return change
-
-
-def reworked(output: str, operator: str, *constants: Any, **attributes: Any) -> Change:
-    """Return what passes an output through one more node."""
-
-    def change(model: onnx.ModelProto) -> None:
-        for node in model.graph.node:
-            for names in (node.input, node.output):
-                names[:] = ["before" if name == output else name for name in names]
-        given = ["before"] * (not constants or operator != "Concat")
-        for number, constant in enumerate(constants):
-            given.append(f"given_{number}")
-            tensor = numpy_helper.from_array(np.array(constant), given[-1])
-            model.graph.initializer.append(tensor)
-        given += ["before"] * (operator == "Concat")
-        model.graph.node.append(helper.make_node(operator, given, [output], **attributes))
-        for value in model.graph.output:
-            if value.name == output:
-                value.type.tensor_type.ClearField("shape")
-
-    return change
-
-
-SAFE = "not an ONNX graph that can be used"
-CHANGES: dict[str, tuple[str, Change, str]] = {
-    "weights in a file of the machine": (
-        "step", with_external_data("/etc/passwd"), "it has weights in another file"),
-    "weights in a file of the run": (
-        "step", with_external_data("encoder.fp32.onnx"), "it has weights in another file"),
-    "weights in memory": (
-        "step", with_external_data("*/_ORT_MEM_ADDR_/*"), "it has weights in another file"),
-    "an unknown operator": ("step", with_node("Evil"), "it has the operator Evil, which"),
-    "an image decoder": ("encoder", with_node("ImageDecoder"), "the operator ImageDecoder"),
-    "If": ("step", with_node("If"), "it has the operator If, which seq2seq does not write"),
-    "Loop": ("step", with_node("Loop"), "it has the operator Loop"),
-    "Loop in a body": ("encoder", in_a_scan("Loop"), "it has the operator Loop"),
-    "a custom domain": (
-        "step", with_node("Add", domain="ai.evil"), "it has the operator ai.evil.Add"),
-    "the domain of ONNX": (
-        "step", with_node("Loop", domain="ai.onnx"), "it has the operator Loop"),
-    "an operator of ONNX Runtime": (
-        "step", with_node("Tokenizer", domain="com.microsoft"), "com.microsoft.Tokenizer"),
-    "an operator in the wrong domain": (
-        "step", with_node("MatMulIntegerToFloat"), "it has the operator MatMulIntegerToFloat"),
-    "a function": ("step", with_function, "it has functions"),
-    "training": ("step", lambda model: model.training_info.add(), "it has graphs for training"),
-    "sparse weights": ("step", with_sparse_weights, "it has sparse weights"),
-    "nested": ("step", with_subgraph(20), f"{SAFE} .nested too deeply"),
-    "a tensor smaller than its shape": ("step", with_lying_tensor, "ONNX Runtime cannot use it"),
-    "no output": ("step", renamed("log_probs"), "outputs are not what the step takes"),
-    "no state": ("encoder", renamed("state"), "outputs are not what the step takes"),
-    "text for numbers": (
-        "encoder", reworked("state", "Cast", to=onnx.TensorProto.STRING), "cannot use it|outputs"),
-    "integers": (
-        "encoder", reworked("state", "Cast", to=onnx.TensorProto.INT64), "cannot use it|outputs"),
-    "a failure": (
-        "encoder", reworked("state", "Reshape", [7, 7]), "cannot be computed|cannot use it"),
-    "sentences for one": (
-        "encoder", reworked("state", "Concat", np.ones((3, 24), np.float32), axis=0),
-        "does not encode each sentence"),
-    "a single number": (
-        "encoder", reworked("state", "ReduceMax", keepdims=0), "cannot use it|each sentence"),
-    "pieces for one": (
-        "embedding", reworked("inputs", "Concat", np.ones((3, 120), np.float32), axis=0),
-        "does not embed each piece"),
-    "inputs of another size": (
-        "embedding", reworked("inputs", "Concat", np.ones((1, 3), np.float32), axis=1),
-        "cannot be computed"),
-    "more hypotheses": (
-        "step", reworked("log_probs", "Expand", [2, 1, 1, 1]),
-        "does not advance each hypothesis|target pieces"),
-    "no piece": (
-        "step", reworked("log_probs", "ReduceMax", axes=[2], keepdims=1),
-        "does not advance each hypothesis|target pieces"),
-    "another state": (
-        "step", reworked("next_state", "ReduceMax", axes=[2], keepdims=1),
-        "does not advance each hypothesis"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_unsafe_or_unusable_graph_is_refused(copied: Path, name: str) -> None:
-    kind, change, words = CHANGES[name]
-    alter_graph(copied / "graph" / f"{kind}.fp32.onnx", change)
-    refused(copied, words)
-
-
-@pytest.mark.parametrize("content", [b"", b"ONNX", bytes(100), b"\x3a\xff\xff\xff\xff\x0f", None])
-def test_file_that_is_no_graph_is_refused(copied: Path, content: bytes | None) -> None:
-    path = copied / "graph/step.fp32.onnx"
-    path.write_bytes(path.read_bytes()[:-1000] if content is None else content)
-    refused(copied, "damaged, it does not match its checksum")
-    seal_graphs(path.parent)
-    refused(copied, f"{SAFE}|ONNX Runtime cannot use it|outputs are not")
-    path.unlink()
-    refused(copied, r"step.fp32.onnx: cannot be read \(No such file")
-
-
-def test_weights_of_attention_have_a_column_for_each_piece(copied: Path) -> None:
-    path = copied / "graph/step.fp32.onnx"
-    alter_graph(path, reworked("weights", "ReduceMax", axes=[2], keepdims=1))
-    translator = Translator.load(copied)
-    with pytest.raises(CheckpointError, match="does not advance each hypothesis"):
-        translator.translate(["gato come"], translator.options(keep_weights=True))
-
-
-def test_lack_of_memory_is_a_fault(copied: Path) -> None:
-    alter_graph(copied / "graph/encoder.fp32.onnx", reworked("state", "Expand", [1 << 42, 1, 1]))
-    with pytest.raises(MemoryError):
-        translation(copied)
-
-
-def test_names_that_are_no_text_are_refused(
-    copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = copied / "graph/encoder.fp32.onnx"
-    path.write_bytes(path.read_bytes().replace(b"values", b"\xff" * 6))
-    seal_graphs(path.parent)
-    refused(copied, "cannot use it|outputs are not what the step takes")
-    assert capfd.readouterr() == ("", "")
-
-
-def test_format_of_the_runtime_is_not_read(copied: Path) -> None:
-    """Bytes that ONNX Runtime would take for its own format are read as what was checked."""
-    path = copied / "graph/encoder.fp32.onnx"
-    doc = b"\x32\x8a\x80\x00" + b"ORTM" + bytes(6)  # a doc_string of ten bytes
-    path.write_bytes(doc + path.read_bytes())
-    seal_graphs(path.parent)
-    assert translation(copied) == "cat eats"
-
-
-def test_field_numbers_cannot_be_disguised() -> None:
-    """Of a number of 35 bits, protobuf reads 32."""
-    check_graph(ENCODER + bytes([0x32, 1, 0]), Path("graph"))
-    disguised = bytes([0xBA, 0x80, 0x80, 0x80, 0x10, 1, 0])  # 1 << 32, and a graph
-    with pytest.raises(CheckpointError, match="field number"):
-        check_graph(ENCODER + disguised, Path("graph"))
-
-
-@examples(300)
-@given(st.binary(max_size=60))
-@example(b"")
-@example(b"\x3a" * 100)
-@example(b"\x80" * 12)
-def test_any_bytes_pass_or_are_refused(graph: bytes) -> None:
-    try:
-        check_graph(graph, Path("graph"))
-    except CheckpointError:
-        return
-    assert read(graph) is None or not operators(read(graph)) - OPERATORS
-
-
-@examples(200)
-@given(st.floats(0, 1), st.integers(0, 4), st.binary(max_size=4))
-def test_any_damage_passes_or_is_refused(share: float, removed: int, added: bytes) -> None:
-    start = int(share * len(ENCODER))
-    damaged = ENCODER[:start] + added + ENCODER[start + removed :]
-    test_any_bytes_pass_or_are_refused.hypothesis.inner_test(damaged)
-
-
-def read(graph: bytes) -> onnx.ModelProto | None:
-    """Return what the library onnx reads."""
-    try:
-        return onnx.load_model_from_string(graph)
-    except Exception:
-        return None
-
-
-def operators(model: onnx.ModelProto) -> set[str]:
-    """Return all operators of a model, as the library onnx finds them."""
-
-    def of(graph: onnx.GraphProto) -> set[str]:
-        found = set()
-        for node in graph.node:
-            prefix = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-            found.add(prefix + node.op_type)
-            for attribute in node.attribute:
-                for inner in (attribute.g, *attribute.graphs):
-                    found |= of(inner)
-        return found
-
-    return of(model.graph)
-
-
-@pytest.fixture(scope="module")
-def victim(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(shutil.copytree(exported, tmp_path_factory.mktemp("victim") / "run"))
-
-
-@examples(60)
-@given(
-    st.sampled_from([f"{kind}.fp32.onnx" for kind in KINDS]),
-    st.lists(
-        st.tuples(st.floats(0, 1), st.integers(0, 4), st.binary(max_size=4)), min_size=1, max_size=4
-    ),
-)
-def test_any_damage_with_its_checksum_is_an_error_or_harmless(
-    victim: Path, name: str, changes: list[tuple[float, int, bytes]]
-) -> None:
-    path = victim / "graph" / name
-    whole = path.read_bytes()
-    raw = bytearray(whole)
-    for share, removed, added in changes:
-        # Most positions are among the nodes, which are first.
-        start = int(share * 6000) if share < 0.9 else int((share - 0.9) * 10 * len(raw))
-        raw[start : start + removed] = added
-    try:
-        path.write_bytes(raw)
-        seal_graphs(path.parent)
-        with contextlib.suppress(UserError, MemoryError):
-            translator = Translator.load(victim)
-            options = translator.options(keep_weights=True)
-            assert len(translator.translate(["gato come pan", ""], options)) == 2
-    finally:
-        path.write_bytes(whole)
-        seal_graphs(path.parent)
-
-
-def test_operators_are_those_of_all_models() -> None:
-    found: set[str] = set()
-    for config in CASES.values():
-        model = arrays_of(tiny_model(config))
-        for precision in PRECISIONS:
-            for make in MAKERS:
-                graph = make(model, precision=precision)
-                check_graph(graph.SerializeToString(), Path("graph"))
-                found |= operators(graph)
-    assert found == OPERATORS
-
-
-# --- what belongs together
+def test_graphs_are_built_once(run: Path, cache: Path, built: list[str]) -> None:
+    before = sorted(path.name for path in run.rglob("*"))
+    for _ in range(2):
+        assert translation(run) == "cat eats"
+    assert built == ["step-000150"]
+    assert sorted(path.name for path in run.rglob("*")) == before
+    [entry] = cache.glob("graphs-*")
+    assert {path.name for path in entry.glob("*.onnx")} == {f"{k}.onnx" for k in module.KINDS}
 
 
 @pytest.mark.parametrize(
-    ("encoder", "step", "words"),
+    "change",
     [
-        ({}, {"decoder_size": 5}, "cannot be computed|each"),
-        ({}, {"attention.score": "none"}, "outputs are not what the step takes"),
-        ({"attention.score": "none"}, {}, "outputs are not what the step takes"),
-        ({}, {"style": "luong"}, "cannot be computed"),
-        ({}, {}, "graph: not made for the tokenizer's [0-9]+ target pieces"),
+        lambda run, patch: alter_config(run, "dropout: 0.1", "dropout: 0.2"),
+        lambda run, patch: patch.setattr(module, "BUILDER", 0),
+        lambda run, patch: patch.setattr(module, "VERSION", "0"),
     ],
 )
-def test_graphs_of_other_models_are_refused(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, encoder: Any, step: Any, words: str
+def test_other_recipes_and_versions_have_graphs_of_their_own(
+    run: Path,
+    cache: Path,
+    built: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path, pytest.MonkeyPatch], None],
 ) -> None:
-    choices = encoder, step, step
-    for kind, make, choice in zip(KINDS, MAKERS, choices, strict=True):
-        graph = make(arrays_of(tiny_model(tiny_config(**choice))), precision="fp32")
-        (copied / f"graph/{kind}.fp32.onnx").write_bytes(graph.SerializeToString())
-    seal_graphs(copied / "graph")
-    if "not made for" not in words:
-        size = "seq2seq.data.tokenizer.Tokenizer.vocab_size"
-        monkeypatch.setattr(size, property(lambda _: 9))
-    refused(copied, words)
+    translation(run)
+    change(run, monkeypatch)
+    translation(run)
+    assert len(built) == len(list(cache.glob("graphs-*"))) == 2
 
 
-def test_other_tokenizers_are_refused(copied: Path, toy: ToyCorpus, tmp_path: Path) -> None:
-    (copied / "target.model").write_bytes((copied / "source.model").read_bytes())
-    refused(copied, "graph: exported with other tokenizers; export the run again")
-    (copied / "target.model").unlink()
-    with pytest.raises((CheckpointError, DataError), match=r"target.model: cannot be read"):
-        translation(copied)
+def test_graphs_in_a_run_are_ignored(run: Path, cache: Path, built: list[str]) -> None:
+    """Earlier versions wrote graphs into runs, and anyone can."""
+    (run / "graph").mkdir()
+    (run / "graph/graph.json").write_bytes(b"{")
+    (run / "graph/step.fp32.onnx").symlink_to("/dev/zero")
+    assert translation(run) == "cat eats"
+    assert built == ["step-000150"]
+    assert (run / "graph/graph.json").read_bytes() == b"{"
 
 
-# --- with the weights at hand
-
-SPOILS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "description": (lambda graph: (graph / META).write_bytes(b"{"), "graph.json: damaged"),
-    "format": (lambda graph: altered(lambda m: m.update(format=0))(graph / META), "graph format 0"),
-    "cut": (lambda graph: (graph / "step.fp32.onnx").write_bytes(b"x"), "does not match"),
-    "missing": (lambda graph: (graph / "encoder.fp32.onnx").unlink(), "cannot be read"),
-    "altered": (
-        lambda graph: alter_graph(graph / "step.fp32.onnx", with_node("Loop")), "operator Loop"),
-    "nothing": (lambda graph: (graph / META).unlink(), ""),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SPOILS)
-def test_damaged_graphs_are_made_again(
-    single: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_damaged_entry_is_built_again(
+    run: Path, cache: Path, built: list[str], caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    run, (spoil, words) = shutil.copytree(single, tmp_path / "run"), SPOILS[name]
-    before = {path.name: path.read_bytes() for path in (run / "graph").iterdir()}
-    spoil(run / "graph")
-    with caplog.at_level(logging.INFO):
+    translation(run)
+    [path] = cache.glob("graphs-*/step.onnx")
+    status = path.stat()
+    path.write_bytes(path.read_bytes()[:-1] if damage == "cut" else bytes(status.st_size))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for _ in range(2):
         assert translation(run) == "cat eats"
-    warnings = [r.message for r in caplog.records if r.levelno == logging.WARNING]
-    assert len(warnings) == bool(words)
-    assert all(words in warning for warning in warnings)
-    after = {path.name: path.read_bytes() for path in (run / "graph").iterdir()}
-    for graphs in (before, after):
-        del graphs[META]
-    assert after == before
-    caplog.clear()
+    assert len(built) == 2
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert "is damaged; rebuilding it" in warning
+
+
+@pytest.mark.parametrize("home", ["file", "/proc/none"])
+def test_cache_that_cannot_be_written_is_done_without(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    built: list[str],
+    caplog: pytest.LogCaptureFixture,
+    home: str,
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home))
+    with caplog.at_level(logging.DEBUG, module.__name__):
+        assert translation(run) == "cat eats"
+    found = [each for each in caplog.records if "cannot be written" in each.getMessage()]
+    assert [record.levelname for record in found] == ["DEBUG"]
+    assert built == ["step-000150"]
+
+
+def test_full_disk_is_done_without(
+    run: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, built: list[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(cache))
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
     assert translation(run) == "cat eats"
-    assert not caplog.records
+    assert not list(cache.glob("graphs-*"))
 
 
-def test_graphs_of_another_recipe_are_made_again(single: Path, tmp_path: Path) -> None:
-    """What the weights compute depends on the recipe even where their shapes do not."""
-    run = shutil.copytree(single, tmp_path / "run")
-    path = run / "graph" / META
-    assert json.loads(path.read_text())["model"]["attention"]["project_query"] is not None
-    altered(lambda meta: meta["model"]["attention"].update(heads=2))(path)
+def test_cache_is_read_where_it_cannot_be_written(
+    run: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, built: list[str]
+) -> None:
+    translation(run)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(cache))
+
+    monkeypatch.setattr("seq2seq.data.cache.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("seq2seq.data.cache.locked", refuse)
     assert translation(run) == "cat eats"
-    assert json.loads(path.read_text())["model"]["attention"]["heads"] == 1
+    assert len(built) == 1
 
 
-def test_choice_of_precision(copied: Path) -> None:
-    with pytest.raises(ConfigError, match="unknown precision 'fp64'; use one of auto"):
-        translation(copied, precision="fp64")
-    altered(lambda meta: meta["graphs"].pop("int8"))(copied / "graph" / META)
-    refused(copied, "exported in fp32 only, not in int8; use --precision fp32", precision="int8")
-    assert translation(copied, precision="auto") == "cat eats"
-    assert module.MAX_BLEU_LOSS == 0.2
+def test_runtime_that_cannot_load_graphs_is_one_line(
+    run: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "build_graphs", lambda *_: dict.fromkeys(module.KINDS, b"?"))
+    assert cli.main(["translate", str(run), "-i", str(run / "config.yaml")]) == 2
+    assert "install another version of onnxruntime" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_two_processes_build_at_once(run: Path, cache: Path) -> None:
+    code = "import sys; from seq2seq.cli import main; sys.exit(main(['translate', sys.argv[1]]))"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, run],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    assert [each.communicate("gato come\n")[0] for each in processes] == ["cat eats\n"] * 2
+    assert len(list(cache.glob("graphs-*"))) == 1
+    assert not list(cache.glob(".*.partial"))
+
+
+def test_translating_imports_no_torch(run: Path, cache: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from seq2seq.cli import main\nsys.exit(main(['translate', sys.argv[1]]))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, run], input="gato come\n", capture_output=True, text=True
+    )
+    assert (found.stdout, found.stderr) == ("cat eats\n", "")
+
+
+# --- which weights
+
+
+def test_damaged_best_checkpoint_is_passed_over(
+    run: Path, trained: Path, cache: Path, built: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(trained / "checkpoints/step-000050", run / "checkpoints/step-000050")
+    os.truncate(checkpoint_of(run) / "model.safetensors", 5000)
+    for _ in range(2):
+        Translator.load(run)
+    assert built == ["step-000050"]
+    assert "step-000150: damaged, model.safetensors" in caplog.text
+
+
+def test_better_checkpoint_is_used(run: Path, trained: Path, cache: Path, built: list[str]) -> None:
+    translation(run)
+    shutil.copytree(trained / "checkpoints/average", run / "checkpoints/average")
+    shutil.rmtree(checkpoint_of(run))
+    assert translation(run) == "cat eats"
+    assert built == ["step-000150", "average"]
+
+
+def test_checkpoint_of_a_path_is_used(trained: Path, cache: Path, built: list[str]) -> None:
+    for _ in range(2):
+        early, late = (
+            Translator.load(trained / f"checkpoints/step-{step}").translate(["gato come"])[0][0]
+            for step in ("000050", "000150")
+        )
+        assert early.score < late.score
+    assert built == ["step-000050", "step-000150"]
+
+
+def test_folder_without_weights_is_refused(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Earlier versions exported such folders, and `--web` has one."""
+    bare = shutil.copytree(exported, tmp_path / "bare")
+    shutil.rmtree(bare / "checkpoints")
+    lines = str(bare / "config.yaml")
+    for command in (["translate", bare, "-i", lines], ["explain", bare, "gato"]):
+        assert cli.main([str(word) for word in command]) == 2
+        error = capsys.readouterr().err
+        assert "bare: ONNX files without weights, which are for other programs; use the" in error
+
+
+# --- backend and precision
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"backend": "onnx", "precision": "bf16"}, "not in bf16; use backend torch"),
+        ({"backend": "onnx", "device": "cuda"}, "backend onnx.* not on cuda"),
+        ({"backend": "torch", "precision": "int8"}, "precision int8 needs the onnx backend"),
+    ],
+)
+def test_options_that_do_not_go_together(trained: Path, options: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        translation(trained, **options)
+
+
+def test_onnx_does_not_look_for_gpus(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "is_cpu", lambda device: device == "cpu")
+    assert translation(trained, backend="onnx") == "cat eats"
+    monkeypatch.setattr(translator, "is_cpu", lambda device: False)
+    with pytest.raises(ConfigError, match="not on cuda; use backend torch"):
+        translation(trained, backend="onnx", device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("cost", "native", "used"),
+    [(0.1, True, "int8"), (-1.0, True, "int8"), (0.2, True, "fp32"), (None, True, "fp32"),
+     ("0.1", True, "fp32"), (float("nan"), True, "fp32"), (0.1, False, "fp32")],
+)  # fmt: skip
+def test_auto_is_int8_where_it_is_native_and_good(
+    run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    cost: Any,
+    native: bool,
+    used: str,
+) -> None:
+    alter_state(run, lambda state: state.update(int8_bleu_loss=cost))
+    monkeypatch.setattr(module, "multiplies_int8", lambda: native)
+    with caplog.at_level(logging.DEBUG, module.__name__):
+        for precision, expected in (("auto", used), ("fp32", "fp32")):
+            caplog.clear()
+            Translator.load(run, precision=precision)
+            assert f"translating with {checkpoint_of(run)} in {expected}" in caplog.text
+
+
+def test_auto_is_fp32_with_pytorch_on_a_cpu(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.device.multiplies_bf16", lambda device: True)
+    [model] = Translator.load(trained, device="cpu", precision="auto", backend="torch").backends
+    assert isinstance(model, TorchBackend)
+    assert model.dtype.itemsize == 4
+
+
+# --- what training measures
+
+
+def test_training_records_what_int8_costs(trained: Path) -> None:
+    best = RunDirectory(trained).best("bleu")
+    assert "int8_bleu_loss" in best.verify().state
+
+
+def test_cost_is_measured_once(toy: ToyCorpus, tmp_path: Path) -> None:
+    config = toy.config(tmp_path / "run", "training.max_steps=2")
+    train(config)
+    state = tmp_path / "run/checkpoints/step-000002/state.json"
+    before = state.stat().st_mtime_ns
+    assert train(config, resume=True) == "finished"
+    assert state.stat().st_mtime_ns == before
+
+
+def test_checkpoint_gets_its_name_back_when_it_is_written_again(run: Path) -> None:
+    """A crash while it was replaced has left it under another name."""
+    path = checkpoint_of(run)
+    path.rename(replaced(path))
+    best = RunDirectory(run).best("bleu")
+    assert best.path == replaced(path)
+    add_to_state(best, {"int8_bleu_loss": 0.1})
+    assert [*path.parent.iterdir()] == [path]
+    found = RunDirectory(run).best("bleu")
+    assert (found.path, found.state["int8_bleu_loss"]) == (path, 0.1)
+
+
+def test_training_that_cannot_measure_is_complete(
+    toy: ToyCorpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CheckpointError("a reason")
+
+    monkeypatch.setattr(exporting, "_int8_cost", refuse)
+    assert train(toy.config(tmp_path / "run", "training.max_steps=2")) == "finished"
+    assert "run: int8 was not measured (a reason); training is complete" in caplog.text

@@ -25,7 +25,6 @@ from seq2seq.data.tokenizer import EOS, Tokenizer, normalize_line
 from seq2seq.errors import CheckpointError
 from seq2seq.hub import download
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx.graphs import KINDS, PRECISIONS
 from seq2seq.packaged import CARD, MODELS, find_run, is_read_only, read_card
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
@@ -165,8 +164,6 @@ def test_name_is_accepted_wherever_a_run_is(
     before = {path: path.stat().st_mtime_ns for path in download(NAME).rglob("*")}
     assert run("evaluate", NAME, test) == 0
     assert Path("test.hypotheses.txt").exists()
-    assert run("export", NAME) == 2
-    assert "a model of the program or the hub; name a directory" in capsys.readouterr().err
     for command in (
         ["export", NAME, "-o", "copy", "--compact"],
         ["explain", NAME, "gato come"],
@@ -187,12 +184,16 @@ def test_name_is_accepted_wherever_a_run_is(
     assert before == {path: path.stat().st_mtime_ns for path in download(NAME).rglob("*")}
 
 
-def test_graphs_that_are_missing_are_made_in_the_cache(pushed: Repository, trained: Path) -> None:
+def test_graphs_in_a_repository_are_ignored_and_replaced(
+    pushed: Repository, trained: Path, folder: Path
+) -> None:
     files = pushed.commits[pushed.branches["main"]]
-    pushed.commit("main", {k: v for k, v in files.items() if not k.startswith("graph/")})
+    pushed.commit("main", files | {"graph/graph.json": b"{", "graph/step.fp32.onnx": b"?"})
     assert translated(NAME) == translated(trained)
     assert is_read_only(find_run(NAME))
     assert not (find_run(NAME) / "graph").exists()
+    assert run("push", folder, "user/toy") == 0
+    assert pushed.commits[pushed.branches["main"]].keys() == files.keys()
 
 
 # --- what is pushed
@@ -203,8 +204,7 @@ def test_folder(folder: Path, trained: Path) -> None:
     step = f"checkpoints/{checkpoint.path.name}"
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
-        "config.yaml", "source.model", "target.model", "metrics.jsonl", "graph/graph.json",
-        *(f"graph/{kind}.{precision}.onnx" for kind in KINDS for precision in PRECISIONS),
+        "config.yaml", "source.model", "target.model", "metrics.jsonl",
         *(f"{step}/{name}" for name in ("model.safetensors", "state.json", "SHA256SUMS")),
         "config.json", "model.safetensors.index.json", "tokenizer_config.json",
         "source.spm", "vocab.json", "target.spm", "target_vocab.json",
@@ -220,8 +220,6 @@ def test_folder(folder: Path, trained: Path) -> None:
     assert about["attention"]["score"] == config.model.attention.score
     assert config.run_dir == "runs/toy"
     assert str(trained) not in (folder / "config.yaml").read_text()
-    graph = json.loads((folder / "graph/graph.json").read_text())
-    assert graph["weights"] == find_checkpoint(folder).weights_sum
 
 
 def test_resuming_a_pushed_run_is_refused(folder: Path, tmp_path: Path, toy: ToyCorpus) -> None:
@@ -327,26 +325,9 @@ def test_altered_weights_are_refused(
     [path] = filter(is_weights, files)
     altered = files[path][:-1] + bytes([files[path][-1] ^ 1])
     pushed.commit("main", files | {path: altered})
-    assert run("translate", NAME, "--backend", "torch", "-i", "lines.txt") == 2
-    assert "damaged, model.safetensors does not match its checksum" in capsys.readouterr().err
-
-
-def test_altered_graphs_are_not_used(pushed: Repository, trained: Path) -> None:
-    files = pushed.commits[pushed.branches["main"]]
-    path = "graph/step.fp32.onnx"
-    pushed.commit("main", files | {path: files[path][:-1] + b"?"})
-    assert translated(NAME) == translated(trained)  # new ones are made from the weights
-
-
-def test_altered_weights_and_graphs_are_refused(
-    pushed: Repository, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = pushed.commits[pushed.branches["main"]]
-    [path] = filter(is_weights, files)
-    changed = {name: files[name][:-1] + b"?" for name in (path, "graph/step.fp32.onnx")}
-    pushed.commit("main", files | changed)
-    assert run("translate", NAME, "-i", "lines.txt") == 2
-    assert "no intact checkpoint" in capsys.readouterr().err
+    for backend in ("torch", "onnx"):
+        assert run("translate", NAME, "--backend", backend, "-i", "lines.txt") == 2
+        assert "damaged, model.safetensors does not match its checksum" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "source.model"])
@@ -376,14 +357,16 @@ def test_transfer_that_ends_too_early_is_refused(
 def test_run_that_is_too_large_is_refused_before_it_is_downloaded(
     pushed: Repository, server: Hub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.sizes["graph/step.fp32.onnx"] = hub.MAX_BYTES
+    server.sizes["source.model"] = hub.MAX_BYTES
     assert run("translate", NAME, "-i", "lines.txt") == 2
     assert f"more than the limits of {hub.MAX_BYTES} and 100; this is not a run" in (
         capsys.readouterr().err
     )
     server.sizes.clear()
     files = pushed.commits[pushed.branches["main"]]
-    pushed.commit("main", files | {f"graph/{n}.onnx": b"" for n in range(hub.MAX_FILES)})
+    pushed.commit(
+        "main", files | {f"checkpoints/{n}/state.json": b"" for n in range(hub.MAX_FILES)}
+    )
     assert run("translate", NAME, "-i", "lines.txt") == 2
     assert "this is not a run" in capsys.readouterr().err
     assert not [asked for asked in server.requests if "/resolve/" in asked]
@@ -396,7 +379,7 @@ def test_nothing_but_a_run_is_downloaded(pushed: Repository, server: Hub) -> Non
     files = pushed.commits[pushed.branches["main"]]
     pushed.commit("main", files | {"code.py": b"raise", "checkpoints/pickle.bin": b""})
     found = {p.name for p in download(NAME).rglob("*") if p.is_file()}
-    assert {"config.yaml", "config.json", "source.model", "graph.json", "SHA256SUMS"} < found
+    assert {"config.yaml", "config.json", "source.model", "state.json", "SHA256SUMS"} < found
     others = {"README.md", "vocab.json", "source.spm", "attention.png", "code.py", "pickle.bin"}
     assert not others & found
 

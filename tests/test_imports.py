@@ -52,7 +52,6 @@ INFERENCE_ONLY = (
     "seq2seq.processes",
     "seq2seq.runs.checkpoint",
     "seq2seq.runs.directory",
-    "seq2seq.onnx.graphs",
     "seq2seq.runs.logs",
     "seq2seq.serving.api",
     "seq2seq.serving.batching",

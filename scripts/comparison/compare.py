@@ -137,11 +137,12 @@ def _choose(setup: Setup, core: int) -> dict[str, Any]:
 
 def _exported(setup: Setup) -> dict[str, Any]:
     """Return the same of a run of this project, which has chosen its best checkpoint itself."""
-    run, graphs = setup.run / "model", setup.run / "exported"
+    run, output = setup.run / "model", setup.run / "exported"
     if not RunDirectory(run).shares_tokenizers(RunDirectory(setup.out)):
         sys.exit(f"{run}: other pieces than those in {setup.out}; prepare and train again")
-    subprocess.run([setup.python, "-m", "seq2seq", "export", run, "-o", graphs], check=True)
-    size = sum(path.stat().st_size for path in graphs.rglob("*") if path.is_file())
+    subprocess.run([setup.python, "-m", "seq2seq", "export", run, "-o", output], check=True)
+    files = [path for path in output.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files if "step-" not in path.parent.name)
     weights = sum(map(math.prod, find_checkpoint(run).shapes().values()))
     return {"checkpoint": str(run), "weights": weights, "bytes": size}
 

@@ -19,7 +19,7 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import Evaluation, check_direction, evaluate, read_test
 from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx.export import export_run
+from seq2seq.onnx.export import export
 from seq2seq.packaged import CARD, find_run
 from seq2seq.runs.checkpoint import MODEL, Checkpoint
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, run_of
@@ -87,8 +87,8 @@ def write_folder(
 ) -> None:
     """Write what a repository holds of a run, which is a run itself.
 
-    That is its best checkpoint and its graphs, its tokenizers and its weights also as other
-    programs look for them, and its card. A README.md that the run has is its card; else one is
+    That is its best checkpoint, its tokenizers and its weights also as other programs look for
+    them, and its card. A README.md that the run has is its card; else one is
     written with the scores on test sets (NAME=FILE). Raises as `export` and `read_test` do.
     """
     source, target = run_of(find_run(run)), RunDirectory(folder)
@@ -96,7 +96,7 @@ def write_folder(
     if given.exists() and (tests or license):
         raise DataError(f"{given}: pushed as it is; remove --evaluate and --license, or this file")
     sets = read_tests(tests, config)
-    checkpoint = export_run(run, folder)
+    checkpoint = export(run, folder, [])
     name = repo.rpartition("/")[2]
     shown = config.model_copy(update={"run_dir": f"runs/{name}"})  # no path of this machine
     write_atomic(target.config_path, dump_config(shown))

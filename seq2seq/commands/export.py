@@ -1,12 +1,9 @@
-"""Export a run's model as ONNX graphs, or as compact weights from which they are made.
+"""Copy a run without what only training needs, compact or with ONNX files for other programs.
 
 examples:
-  seq2seq export runs/quickstart              (into runs/quickstart/graph, as training does)
-  seq2seq export runs/quickstart -o copy      (a directory to copy, without weights)
+  seq2seq export runs/quickstart -o copy      (with ONNX files in copy/graph)
   seq2seq translate copy < spanish.txt
-  seq2seq export runs/quickstart -o small --precision int8
-  seq2seq translate small --precision int8 < spanish.txt
-  seq2seq export runs/quickstart -o compact --compact    (a byte for each weight, and no graphs)
+  seq2seq export runs/quickstart -o compact --compact    (a byte for each weight)
   seq2seq export runs/quickstart -o compact --compact --valid data/sample/valid.tsv
   seq2seq export es-en --web page             (a folder that translates in a browser)
 """
@@ -27,24 +24,24 @@ def add(commands: options.Commands) -> None:
     options.add_arguments(parser, "run", help="run directory (its best checkpoint) or checkpoint")
     parser.add_argument(
         "-o", "--output", metavar="DIR",
-        help="write graphs, tokenizers and recipe into this directory, which translate takes as "
-        "RUN; default: write the graphs into RUN/graph",
+        help="write weights, tokenizers, recipe and ONNX files into this directory, which commands "
+        "take as RUN",
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("fp32", "int8"),
-        help="number format of matrix products; int8 graphs are a third as large or less; "
-        "default: both",
+        help="number format of matrix products in the ONNX files; int8 files are a third as large "
+        "or less; default: both",
     )  # fmt: skip
     parser.add_argument(
-        "--compact", action="store_true",
-        help="write int8 weights instead of graphs, which are then made at the first use; such a "
-        "directory is a quarter of the fp32 weights and can be fine-tuned; requires --output",
-    )  # fmt: skip
+        "--compact",
+        action="store_true",
+        help="write int8 weights, a quarter of the fp32 weights, and no ONNX files",
+    )
     parser.add_argument(
         "--valid", metavar="FILE",
         help="measure on this validation set (TSV: source, target; or the source side) "
         "how much BLEU int8 costs, which decides what --precision auto uses; default: what "
-        "training measured when it ended",
+        "training measured when it ended, except with --compact",
     )  # fmt: skip
     parser.add_argument(
         "--web", metavar="DIR",
@@ -59,45 +56,44 @@ def add(commands: options.Commands) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from seq2seq.onnx.export import export, export_compact, read_valid
-    from seq2seq.onnx.graphs import PRECISIONS
+    from seq2seq.onnx import PRECISIONS
+    from seq2seq.onnx.export import export, read_valid
+    from seq2seq.runs.directory import RunDirectory
 
     if arguments.web:
         return _export_web(arguments)
     if arguments.libraries:
         raise UserError("--libraries requires --web DIR")
-    if arguments.valid and arguments.precision:
-        raise UserError("--valid compares both precisions; leave out --precision")
+    if not arguments.output:
+        raise UserError("export requires --output DIR or --web DIR")
     if arguments.target and not arguments.valid:
         raise UserError("--target requires --valid FILE")
-    if arguments.compact:
-        if arguments.precision:
-            raise UserError("--compact writes no graphs; remove --precision")
-        if not arguments.output:
-            raise UserError("--compact requires --output DIR")
+    if arguments.compact and arguments.precision:
+        raise UserError("--compact writes no ONNX files; remove --precision")
     valid = []
     if arguments.valid:
         valid = read_valid(arguments.run, arguments.valid, target=arguments.target)
-    if arguments.compact:
-        checkpoint = export_compact(arguments.run, arguments.output, valid=valid)
-        folder, about, files = Path(arguments.output), checkpoint.state, checkpoint.path
-    else:
-        precisions = (arguments.precision,) if arguments.precision else PRECISIONS
-        graphs = export(arguments.run, arguments.output, precisions, valid=valid)
-        folder, about, files = graphs.path.parent, graphs.meta, graphs.path
-    sizes = {path.name: path.stat().st_size for path in sorted(files.iterdir())}
-    costs = {name: about.get(f"{name}_bleu_loss") for name in ("compact", "int8")}
+    precisions = (arguments.precision,) if arguments.precision else PRECISIONS
+    checkpoint = export(
+        arguments.run, arguments.output, precisions, compact=arguments.compact, valid=valid
+    )
+    run = RunDirectory(Path(arguments.output))
+    folders = [checkpoint.path, *([] if arguments.compact else [run.graphs])]
+    files = [path for folder in folders for path in sorted(folder.iterdir())]
+    sizes = {path: path.stat().st_size for path in files}
+    costs = {name: checkpoint.state.get(f"{name}_bleu_loss") for name in ("compact", "int8")}
     if arguments.json:
-        found = {"path": str(files), "bytes": sizes}
-        print(json.dumps(found | {f"{n}_bleu_loss": cost for n, cost in costs.items()}, indent=1))
+        found = {str(path.relative_to(run.path)): size for path, size in sizes.items()}
+        about = {"path": str(run.path), "checkpoint": checkpoint.path.name, "bytes": found}
+        print(json.dumps(about | {f"{n}_bleu_loss": cost for n, cost in costs.items()}, indent=1))
         return 0
-    for name, size in sizes.items():
-        print(f"{files / name}  {size / 1e6:.1f} MB")
+    for path, size in sizes.items():
+        print(f"{path}  {size / 1e6:.1f} MB")
     for name, cost in costs.items():
         if cost is not None:
-            words = "int8 graphs" if name == "int8" else "int8 weights"
+            words = "products in int8" if name == "int8" else "int8 weights"
             print(f"{words}: {abs(cost):.2f} BLEU {'less' if cost > 0 else 'more'} (validation)")
-    print(f"translate with: seq2seq translate {folder}")
+    print(f"translate with: seq2seq translate {run.path}")
     return 0
 
 

@@ -156,7 +156,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--backend": {
         "choices": ("auto", "onnx", "torch"),
         "default": "auto",
-        "help": "onnx: run the exported graphs on the CPU; torch: run the weights with PyTorch; "
+        "help": "onnx: ONNX Runtime on the CPU; torch: PyTorch; "
         "default: onnx on CPUs, torch on GPUs and for bf16",
     },
     "--threads": {

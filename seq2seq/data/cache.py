@@ -1,4 +1,6 @@
-"""The cache of prepared data: entries made once, named by what they depend on, shared by processes.
+"""The user's cache: entries made once, named by what they depend on, shared by processes.
+
+It holds prepared data and the graphs that translate. Nothing is deleted from it automatically.
 
 The cache of the library `datasets` does not notice damaged files, and has no lock for two processes
 that need the same result of a map.
@@ -23,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, UserError
 from seq2seq.files import locked, naming, sync_directory, sync_file
 
 T = TypeVar("T")
@@ -42,6 +44,10 @@ class Entry:
     about: dict[str, Any]
 
 
+class DamagedEntryError(UserError):
+    """A file of an entry cannot be used, although its size and time are those it was made with."""
+
+
 class Cache:
     """Folders named by a hash of everything that their content depends on.
 
@@ -51,14 +57,10 @@ class Cache:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        """Use a folder, or a temporary one that is deleted with the object.
-
-        Raises OSError where it is not writable.
-        """
+        """Use a folder, or a temporary one that is deleted with the object."""
         if folder is None:
             self._owner = tempfile.TemporaryDirectory(prefix="seq2seq-", ignore_cleanup_errors=True)
         self.folder = folder or Path(self._owner.name)
-        _try_again(self._check_writable)
 
     def entry(
         self,
@@ -71,11 +73,18 @@ class Cache:
 
         The dict that `make` returns is kept with the entry, as JSON. An entry that is deleted while
         it is made, or before `read` has opened its files, is made again; `make` and `read` raise
-        FileNotFoundError where they miss a file. Raises OSError, which names a path.
+        FileNotFoundError where they miss a file. So is an entry for which `read` raises
+        DamagedEntryError, once. Raises OSError, which names a path, where a new entry cannot be
+        written.
         """
         path = self.folder / f"{kind}-{_hash(made_of)}"
         try:
-            return _try_again(lambda: self._use(path, make, read))
+            try:
+                return _try_again(lambda: self._use(path, make, read))
+            except DamagedEntryError:
+                log.warning("cache: %s is damaged; rebuilding it", path)
+                self._discard(path)
+                return _try_again(lambda: self._use(path, make, read))
         except FileNotFoundError as error:
             raise ConfigError(
                 f"data.cache: {path} was deleted {_ATTEMPTS} times while it was made; name another "
@@ -145,7 +154,11 @@ class Cache:
             shutil.rmtree(unfinished, ignore_errors=True)
         return found or Entry(path, about)
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
+        """Create the folder. Raises OSError where it is not writable."""
+        _try_again(self._create)
+
+    def _create(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=self.folder).close()
 
@@ -196,19 +209,23 @@ def open_cache(setting: str | None) -> Cache:
     """
     if setting is None:
         return Cache(None)
-    if setting == "auto":
-        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        folder = Path(home).expanduser() / "seq2seq"
-    else:
-        folder = Path(setting).expanduser()
+    folder = user_folder() if setting == "auto" else Path(setting).expanduser()
+    cache = Cache(folder)
     try:
-        return Cache(folder)
+        cache.check_writable()
     except OSError as error:
         found = f"data.cache: {folder} is not writable ({error.strerror})"
         if setting != "auto":
             raise ConfigError(f"{found}; name another folder, or null") from None
         log.warning("%s; using a temporary folder", found)
         return Cache(None)
+    return cache
+
+
+def user_folder() -> Path:
+    """Return the folder of the user's cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "seq2seq"
 
 
 def _hash(made_of: Any) -> str:

@@ -71,8 +71,8 @@ class Translator:
         A run may also be the name of a model that comes with the package, or hf:user/name, a run
         on the Hugging Face hub.
 
-        On CPUs ONNX Runtime translates with the exported graphs, which are made now where they
-        are missing; PyTorch does with `backend="torch"`, on GPUs, and in bf16.
+        On CPUs ONNX Runtime translates with graphs, which are built at the first use and kept in
+        the user's cache; PyTorch does with `backend="torch"`, on GPUs, and in bf16.
 
         Raises CheckpointError if a run is missing, damaged, unsafe (check_files), or has
         other tokenizers than the first, and ConfigError for a device, a precision or a backend
@@ -117,8 +117,8 @@ class Translator:
             return cls(models, source, target, config)
         from seq2seq.onnx.backend import load_graphs
 
-        size = target.vocab_size
-        graphs = [load_graphs(path, size, precision, threads or 1) for path in paths]
+        sizes = source.vocab_size, target.vocab_size
+        graphs = [load_graphs(path, *sizes, precision, threads or 1) for path in paths]
         return cls(graphs, source, target, config)
 
     @property

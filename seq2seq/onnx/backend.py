@@ -1,39 +1,41 @@
-"""ONNX Runtime behind the interface of search: the exported graphs, on the CPU.
+"""ONNX Runtime behind the interface of search: graphs of a run's weights, on the CPU.
 
-seq2seq.inference.protocol says what a Backend, a State and a Decoding do.
+The graphs are built from the weights at their first use and kept in the user's cache; none are read
+from a run. seq2seq.inference.protocol says what a Backend, a State and a Decoding do.
 
-Legend: B sentences, K hypotheses a sentence, R = B * K rows, S source length, Z state size,
-V vocabulary
+Legend: B sentences, K hypotheses a sentence, R = B * K rows, Z state size, V vocabulary
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seq2seq.data.cache import open_cache
+from seq2seq.data.cache import Cache, DamagedEntryError, Entry, user_folder
 from seq2seq.data.tokenizer import EOS, PAD
 from seq2seq.device import has_vnni, multiplies_int8
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.protocol import Floats, Ints, Step
-from seq2seq.onnx.graphs import AGAIN, FORMAT, Graphs, origin_of, read_graphs
-from seq2seq.packaged import is_read_only
+from seq2seq.onnx import Precision
 from seq2seq.runs.checkpoint import Checkpoint, open_checkpoint
-from seq2seq.runs.directory import RunDirectory, check_files, find_checkpoint, run_of
+from seq2seq.runs.directory import check_files, find_checkpoint, run_of
 from seq2seq.version import VERSION
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+    from seq2seq.config import ModelConfig
+
 log = logging.getLogger(__name__)
 
+BUILDER = 1  # raise it when other graphs are built from the same weights
+KINDS = ("encoder", "embedding", "step")
+MAX_BLEU_LOSS = 0.2  # of int8, for precision auto
 # What the step returns beside the weights of attention.
 _OUTPUTS = ["log_probs", "next_state"]
 _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory")  # ONNX Runtime's messages
@@ -45,94 +47,62 @@ class OnnxBackend:
     on_gpu = False
 
     def __init__(
-        self, graphs: Graphs, precision: str, vocab_size: int, *, threads: int = 1
+        self, graphs: Iterable[Path | bytes], vocab_size: int, weights_sum: str, *, threads: int = 1
     ) -> None:
-        """Load the graphs. Raises CheckpointError if they do not fit together.
+        """Load the graphs of KINDS; `vocab_size` is that of the target.
 
-        `vocab_size` is that of the target.
+        Raises DamagedEntryError for a graph that cannot be loaded.
         """
-        loaded = [_load(path, threads) for path in graphs.files(precision)]
-        self.encoder, self.embedding, self.step = loaded
-        try:
-            fits = self._connect()
-        except UnicodeDecodeError:  # a name that is not text
-            fits = False
-        if not fits:
-            raise CheckpointError(
-                f"{graphs.path}: the encoder's outputs are not what the step takes{AGAIN}"
-            )
-        (found,) = (each for each in self.step.get_outputs() if each.name == "log_probs")
-        if found.shape[-1:] != [vocab_size]:
-            raise CheckpointError(
-                f"{graphs.path}: not made for the tokenizer's {vocab_size} target pieces{AGAIN}"
-            )
-        self.vocab_size, self.weights_sum = vocab_size, graphs.meta["weights"]
+        self.encoder, self.embedding, self.step = (_load(graph, threads) for graph in graphs)
+        names = [output.name for output in self.encoder.get_outputs()]
+        self.memory = [name for name in names if name != "state"]
+        self.attends = "weights" in [output.name for output in self.step.get_outputs()]
+        self.vocab_size, self.weights_sum = vocab_size, weights_sum
         # Rows are computed when their piece is first read; others take no memory.
         inputs_1X = self._embed(np.array([EOS]))
         self._inputs_VX: Floats = np.empty((vocab_size, inputs_1X.shape[1]), dtype=np.float32)
         self._is_known_V = np.zeros(vocab_size, dtype=np.bool_)
 
-    def _connect(self) -> bool:
-        """Set the names and sizes of what the graphs exchange; return whether they fit."""
-        encoded, embedded, stepped = (
-            {output.name: output for output in session.get_outputs()}
-            for session in (self.encoder, self.embedding, self.step)
-        )
-        self.memory = [name for name in encoded if name != "state"]
-        self.attends = "weights" in stepped
-        outputs = [*encoded.values(), *embedded.values(), *stepped.values()]
-        return (
-            "state" in encoded
-            and {*_OUTPUTS} <= stepped.keys()
-            and {*embedded, *encoded} == {given.name for given in self.step.get_inputs()}
-            and {output.type for output in outputs} == {"tensor(float)"}
-        )
-
     def inputs(self, tokens_R: Ints) -> Floats:
         """Return what a step needs of the embeddings of these pieces."""
         if not self._is_known_V[tokens_R].all():
             new = np.array(sorted({*tokens_R[~self._is_known_V[tokens_R]].tolist()}))
-            self._inputs_VX[new] = self._embed(new, self._inputs_VX.shape[1])
+            self._inputs_VX[new] = self._embed(new)
             self._is_known_V[new] = True
         return self._inputs_VX[tokens_R]
 
-    def _embed(self, pieces_N: Ints, size: int | None = None) -> Floats:
+    def _embed(self, pieces_N: Ints) -> Floats:
         found: Floats
         [found] = _run(self.embedding, ["inputs"], {"pieces": pieces_N})
-        if found.ndim != 2 or found.shape != (len(pieces_N), size or found.shape[1]):
-            raise CheckpointError(f"the graph does not embed each piece{AGAIN}")
         return found
 
     def decoding(self, source_BS: Ints) -> OnnxDecoding:
         state_BZ, *memory = _run(self.encoder, ["state", *self.memory], {"source": source_BS})
-        sizes = {array.shape[:1] for array in (state_BZ, *memory)}
-        if state_BZ.ndim != 2 or sizes != {source_BS.shape[:1]}:
-            raise CheckpointError(f"the graph does not encode each sentence{AGAIN}")
-        lengths_B, width = (source_BS != PAD).sum(1), source_BS.shape[1]
         named = dict(zip(self.memory, memory, strict=True))
-        return OnnxDecoding(self, lengths_B, width, named, state_BZ)
+        return OnnxDecoding(self, (source_BS != PAD).sum(1), named, state_BZ)
 
 
-def _load(path: Path, threads: int) -> InferenceSession:
+def _load(graph: Path | bytes, threads: int) -> InferenceSession:
     import onnxruntime  # starts a thread, which forked workers of data preparation would lose
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.enable_mem_pattern = False  # shapes change at each step
     options.log_severity_level = 4  # errors are raised
-    # A file that looks like its own format would be read as that, and was not checked.
-    options.add_session_config_entry("session.load_model_format", "ONNX")
     # Without VNNI, x86 sums pairs of products of signed with unsigned bytes in 16 bits, which
     # overflow. This makes the weights unsigned, whose products are summed in 32, but more slowly.
     options.add_session_config_entry("session.x64quantprecision", "0" if has_vnni() else "1")
     try:
-        # From the file, not from bytes, which a session would keep. A fallback would print to
+        # A session keeps the bytes that it is given, but not a file. A fallback would print to
         # standard output.
         return onnxruntime.InferenceSession(
-            path, options, providers=["CPUExecutionProvider"], enable_fallback=0
+            graph, options, providers=["CPUExecutionProvider"], enable_fallback=0
         )
     except Exception as error:  # the classes that it raises have no base of their own
-        raise CheckpointError(f"{path}: ONNX Runtime cannot use it ({error}){AGAIN}") from None
+        where = graph if isinstance(graph, Path) else "a graph in memory"
+        raise DamagedEntryError(
+            f"{where}: ONNX Runtime cannot use it ({error}); install another version of onnxruntime"
+        ) from None
 
 
 def _run(session: InferenceSession, outputs: list[str], inputs: dict[str, Any]) -> list[Any]:
@@ -141,65 +111,92 @@ def _run(session: InferenceSession, outputs: list[str], inputs: dict[str, Any]) 
     except Exception as error:
         if any(words in str(error) for words in _OUT_OF_MEMORY):
             raise MemoryError from None
-        raise CheckpointError(f"the graph cannot be computed ({error}){AGAIN}") from None
+        raise
     return found
 
 
-def load_graphs(path: Path, vocab_size: int, precision: str, threads: int) -> OnnxBackend:
-    """Return the graphs of a run's best checkpoint, or of the checkpoint that the path names.
+def load_graphs(
+    path: Path, source_vocab_size: int, target_vocab_size: int, precision: str, threads: int
+) -> OnnxBackend:
+    """Return the best checkpoint of a run, or the checkpoint that the path names, as graphs.
 
-    They are exported if they are missing, damaged, or made from other weights: into the run
-    directory, or into the cache where that cannot be written or comes with the package.
-    `vocab_size` is that of the target. Raises CheckpointError as Translator.load does.
+    Raises CheckpointError as Translator.load does.
     """
-    start = partial(_start, vocab_size=vocab_size, precision=precision, threads=threads)
-    run = run_of(path)
+    run, sizes = run_of(path), (source_vocab_size, target_vocab_size)
     is_run = path == run.path
-    check_files(run.path, run.graphs, run.checkpoints if is_run else path)
-    if is_run and not run.checkpoints.exists() and (kept := read_graphs(run.graphs)):
-        if not kept.matches(origin_of(run)):
-            raise CheckpointError(f"{run.graphs}: exported with other tokenizers{AGAIN}")
-        return start(kept)
-    # Reading all weights to verify them takes longer than translating a sentence.
+    check_files(run.path, run.checkpoints if is_run else path)
     config = run.config()
-    first = run.candidates(config.training.metric)[:1] if is_run else [open_checkpoint(path)]
-    origins = [origin_of(run, checkpoint, config.model) for checkpoint in first]
+    # Verifying all weights takes longer than translating a sentence: only those that graphs are
+    # built from are verified.
+    candidates = run.candidates(config.training.metric) if is_run else [open_checkpoint(path)]
     try:
-        kept = read_graphs(run.graphs)
-        if kept and any(map(kept.matches, origins)):
-            return start(kept)
+        if candidates:
+            return load_checkpoint(candidates[0], config.model, sizes, precision, threads)
     except CheckpointError as error:
-        log.warning("%s: doing that now", error)
-    checkpoint = find_checkpoint(path)
-    if is_run and not is_read_only(run.path):
-        from seq2seq.onnx.export import ensure_graphs  # imports onnx, which is slow
-
-        with contextlib.suppress(OSError):
-            return start(ensure_graphs(checkpoint, run))
-    made_of = {**origin_of(run, checkpoint, config.model), "format": FORMAT, "version": VERSION}
-    cache = open_cache("auto")  # a temporary one is deleted with this object
-    return cache.entry(
-        "graphs",
-        made_of,
-        partial(_write_graphs, checkpoint, run),
-        lambda entry: start(Graphs(entry.path, entry.about)),
-    )
+        log.debug("%s", error)
+    return load_checkpoint(find_checkpoint(path), config.model, sizes, precision, threads)
 
 
-def _write_graphs(checkpoint: Checkpoint, run: RunDirectory, folder: Path) -> dict[str, Any]:
-    from seq2seq.onnx.export import write_graphs
+def load_checkpoint(
+    checkpoint: Checkpoint,
+    model: ModelConfig,
+    sizes: tuple[int, int],
+    precision: str,
+    threads: int = 1,
+) -> OnnxBackend:
+    """Return the graphs of a checkpoint from the user's cache, which keeps them if they are new.
 
-    meta = write_graphs(checkpoint, run, folder)
-    log.info("%s: made its graphs, which are kept in the cache", run.path.name)
-    return meta
+    They stay in memory where the cache cannot be written. `model` is the recipe's section and
+    `sizes` are those of the vocabularies. Raises CheckpointError for damaged weights and for those
+    that do not fit the recipe.
+    """
+    cost = checkpoint.state.get("int8_bleu_loss")
+    is_good = isinstance(cost, float) and cost < MAX_BLEU_LOSS and multiplies_int8()
+    is_int8 = precision == "int8" or (precision == "auto" and is_good)
+    chosen: Precision = "int8" if is_int8 else "fp32"
+    log.debug("translating with %s in %s", checkpoint.path, chosen)
+    vocab_size, weights_sum = sizes[1], checkpoint.weights_sum
+
+    def make(folder: Path) -> dict[str, Any]:
+        for kind, graph in build_graphs(checkpoint.verify(), model, sizes, chosen).items():
+            (folder / f"{kind}.onnx").write_bytes(graph)
+        return {}
+
+    def read(entry: Entry) -> OnnxBackend:
+        paths = [entry.path / f"{kind}.onnx" for kind in KINDS]
+        return OnnxBackend(paths, vocab_size, weights_sum, threads=threads)
+
+    made_of = {
+        "weights": weights_sum,
+        "model": model.model_dump(mode="json"),
+        "vocabularies": sizes,
+        "precision": chosen,
+        "builder": [VERSION, BUILDER],
+    }
+    try:
+        return Cache(user_folder()).entry("graphs", made_of, make, read)
+    except (OSError, ConfigError) as error:  # the latter for a folder that vanishes each time
+        log.debug("the graphs stay in memory, as the cache cannot be written: %s", error)
+    graphs = build_graphs(checkpoint.verify(), model, sizes, chosen)
+    return OnnxBackend(graphs.values(), vocab_size, weights_sum, threads=threads)
 
 
-def _start(graphs: Graphs, *, vocab_size: int, precision: str, threads: int) -> OnnxBackend:
-    if precision == "auto":
-        good = graphs.int8_is_good or graphs.precisions == ["int8"]
-        precision = "int8" if multiplies_int8() and good else "fp32"
-    log.debug("translating with %s in %s", graphs.path, precision)
-    return OnnxBackend(graphs, precision, vocab_size, threads=threads)
+def build_graphs(
+    checkpoint: Checkpoint, model: ModelConfig, sizes: tuple[int, int], precision: Precision
+) -> dict[str, bytes]:
+    """Return the serialized graphs of a checkpoint by their kinds, in the order of KINDS.
+
+    Raises CheckpointError for weights that do not fit the recipe.
+    """
+    from seq2seq.onnx.builder import Parameters  # imports onnx, which is slow
+    from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
+
+    log.debug("building the %s graphs of %s", precision, checkpoint.path)
+    params = Parameters(model, *sizes, checkpoint.arrays(), origin=checkpoint.path)
+    makers = encoder_graph, embedding_graph, step_graph
+    graphs = [make(params, precision=precision).SerializeToString() for make in makers]
+    params.check_all_read()
+    return dict(zip(KINDS, graphs, strict=True))
 
 
 @dataclass(frozen=True)
@@ -218,7 +215,6 @@ class OnnxDecoding:
 
     backend: OnnxBackend
     source_lengths_B: Ints
-    width: int  # S
     memory: Mapping[str, Floats]
     initial_BZ: Floats
 
@@ -241,10 +237,6 @@ class OnnxDecoding:
                 **self.memory,
             },
         )
-        found = [array.size for array in (log_probs_BKV, next_BKZ, *weights_BKS)]
-        expected = [rows * self.backend.vocab_size, state.rows_RZ.size, rows * self.width]
-        if found != expected[: len(found)]:
-            raise CheckpointError(f"the graph does not advance each hypothesis{AGAIN}")
         return Step(
             log_probs_BKV.reshape(rows, -1),
             OnnxState(next_BKZ.reshape(rows, -1)),

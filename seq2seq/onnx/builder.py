@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 
 from seq2seq.config import ModelConfig
 from seq2seq.errors import CheckpointError
-from seq2seq.onnx.graphs import Precision
+from seq2seq.onnx import Precision
 from seq2seq.runs.tensors import Array, quantize_rows
 
 OPSET = 17  # the first with LayerNormalization

@@ -37,8 +37,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from seq2seq.onnx import Precision
 from seq2seq.onnx.builder import Graph, Parameters
-from seq2seq.onnx.graphs import Precision
 from seq2seq.runs.tensors import Array
 
 Shape = list[int | str]

@@ -5,8 +5,9 @@ step-000500/training.safetensors    optimizer moments, raw weights
 step-000500/state.json              step, metrics, positions of the sampler and the schedule
 step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
 
-A compact checkpoint has int8 weights and no training.safetensors; its state.json also says what
-int8 cost on the validation set. It translates and can be fine-tuned, but not resumed.
+An exported checkpoint has no training.safetensors, and its weights may be int8 (compact). It
+translates and can be fine-tuned, but not resumed. Once it is known, state.json also says what int8
+costs on the validation set.
 
 Functions that return or write tensors import torch themselves; all others work without it.
 """
@@ -24,7 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import CheckpointError
-from seq2seq.files import naming, publish_directory, remove_directory, replaced, sha256
+from seq2seq.files import (
+    before_replaced,
+    naming,
+    publish_directory,
+    remove_directory,
+    replaced,
+    sha256,
+)
 from seq2seq.runs import tensors
 from seq2seq.runs.tensors import Array
 
@@ -122,6 +130,17 @@ def save_arrays(path: Path, arrays: Mapping[str, Array], state: dict[str, Any]) 
     return _save(path, lambda folder: tensors.write_arrays(folder / MODEL, arrays), state)
 
 
+def add_to_state(checkpoint: Checkpoint, values: Mapping[str, Any]) -> Checkpoint:
+    """Write a checkpoint again with more in its state."""
+
+    def write(folder: Path) -> None:
+        for name in (MODEL, TRAINING):
+            if (checkpoint.path / name).exists():
+                shutil.copyfile(checkpoint.path / name, folder / name)
+
+    return _save(before_replaced(checkpoint.path), write, checkpoint.state | dict(values))
+
+
 def _save(path: Path, write: Callable[[Path], None], state: dict[str, Any]) -> Checkpoint:
     state = {"version": VERSION, **state}
     with publish_directory(path) as partial:
@@ -139,7 +158,7 @@ def list_checkpoints(directory: Path, *, pattern: str = "step-*") -> list[Checkp
     before = [
         path
         for path in directory.glob(replaced(Path(pattern)).name)
-        if not path.with_name(path.name[1:].removesuffix(".replaced")).exists()
+        if not before_replaced(path).exists()
     ]
     for path in sorted([*directory.glob(pattern), *before]):
         try:

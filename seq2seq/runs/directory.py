@@ -1,6 +1,6 @@
 """A run directory: everything that translating or resuming needs, in one folder to copy or move.
 
-config.yaml  data.json  source.model  target.model  checkpoints/  graph/  metrics.jsonl  log.txt
+config.yaml  data.json  source.model  target.model  checkpoints/  metrics.jsonl  log.txt
 tensorboard/  .written
 
 A run may come from anyone. Loading one executes no code (YAML without Python tags, JSON,
@@ -82,15 +82,20 @@ TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"
 # The files and folders of every run, the config first: what a crash of `clear` leaves is no run.
 _CONTENTS = (
-    "config.yaml", "data.json", *TOKENIZERS, "metrics.jsonl", "log.txt", _LAUNCH, "graph",
+    "config.yaml",
+    "data.json",
+    *TOKENIZERS,
+    "metrics.jsonl",
+    "log.txt",
+    _LAUNCH,
     "checkpoints",
-)  # fmt: skip
+)
+_EARLIER = "graph"  # what earlier versions wrote into runs, and exports have
 _BOARDS = (*(f"{name}.id" for name in get_args(recipes.TrackerName)), "tensorboard", "wandb")
 MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
-MAX_GRAPH_BYTES = 1 << 31  # of a protocol buffer
 # By suffix; else MAX_TEXT_BYTES.
-_MAX_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None, ".onnx": MAX_GRAPH_BYTES}
+_MAX_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None}
 
 
 class RunDirectory:
@@ -102,7 +107,7 @@ class RunDirectory:
         self.sources_path = path / "data.json"  # checksums of training and validation files
         self.checkpoints = path / "checkpoints"
         self.average_path = self.checkpoints / "average"  # the mean of several checkpoints
-        self.graphs = path / "graph"  # what translates on CPUs (seq2seq.onnx.graphs)
+        self.graphs = path / _EARLIER  # ONNX files of an export, which are never read
         self.metrics = path / "metrics.jsonl"  # losses and validations by step
         self.log_path = path / "log.txt"
         self.written_path = path / ".written"  # the names of what belongs to the run
@@ -126,7 +131,7 @@ class RunDirectory:
 
     def _written(self) -> list[str]:
         """Return the names that the run here has written, or is about to."""
-        names = (*_CONTENTS, *_BOARDS)
+        names = (*_CONTENTS, *_BOARDS, _EARLIER)
         if self.written_path.is_file():
             written = self.written_path.read_text(encoding="utf-8", errors="replace").split()
             return [name for name in names if name in written]
@@ -296,9 +301,9 @@ def _names(config: Config) -> list[str]:
 def check_files(run: Path, *folders: Path) -> None:
     """Check every file that loading a run may open, without opening any.
 
-    The folders are those of checkpoints or graphs. Raises CheckpointError for a link that leads out
-    of the run, for anything that is not a file or folder (reading a pipe would block), and for a
-    text file of absurd size.
+    The folders are those of checkpoints. Raises CheckpointError for a link that leads out of the
+    run, for anything that is not a file or folder (reading a pipe would block), and for a text file
+    of absurd size.
     """
     for path in (*(run / name for name in ("config.yaml", *TOKENIZERS)), *folders):
         _check_path(path, run)
@@ -361,7 +366,7 @@ def find_checkpoint(path: Path) -> Checkpoint:
     check_files(run.path, run.checkpoints)
     if run.graphs.exists() and not run.checkpoints.exists():
         raise CheckpointError(
-            f"{run.path}: exported without its weights, which this needs; use the run that it was "
-            "exported from (to translate, leave out --backend torch and --precision bf16)"
+            f"{run.path}: ONNX files without weights, which are for other programs; use the run "
+            "that they were exported from"
         )
     return run.best(run.config().training.metric)

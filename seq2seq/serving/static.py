@@ -1,6 +1,6 @@
 """The files of the page, and `seq2seq export --web`: a folder that translates without a server.
 
-It has the page of `seq2seq serve`, with a worker in the place of the server, and an exported run.
+It has the page of `seq2seq serve`, with a worker in the place of the server, and ONNX files.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def export_web(
 
     `libraries` is a folder to keep npm's packages in; those that it lacks are downloaded. Raises
     DataError for an output with other files and for a damaged package, UserError for a failed
-    download, and as seq2seq.onnx.export.export does.
+    download, and as seq2seq.onnx.export.export_graphs does.
     """
-    from seq2seq.onnx.export import export
+    from seq2seq.onnx.export import export_graphs
 
     target = Path(output).resolve()  # "." has no name
     if target.exists() and not (target / _SERVICE_WORKER).exists() and any(target.glob("*")):
@@ -64,7 +64,8 @@ def export_web(
                     is_packed = new.endswith(".gzip")
                     files[f"page/{new}"] = gzip.compress(content, mtime=0) if is_packed else content
     with publish_directory(target) as folder:
-        model = export(run, folder / "model", [precision]).path.parent
+        model = folder / "model"
+        export_graphs(run, model, [precision])
         sums = {name: _integrity(content) for name, content in files.items()}
         for path in filter(Path.is_file, model.rglob("*")):
             sums[path.relative_to(folder).as_posix()] = _integrity(path.read_bytes())

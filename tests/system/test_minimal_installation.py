@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from conftest import ToyCorpus, made_once
-from foreign import copy_run
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from test_imports import INFERENCE_ONLY, PROJECT, needs
@@ -126,16 +125,13 @@ def test_run_translates(minimal_environment: Path, trained: Path) -> None:
     assert (found.returncode, found.stdout, found.stderr) == (0, "cat\n", "")
 
 
-def test_graphs_are_made(minimal_environment: Path, trained: Path, tmp_path: Path) -> None:
-    bare = copy_run(trained, tmp_path / "bare")
-    found = run(minimal_environment, "-m", "seq2seq", "translate", str(bare), text="gato\n")
-    assert (found.returncode, found.stdout) == (0, "cat\n"), found.stderr
-    words = ["export", str(bare), "-o", str(tmp_path / "small")]
+def test_run_is_exported(minimal_environment: Path, exported: Path, tmp_path: Path) -> None:
+    words = ["export", str(exported), "-o", str(tmp_path / "small")]
     found = run(minimal_environment, "-m", "seq2seq", *words)
     assert found.returncode == 0, found.stderr
     for name in ("encoder.fp32.onnx", "step.int8.onnx"):
         made = (tmp_path / "small/graph" / name).read_bytes()
-        assert made == (bare / "graph" / name).read_bytes()
+        assert made == (exported / "graph" / name).read_bytes()
 
 
 def test_exported_model_samples_scores_aligns_and_compares(
