@@ -245,10 +245,12 @@ RUNS: list[tuple[str, Callable[[Path], object], str]] = [
 def test_invalid_runs(
     place: Place,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     spoil: Callable[[Path], object],
     words: str,
     by: str,
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place.folder))  # which has no graphs of the weights
     run = copy_run(place.trained, place.folder / "run")
     spoil(run)
     named = (

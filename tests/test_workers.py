@@ -184,14 +184,18 @@ def test_ranks_prepare_data_without_forks(server: Server, toy: ToyCorpus, tmp_pa
     assert "fork beside" not in written
 
 
-# ONNX Runtime starts a thread when it is imported, which waits from then on and is not needed.
+# ONNX Runtime starts a thread when it is imported, which waits from then on and is not needed. It is
+# not there if the warm process that commands are forked from has imported ONNX Runtime before.
+IDLE = (["[] 0"] * 2, ["[] 1"] * 2)
+
+
 def test_no_threads_when_translating_workers_are_forked(
     server: Server, single: Path, tmp_path: Path
 ):
     (tmp_path / "in").write_text("gato come pan\n")
     files = ["-i", tmp_path / "in", "-o", tmp_path / "out"]
     found = forks(server, ["translate", single, *files, "--workers", 2], tmp_path / "text")
-    assert found == ["[] 1"] * 2
+    assert found in IDLE
 
 
 def test_no_threads_when_workers_of_the_server_are_forked(
@@ -202,7 +206,7 @@ def test_no_threads_when_workers_of_the_server_are_forked(
     wait_for(lambda: command.text().count("fork beside") == 2)
     command.send(signal.SIGKILL)
     command.wait()
-    assert re.findall("fork beside (.*)", command.text()) == ["[] 1"] * 2
+    assert re.findall("fork beside (.*)", command.text()) in IDLE
 
 
 def alive(pid: int) -> bool:
