@@ -184,8 +184,8 @@ def test_ranks_prepare_data_without_forks(server: Server, toy: ToyCorpus, tmp_pa
     assert "fork beside" not in written
 
 
-# ONNX Runtime starts a thread when it is imported, which waits from then on and is not needed. It is
-# not there if the warm process that commands are forked from has imported ONNX Runtime before.
+# ONNX Runtime starts a thread when it is imported, which waits from then on and is not needed. It
+# is not there if the warm process that commands are forked from has imported ONNX Runtime before.
 IDLE = (["[] 0"] * 2, ["[] 1"] * 2)
 
 
