@@ -25,7 +25,7 @@ def texts(path: Path) -> list[str]:
 
 def test_run_has_exactly_its_files(trained: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
-        ".lock", ".written", "config.yaml", "data.json", "source.model", "target.model",
+        ".lock", "written.txt", "config.yaml", "data.json", "source.model", "target.model",
         "checkpoints", "metrics.jsonl", "log.txt",
     }  # fmt: skip
     assert {path.name for path in (trained / "checkpoints").iterdir()} == {
@@ -113,7 +113,7 @@ def test_graph_folder_is_deleted_only_if_an_earlier_version_wrote_it(
     train(config)
     (path / "graph").mkdir()
     if of_an_earlier_version:
-        (path / ".written").unlink()
+        (path / "written.txt").unlink()
     train(config, overwrite=True)
     assert (path / "graph").exists() != of_an_earlier_version
 
@@ -139,7 +139,7 @@ def test_run_that_died_while_it_was_created_starts_over(
 def test_run_of_an_earlier_version_is_overwritten(toy: ToyCorpus, tmp_path: Path) -> None:
     config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
     train(config)
-    (path / ".written").unlink()  # which it did not have
+    (path / "written.txt").unlink()  # which it did not have
     (path / "wandb").mkdir()  # of someone else: the run has no tracker
     (path / "metrics.jsonl").write_text("old")
     with pytest.raises(CheckpointError, match="a run already exists"):
@@ -147,6 +147,23 @@ def test_run_of_an_earlier_version_is_overwritten(toy: ToyCorpus, tmp_path: Path
     train(config, overwrite=True)
     assert "old" not in (path / "metrics.jsonl").read_text()
     assert (path / "wandb").exists()
+    for folder in path.glob("checkpoints/step-*"):  # it was stopped before its first one
+        shutil.rmtree(folder)
+    (path / "written.txt").unlink()
+    with pytest.raises(CheckpointError, match="a run already exists"):
+        train(config)
+    train(config, overwrite=True)
+
+
+def test_folder_that_was_emptied_is_anyones(toy: ToyCorpus, tmp_path: Path) -> None:
+    config, path = toy.config(tmp_path / "run", "training.max_steps=2"), tmp_path / "run"
+    train(config)
+    for each in path.glob("[!.]*"):  # as a shell's * does
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    (path / "data.json").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"has data\.json, which no training wrote"):
+        train(config)
+    assert (path / "data.json").read_text() == "mine"
 
 
 def test_failing_recipe_keeps_the_old_run(toy: ToyCorpus, tmp_path: Path) -> None:

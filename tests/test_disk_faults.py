@@ -122,7 +122,7 @@ def sweep(
             assert run.recover() is not None
         go_on(config)
         assert_same(straight, run.path)
-        left = [p.name for p in run.path.rglob(".*") if p.name not in (".lock", ".written")]
+        left = [p.name for p in run.path.rglob(".*") if p.name != ".lock"]
         assert left == []
         shutil.rmtree(run.path)
         at += stride

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from conftest import ToyCorpus
@@ -135,6 +136,12 @@ def test_cache_that_cannot_be_written_is_done_without(
     found = [each for each in caplog.records if "cannot be written" in each.getMessage()]
     assert [record.levelname for record in found] == ["DEBUG"]
     assert built == ["step-000150"]
+
+
+def test_home_directory_is_done_without(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "expanduser", Mock(side_effect=RuntimeError("no home directory")))
+    assert translation(run) == "cat eats"
 
 
 def test_full_disk_is_done_without(

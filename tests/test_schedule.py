@@ -83,3 +83,8 @@ def test_state_is_restored() -> None:
     second.restore(first.state())
     assert second == first
     assert second.factor(1) == 0.5
+    first = schedule(max_minutes=10, warmup_steps=200)
+    first.began = 3.0  # minutes, in which a validation was made
+    second = schedule(max_minutes=10, warmup_steps=200)
+    second.restore(first.state())
+    assert second.factor(20, 4.0) == first.factor(20, 4.0) == 0.5

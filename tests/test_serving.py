@@ -36,8 +36,10 @@ from properties import examples
 from py3langid.langid import LanguageIdentifier
 from serving import Answer, Client, Gate, both_directions, served, until
 
+from seq2seq import processes
 from seq2seq.errors import UserError, WorkerError
 from seq2seq.inference import text as inference_text
+from seq2seq.inference.text import Sentence
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import SAMPLE, model_names
 from seq2seq.serving import Limits, batching, interactive, libretranslate, server, subtitles
@@ -847,6 +849,38 @@ def test_server_whose_workers_are_always_killed_is_not_ready(
                 await batcher.translate("gated", ["gato"], gate.options(), seconds=60)
             assert batcher.failure is not None
         await batcher.stop()
+
+    asyncio.run(ask())
+
+
+def test_batch_that_kills_its_workers_fails_alone(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(sentence: Sentence) -> bool:
+        time.sleep(0.2)
+        if sentence.text == "perro":
+            os._exit(1)
+        time.sleep(0.2)
+        return False
+
+    monkeypatch.setattr(gate, "stops", stops)
+    # Spawned workers would have another translator.
+    forked = processes.worker_pool
+    monkeypatch.setattr(batching, "worker_pool", lambda make, number, **_: forked(make, number))
+
+    async def ask() -> None:
+        batcher = Batcher(gated(gate), processes=2, load=lambda: gated(gate))
+        batcher.start()
+        options = gate.options(), gate.options(beam_size=2)  # so that they share no batch
+        asked = [
+            batcher.translate("gated", [text], chosen, seconds=60)
+            for text, chosen in zip(("perro", "gato"), options, strict=True)
+        ]
+        failed, answered = await asyncio.gather(*asked, return_exceptions=True)
+        await batcher.stop()
+        assert isinstance(failed, WorkerError)
+        assert isinstance(answered, list)
+        assert batcher.failure is None
 
     asyncio.run(ask())
 

@@ -223,9 +223,12 @@ def open_cache(setting: str | None) -> Cache:
 
 
 def user_folder() -> Path:
-    """Return the folder of the user's cache."""
+    """Return the folder of the user's cache. Raises ConfigError if there is no home directory."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "seq2seq"
+    try:
+        return Path(home).expanduser() / "seq2seq"
+    except RuntimeError:
+        raise ConfigError("no home directory to cache in; set XDG_CACHE_HOME") from None
 
 
 def _hash(made_of: Any) -> str:

@@ -1,7 +1,7 @@
 """A run directory: everything that translating or resuming needs, in one folder to copy or move.
 
 config.yaml  data.json  source.model  target.model  checkpoints/  metrics.jsonl  log.txt
-tensorboard/  .written
+tensorboard/  written.txt
 
 A run may come from anyone. Loading one executes no code (YAML without Python tags, JSON,
 safetensors, SentencePiece), opens no path outside it, and takes no more memory than its files
@@ -110,7 +110,8 @@ class RunDirectory:
         self.graphs = path / _EARLIER  # ONNX files of an export, which are never read
         self.metrics = path / "metrics.jsonl"  # losses and validations by step
         self.log_path = path / "log.txt"
-        self.written_path = path / ".written"  # the names of what belongs to the run
+        # The names of what belongs to the run. It is not hidden, so that it is deleted with them.
+        self.written_path = path / "written.txt"
 
     def checkpoint_path(self, step: int) -> Path:
         """Return the folder of the checkpoint of a step."""
@@ -135,8 +136,10 @@ class RunDirectory:
         if self.written_path.is_file():
             written = self.written_path.read_text(encoding="utf-8", errors="replace").split()
             return [name for name in names if name in written]
-        # A run of an earlier version, or copied without hidden files, is known by its checkpoints.
-        if not self.config_path.exists() or not any(self.checkpoints.glob("step-*/SHA256SUMS")):
+        # A run of an earlier version is known by what nobody else has side by side.
+        begun = all((self.path / name).is_file() for name in ("data.json", *TOKENIZERS))
+        saved = any(self.checkpoints.glob("step-*/SHA256SUMS"))
+        if not self.config_path.exists() or not (begun or saved):
             return []
         return [name for name in names if name != "wandb" or self.tracked(name).exists()]
 

@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 DELAY = 0.005  # seconds that a request waits for others to join its batch
 
 _KILLED = "a worker process was killed, perhaps for lack of memory; lower --workers"
-_TRIES = 2  # to translate a batch whose worker is killed
 _MOST_KILLED = 5  # workers in a row, after which the server ends
 _LONG = 64  # source pieces: longer sentences have batches, and a worker, of their own
 
@@ -236,6 +235,8 @@ class Batcher:
             make = partial(_make_translate, load, self._stops)
             self._start_pool = partial(worker_pool, make, processes, method="spawn")
         self._killed = 0  # workers since a batch was translated
+        # Second tries take turns: a batch that kills its worker again ends no other one's.
+        self._alone = asyncio.Lock()
         self._threads = {kind: ThreadPoolExecutor(1) for kind in get_args(Kind)}
         self._calls = 0  # that wait or are computed
 
@@ -293,7 +294,7 @@ class Batcher:
         if pieces > most:
             raise RequestError(
                 f"q: {pieces} pieces for the model; with {options.beam_size} hypotheses send at "
-                f"most {most}: less text, or fewer alternatives",
+                f"most {most}: less text, or fewer hypotheses",
                 413,
             )
         return split
@@ -394,16 +395,17 @@ class Batcher:
         self._stops[worker.number] = 0
         if worker.thread is not None:
             return await loop.run_in_executor(worker.thread, self._translate, job)
-        for _ in range(_TRIES):
-            pool = self._pool
-            try:
-                found: list[list[Part]] = await loop.run_in_executor(pool, work, job)
-            except BrokenProcessPool:
-                if pool is self._pool:
-                    self._replace_pool()
-            else:
-                self._killed = 0
-                return found
+        for turn in (contextlib.nullcontext(), self._alone):
+            async with turn:
+                pool = self._pool
+                try:
+                    found: list[list[Part]] = await loop.run_in_executor(pool, work, job)
+                except BrokenProcessPool:
+                    if pool is self._pool:
+                        self._replace_pool()
+                else:
+                    self._killed = 0
+                    return found
         raise WorkerError(_KILLED)
 
     def _replace_pool(self) -> None:
@@ -411,7 +413,7 @@ class Batcher:
         assert self._pool is not None
         self._pool.shutdown(wait=False)
         self._killed += 1
-        if self._killed == _MOST_KILLED:
+        if self._killed >= _MOST_KILLED:
             self._fail(_KILLED)
         else:
             log.warning("%s; starting others", _KILLED)

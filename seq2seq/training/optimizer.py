@@ -70,11 +70,12 @@ class Schedule:
 
     def state(self) -> dict[str, float]:
         """Return what resuming needs."""
-        return {"plateau": self.plateau, "waited": self.waited}
+        return {"plateau": self.plateau, "waited": self.waited, "began": self.began}
 
     def restore(self, state: dict[str, float]) -> None:
         """Continue from a saved state."""
         self.plateau, self.waited = state["plateau"], int(state["waited"])
+        self.began = state.get("began", 0.0)  # earlier versions had none
 
 
 class Optimizer:
