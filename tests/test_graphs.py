@@ -255,7 +255,7 @@ def test_folder_without_weights_is_refused(
     [
         ({"backend": "onnx", "precision": "bf16"}, "not in bf16; use backend torch"),
         ({"backend": "onnx", "device": "cuda"}, "backend onnx.* not on cuda"),
-        ({"backend": "torch", "precision": "int8"}, "precision int8 needs the onnx backend"),
+        ({"backend": "torch", "precision": "int8"}, "precision int8 needs backend onnx"),
     ],
 )
 def test_options_that_do_not_go_together(trained: Path, options: Any, words: str) -> None:

@@ -391,6 +391,7 @@ def test_a_file_is_translated_as_its_text(client: Client) -> None:
         ("a.md", b"gato", {}, "file: unknown format '.md'; use one of .txt, .html, .srt"),
         ("", b"gato", {}, "file: unknown format ''"),
         ("a.txt", b"ni\xf1o", {}, "file: not UTF-8; save it as UTF-8"),
+        ("a.srt", b"gato", {}, "file: no subtitles, whose times have an arrow (-->); use .txt"),
         ("a.srt", b"a" * 1001, {}, "file: 1001 characters; send at most 1000"),
         ("a.txt", b"gato", {"source": "xx"}, "source: unknown language 'xx'"),
         ("a.txt", b"gato", {"file": "gato"}, "file: "),
@@ -516,7 +517,9 @@ def test_what_browsers_and_other_clients_ask_for(client: Client) -> None:
     assert answer.json == {"error": "no such path; GET /spec describes all paths"}
     answer = client.get("/translate")
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
-    assert answer.json == {"error": "this path has no such method; use one of the header Allow"}
+    assert answer.json == {
+        "error": "this path has no such method; the header Allow names those it has"
+    }
 
 
 @pytest.mark.parametrize("path", ["/health/", "//health", "/health%2F"])

@@ -140,10 +140,14 @@ def test_empty_input_gives_empty_output(translate: Translate) -> None:
 def test_invalid_utf8_is_refused_on_request(translate: Translate) -> None:
     done = translate(b"gato\n\xff\n", "--invalid", "refuse")
     assert (done.code, done.out) == (2, b"")
-    words = "line 2: not UTF-8 (byte 0xff at 0); convert it with iconv -f ENCODING -t utf-8"
+    words = (
+        "line 2: not UTF-8 (byte 0xff at 0); convert it with iconv -f ENCODING -t UTF-8 < OLD > NEW"
+    )
     assert done.err.startswith(f"seq2seq: {words}")
     done = translate("gato\n".encode("utf-16"), "--invalid", "refuse")
-    assert done.err.endswith("; it is UTF-16: convert it with iconv -f UTF-16 -t utf-8\n")
+    assert done.err.endswith(
+        "; it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8 < OLD > NEW\n"
+    )
 
 
 def test_endless_line_is_refused(translate: Translate) -> None:

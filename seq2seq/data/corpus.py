@@ -217,17 +217,11 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
     rows = _split_csv(path)
     where, header = next(((where, row) for where, row in rows if row), (path, []))
     if isinstance(header, csv.Error):
+        _check_delimiter(where, next(csv.reader(text for _, text in read_lines(path))))
         raise _not_csv(where, header)
     if not header:
         raise DataError(f"{where}: blank lines only; a header and rows are expected")
-    for delimiter, name in _CSV_DELIMITERS.items():
-        if len(header) == 1 and delimiter in header[0]:
-            raise DataError(
-                f"{where}: columns separated by {name}, and commas are expected; save it with "
-                "commas, or convert it: python3 -c 'import csv, sys; csv.writer(sys.stdout)."
-                f"writerows(csv.reader(sys.stdin, delimiter={json.dumps(delimiter)}))' "
-                "< OLD.csv > NEW.csv"
-            )
+    _check_delimiter(where, header)
     source, target = (
         _find_column(where, header, key, column)
         for key, column in zip(("source", "target"), config.columns, strict=True)
@@ -253,7 +247,18 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
     yield from parse_rows(below, parse, "rows below the header are expected")
 
 
-_CSV_DELIMITERS = {";": "semicolons", "\t": "tabs"}
+def _check_delimiter(where: str, header: Sequence[str]) -> None:
+    """Raise DataError for a header that something else than commas separates."""
+    for delimiter, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and delimiter in header[0]:
+            raise DataError(
+                f"{where}: columns separated by {name}, and commas are expected; save it with "
+                "commas, or convert it: python3 -c 'import csv, sys; csv.writer(sys.stdout)."
+                f"writerows(csv.reader(sys.stdin, delimiter={json.dumps(delimiter)}))' "
+                "< OLD.csv > NEW.csv"
+            )
+
+
 _CSV_QUOTES = "put text with commas, quotes or line ends in quotes, and double quotes inside it"
 
 
@@ -446,10 +451,10 @@ def _decode(where: str, line: tuple[bytes, int]) -> Line:
     raw, offset = line
     start = b"" if offset else raw
     position = raw.find(b"\0")
-    if position >= 0 and not _marked(start):
+    if position >= 0 and not encoding_mark(start):
         raise DataError(
             f"{where}: a NUL byte at byte {offset + position}; this is binary data or UTF-16, "
-            "and UTF-8 text is expected; convert text with iconv -f UTF-16LE (or UTF-16BE) -t utf-8"
+            "and UTF-8 text is expected; convert text with iconv -f UTF-16LE (or UTF-16BE) -t UTF-8"
         )
     try:
         return Line(where, raw.decode())
@@ -460,15 +465,15 @@ def _decode(where: str, line: tuple[bytes, int]) -> Line:
 
 def conversion(start: bytes) -> str:
     """Return how to convert a file that is not UTF-8 and starts with these bytes."""
-    if name := _marked(start):
-        return f"it is {name}: convert it with iconv -f {name} -t utf-8"
+    if name := encoding_mark(start):
+        return f"it is {name}: convert it with iconv -f {name} -t UTF-8 < OLD > NEW"
     return (
-        "convert it with iconv -f ENCODING -t utf-8, where ENCODING is what it was saved in, such "
-        "as latin1, shift_jis or gb18030"
+        "convert it with iconv -f ENCODING -t UTF-8 < OLD > NEW, where ENCODING is what it was "
+        "saved in, such as latin1, shift_jis or gb18030"
     )
 
 
-def _marked(start: bytes) -> str:
+def encoding_mark(start: bytes) -> str:
     """Return the encoding of the byte order mark that a file starts with, or ""."""
     return next((name for mark, name in _OTHER_BOMS.items() if start.startswith(mark)), "")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TextIO
 
 from tqdm import tqdm
 
-from seq2seq.data.corpus import MAX_LINE_BYTES, conversion, read_corpus
+from seq2seq.data.corpus import MAX_LINE_BYTES, conversion, encoding_mark, read_corpus
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, locked, naming, sync_directory, sync_file, write_atomic
 from seq2seq.inference.pipes import Pipe, is_pipe
@@ -383,8 +383,9 @@ def _lines(file: BinaryIO | Pipe, refuse_invalid: bool, path: str | None) -> Ite
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
             fault = f"{where}: not UTF-8 (byte {line[error.start]:#04x} at {error.start})"
-            how = conversion(line if number == 1 else b"")
-            if refuse_invalid:
+            start = line if number == 1 else b""
+            how = conversion(start)
+            if refuse_invalid or encoding_mark(start):  # nothing of a file in UTF-16 can be used
                 raise DataError(f"{fault}; {how}") from None
             if not invalid:
                 log.warning("%s: replaced; %s", fault, how)

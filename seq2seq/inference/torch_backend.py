@@ -68,7 +68,7 @@ def load_model(
     Raises as Translator.load does.
     """
     if precision == "int8":
-        raise ConfigError("precision int8 needs the onnx backend, which computes on CPUs; use bf16")
+        raise ConfigError("precision int8 needs backend onnx, which computes on CPUs; or use bf16")
     if threads:
         torch.set_num_threads(threads)
     run, checkpoint = run_of(path), find_checkpoint(path)

@@ -179,6 +179,8 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
     except UnicodeDecodeError:
         raise RequestError("file: not UTF-8; save it as UTF-8") from None
     service.check_size([text], name="file")
+    if kind == ".srt" and "-->" not in text:
+        raise RequestError("file: no subtitles, whose times have an arrow (-->); use .txt")
     given = TranslateRequest(
         q=subtitles.to_html(text) if kind == ".srt" else text, source=wanted.source,
         target=wanted.target, format="text" if kind == ".txt" else "html",

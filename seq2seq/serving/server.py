@@ -46,7 +46,7 @@ _CLIENT_CLOSED = 499  # in the log and the metrics; nobody receives it
 _NOT_HTTP = b'{"error":"not valid HTTP/1.1; send one Host header, and at most 64 KiB of headers"}'
 _HINTS = {  # for the errors of Starlette
     "Not Found": "no such path; GET /spec describes all paths",
-    "Method Not Allowed": "this path has no such method; use one of the header Allow",
+    "Method Not Allowed": "this path has no such method; the header Allow names those it has",
 }
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
