@@ -144,7 +144,8 @@ def test_invalid_utf8_is_refused_on_request(translate: Translate) -> None:
         "line 2: not UTF-8 (byte 0xff at 0); convert it with iconv -f ENCODING -t UTF-8 < OLD > NEW"
     )
     assert done.err.startswith(f"seq2seq: {words}")
-    done = translate("gato\n".encode("utf-16"), "--invalid", "refuse")
+    done = translate("gato\n".encode("utf-16"))  # of which nothing could be used
+    assert (done.code, done.out) == (2, b"")
     assert done.err.endswith(
         "; it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8 < OLD > NEW\n"
     )
