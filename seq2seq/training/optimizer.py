@@ -70,12 +70,13 @@ class Schedule:
 
     def state(self) -> dict[str, float]:
         """Return what resuming needs."""
-        return {"plateau": self.plateau, "waited": self.waited, "began": self.began}
+        by_clock = {"began": self.began} if self.max_minutes else {}
+        return {"plateau": self.plateau, "waited": self.waited, **by_clock}
 
     def restore(self, state: dict[str, float]) -> None:
         """Continue from a saved state."""
         self.plateau, self.waited = state["plateau"], int(state["waited"])
-        self.began = state.get("began", 0.0)  # earlier versions had none
+        self.began = state.get("began", 0.0)
 
 
 class Optimizer:
