@@ -215,13 +215,14 @@ class Batcher:
         self._unfinished: set[asyncio.Future[list[list[Part]]]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         names = list(models.by_name)
-        kinds = [(name, is_long) for name in names for is_long in (False, True)]
-        self._workers = [
-            _Worker(n, [name], [is_long], ThreadPoolExecutor(1))
-            for n, (name, is_long) in enumerate(kinds)
-        ]
         self._pool: Executor | None = None
-        if processes > 1:  # the first is kept for short sentences
+        if processes == 1:
+            kinds = [(name, is_long) for name in names for is_long in (False, True)]
+            self._workers = [
+                _Worker(n, [name], [is_long], ThreadPoolExecutor(1))
+                for n, (name, is_long) in enumerate(kinds)
+            ]
+        else:  # the first is kept for short sentences
             self._workers = [_Worker(n, names, [False, True][: n + 1]) for n in range(processes)]
         # Of each worker: not 0 if nobody waits for its batch. Worker processes share it.
         self._stops: MutableSequence[int] = multiprocessing.RawArray("b", len(self._workers))
