@@ -81,7 +81,9 @@ def test_own_predictions_leave_every_gradient(device: str, dtype: torch.dtype) -
     """The pass that makes them has no graph, and autocast must not keep its weights."""
     model = tiny_model(tiny_config()).float().to(device)
     there = batch().to(torch.device(device))
-    teacher_forced_loss(model, there, label_smoothing=0.1, dtype=dtype, fed_back=0.5)[0].backward()
+    teacher_forced_loss(model, there, label_smoothing=0.1, dtype=dtype, scheduled_sampling=0.5)[
+        0
+    ].backward()
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.training.loss import projection_loss
+from seq2seq.model.kernels import projection_loss
 
 POSITIONS, FEATURES, VOCAB = 10, 4, 7
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
@@ -24,7 +24,7 @@ every_slicing = pytest.mark.parametrize("slice_rows", [512, 10, 5, 3, 1])
 
 @pytest.fixture
 def slicing(monkeypatch: pytest.MonkeyPatch, slice_rows: int) -> None:
-    monkeypatch.setattr("seq2seq.training.loss.SLICE_ROWS", slice_rows)
+    monkeypatch.setattr("seq2seq.model.kernels.SLICE_ROWS", slice_rows)
 
 
 def random_case(

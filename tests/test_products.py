@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seq2seq.model.layers import (
-    Linear,
+from seq2seq.model.kernels import (
     inner_products,
     linear,
     matrix_gradients_at_once,
     product_dtype,
     weighted_sums,
 )
+from seq2seq.model.layers import Linear
 
 INPUT, OUTPUT, ROWS, STEPS = 5, 3, 4, 6
 

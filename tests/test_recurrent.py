@@ -50,10 +50,10 @@ def twin(layer: GRU, gates: Tensor, hidden: Tensor, mask: Tensor | None, reverse
     steps = range(len(gates))
     states = [hidden] * len(steps)
     for t in reversed(steps) if reverse else steps:
-        hidden = plain_step(layer, gates[t], hidden)
+        states[t] = plain_step(layer, gates[t], hidden)
         if mask is not None:
-            hidden = hidden * mask[t].unsqueeze(-1)
-        states[t] = hidden
+            states[t] = torch.where(mask[t].unsqueeze(-1), states[t], hidden)
+        hidden = states[t]
     return torch.stack(states)
 
 
@@ -165,16 +165,20 @@ def test_step_equals_sequence_of_length_one() -> None:
 
 @either_direction
 @pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "normalized"])
-def test_masked_positions_are_zero_and_affect_no_others(layer_norm: bool, reverse: bool) -> None:
+def test_masked_positions_keep_the_state_and_affect_no_others(
+    layer_norm: bool, reverse: bool
+) -> None:
     layer, (inputs, _) = random_gru(layer_norm=layer_norm), random_inputs()
     mask, zeros = right_padded(True), torch.zeros(len(LENGTHS), HIDDEN).double()
+    assert mask is not None
     inputs.requires_grad_()
     states = layer(layer.project(inputs), zeros, mask, reverse=reverse)
-    (gradient,) = torch.autograd.grad(states.square().sum(), inputs)
+    (gradient,) = torch.autograd.grad((states * mask.unsqueeze(-1)).square().sum(), inputs)
     for row, length in enumerate(LENGTHS):
         alone = layer(layer.project(inputs[:length, row : row + 1]), zeros[:1], reverse=reverse)
         torch.testing.assert_close(states[:length, row], alone[:, 0])
-        assert not states[length:, row].any()
+        kept = zeros[0] if reverse else states[length - 1, row]
+        assert (states[length:, row] == kept).all()
         assert not gradient[length:, row].any()
         assert gradient[:length, row].abs().amax(-1).min() > 0
 

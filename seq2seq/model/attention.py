@@ -20,14 +20,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from seq2seq.config import AttentionConfig
-from seq2seq.model.layers import Linear, inner_products, product_dtype, tanh_, weighted_sums
+from seq2seq.model.kernels import (
+    for_tanh,
+    inner_products,
+    linear,
+    product_dtype,
+    tanh_energies,
+    weighted_sums,
+)
+from seq2seq.model.layers import Linear
 
 
 @dataclass(frozen=True)
@@ -113,10 +119,10 @@ class Additive(nn.Module):
         self.energy = nn.Parameter(torch.empty(size))
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
-        return _for_tanh(self.key(keys_BSD))
+        return for_tanh(self.key(keys_BSD))
 
     def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
-        return _energies(self.query(query_BKQ), keys_BSA, self.energy)
+        return tanh_energies(self.query(query_BKQ), keys_BSA, self.energy)
 
 
 class Concat(nn.Module):
@@ -132,42 +138,11 @@ class Concat(nn.Module):
         self.energy = nn.Parameter(torch.empty(size))
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
-        return _for_tanh(nn.functional.linear(keys_BSD, self.weight[:, self.query_size :]))
+        return for_tanh(nn.functional.linear(keys_BSD, self.weight[:, self.query_size :]))
 
     def forward(self, query_BKQ: Tensor, keys_BSA: Tensor) -> Tensor:
-        query_BKA = nn.functional.linear(query_BKQ, self.weight[:, : self.query_size])
-        return _energies(query_BKA, keys_BSA, self.energy)
-
-
-def _energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tensor:
-    sums_BKSA = _for_tanh(query_BKA).unsqueeze(2) + keys_BSA.unsqueeze(1)
-    hidden_BKSA: Tensor = _Tanh.apply(sums_BKSA)  # type: ignore[no-untyped-call]
-    rows = hidden_BKSA.flatten(0, -2)
-    return torch.mv(rows, energy_A.to(rows.dtype)).view(hidden_BKSA.shape[:-1])
-
-
-def _for_tanh(vectors: Tensor) -> Tensor:
-    """Return the vectors in fp32 on CPUs, whose tanh of bf16 takes several times as long."""
-    slow = vectors.dtype == torch.bfloat16 and vectors.device.type == "cpu"
-    return vectors.float() if slow else vectors
-
-
-class _Tanh(torch.autograd.Function):
-    """tanh that overwrites its inputs, which nothing else reads."""
-
-    @staticmethod
-    def forward(ctx: Any, sums: Tensor) -> Tensor:
-        result = tanh_(sums)
-        ctx.mark_dirty(sums)
-        ctx.save_for_backward(result)
-        return result
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        (result,) = ctx.saved_tensors
-        gradient: Tensor = torch.ops.aten.tanh_backward(grads[0], result)
-        return gradient
+        query_BKA = linear(query_BKQ, self.weight[:, : self.query_size])
+        return tanh_energies(query_BKA, keys_BSA, self.energy)
 
 
 ScoreFunction = Dot | General | Additive | Concat

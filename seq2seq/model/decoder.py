@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
-from seq2seq.model.layers import Dropout, Linear, matrix_gradients_at_once, stack_layers
+from seq2seq.model.kernels import matrix_gradients_at_once, maxout
+from seq2seq.model.layers import Dropout, Linear, stack_layers
 
 Masks = tuple[Tensor, ...]
 
@@ -203,27 +202,8 @@ class DeepOutputDecoder(Decoder):
     def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
         if self.maxout:
-            larger: Tensor = _Maxout.apply(deep)  # type: ignore[no-untyped-call]
-            return larger
+            return maxout(deep)
         return torch.tanh(deep)
-
-
-class _Maxout(torch.autograd.Function):
-    """Maxout over pairs of features (Goodfellow et al. 2013); the gradient of amax is slow."""
-
-    @staticmethod
-    def forward(ctx: Any, deep: Tensor) -> Tensor:
-        evens, odds = deep[..., ::2], deep[..., 1::2]
-        ctx.save_for_backward(evens >= odds)
-        return torch.maximum(evens, odds)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        (is_even,) = ctx.saved_tensors
-        (grad,) = grads
-        of_evens = grad * is_even
-        return torch.stack([of_evens, grad - of_evens], -1).flatten(-2)
 
 
 class BahdanauDecoder(DeepOutputDecoder):

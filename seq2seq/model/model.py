@@ -32,7 +32,7 @@ class Encoder(nn.Module):
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
-        """Return states [B, S, H], which are zero at padding and do not depend on it elsewhere."""
+        """Return states [B, S, H], which do not depend on padding except at it."""
         layer_SBX = embedded_SBE
         for number, (forwards, backwards) in enumerate(
             zip(self.forwards, self.backwards, strict=True)
@@ -45,10 +45,8 @@ class Encoder(nn.Module):
             forth_SBh = forwards(forwards.project(layer_SBX), zeros, mask_SB)
             back_SBh = backwards(backwards.project(layer_SBX), zeros, mask_SB, reverse=True)
             layer_SBX = torch.cat([forth_SBh, back_SBh], -1)
-        last_B = mask_SB.sum(0) - 1
-        last_Bh = forth_SBh[last_B, torch.arange(len(last_B), device=last_B.device)]
         states_BSH = self.dropout(layer_SBX.transpose(0, 1), time_axis=1)
-        return Encoded(states_BSH, mask_SB.t(), torch.cat([last_Bh, back_SBh[0]], -1))
+        return Encoded(states_BSH, mask_SB.t(), torch.cat([forth_SBh[-1], back_SBh[0]], -1))
 
 
 class TranslationModel(nn.Module):

@@ -252,7 +252,7 @@ class Trainer:
                 own.to(self.device),
                 label_smoothing=config.label_smoothing,
                 dtype=self.dtype,
-                fed_back=config.scheduled_sampling * ramp,
+                scheduled_sampling=config.scheduled_sampling * ramp,
             )
             (loss / tokens).backward()  # type: ignore[no-untyped-call]
             losses.append(torch.stack((loss.detach(), plain)))
