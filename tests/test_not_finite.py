@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from conftest import ToyCorpus
 from same_runs import assert_same, records
+from torch import Tensor
 
 from seq2seq.errors import ConfigError
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import list_checkpoints
+from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.trainer import Trainer
 
 SHORT = (
@@ -31,13 +33,14 @@ def steps(path: Path) -> list[int]:
 
 def spoil(patch: pytest.MonkeyPatch, first: int, last: int) -> None:
     """Make the loss of some updates infinite."""
-    apply = Trainer._apply
+    make = Optimizer.step
 
-    def spoilt(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
-        bad = first <= self.progress.step + 1 <= last
-        apply(self, batches, norm, math.inf if bad else loss, plain)
+    def spoilt(self: Optimizer, step: int, rate: float, loss: Tensor) -> Tensor:
+        if first <= step <= last:
+            loss.fill_(math.inf)
+        return make(self, step, rate, loss)
 
-    patch.setattr(Trainer, "_apply", spoilt)
+    patch.setattr(Optimizer, "step", spoilt)
 
 
 def test_skipped_updates_survive_interruptions(

@@ -14,6 +14,7 @@ from seq2seq.config import TrainingConfig
 from seq2seq.training.optimizer import Optimizer
 
 RATES = (0.1, 0.05, 0.2)
+LOSS = torch.tensor(1.0, dtype=torch.float64)
 
 
 def make_model(seed: int = 0) -> nn.Module:
@@ -42,8 +43,7 @@ def train(
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None
             parameter.grad += own[name]
-        norms.append(optimizer.gradient_norm())
-        optimizer.step(step, rate, norms[-1])
+        norms.append(float(optimizer.step(step, rate, LOSS)))
     state = {f"weights.{name}": tensor for name, tensor in optimizer.weights().items()}
     state |= {f"model.{name}": tensor.detach() for name, tensor in model.named_parameters()}
     return norms, state | optimizer.state()
@@ -107,7 +107,7 @@ def test_saved_state_restores(tmp_path: Any) -> None:
     for parameter in first.parameters.values():
         assert parameter.grad is not None
         parameter.grad += 1
-    first.step(1, 0.1, first.gradient_norm())
+    first.step(1, 0.1, LOSS)
     save_file(first.weights(), tmp_path / "weights")
     save_file(first.state(), tmp_path / "state")
     second = Optimizer(make_model(1), config)
@@ -123,7 +123,7 @@ def test_model_has_averaged_weights_for_a_while() -> None:
     for parameter in model.parameters():
         assert parameter.grad is not None
         parameter.grad += 1
-    optimizer.step(1, 0.1, optimizer.gradient_norm())
+    optimizer.step(1, 0.1, LOSS)
     trained = [p.detach().clone() for p in model.parameters()]
     with optimizer.averaged_weights():
         averaged = dict(model.named_parameters())
@@ -131,3 +131,22 @@ def test_model_has_averaged_weights_for_a_while() -> None:
             assert torch.equal(averaged[name], tensor)
         assert not torch.equal(trained[0], next(model.parameters()))
     assert all(torch.equal(a, b) for a, b in zip(trained, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("spoilt", ["loss", "gradient"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_changes_nothing(spoilt: str, value: float) -> None:
+    model = make_model()
+    optimizer = Optimizer(model, TrainingConfig(ema=0.9))
+    gradients = make_gradients(model)[0]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        parameter.grad += gradients[name]
+    optimizer.step(1, 0.1, LOSS)
+    before = optimizer.state_SN.clone(), optimizer.updates.clone()
+    if spoilt == "gradient":
+        optimizer.gradients_N[3] = value
+    norm = optimizer.step(2, 0.1, LOSS * (value if spoilt == "loss" else 1))
+    assert math.isfinite(norm) is (spoilt == "loss")
+    assert torch.equal(optimizer.state_SN, before[0])
+    assert torch.equal(optimizer.updates, before[1])

@@ -24,6 +24,7 @@ from conftest import ToyCorpus, to_read
 from processes import Server, Training
 from safetensors.torch import load_file, save_file
 from test_trainer import assert_same, records
+from torch import Tensor
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from seq2seq.cli import main
@@ -38,7 +39,7 @@ from seq2seq.pipeline import train
 from seq2seq.processes import Ranks, init_process_group, launcher
 from seq2seq.processes import launch as launch_ranks
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training import trainer as module
+from seq2seq.training import replay
 from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.trainer import Trainer, seed_generators
 
@@ -540,7 +541,7 @@ def test_killed_rank_leaves_no_gap_in_the_output(
 
 def train_until_one_dies(rank: int, config: Config, method: str) -> None:
     """Train as one of two ranks, of which the second is killed in the third call of a method."""
-    owner = {"trainer": module, "Trainer": Trainer, "Optimizer": Optimizer}
+    owner = {"replay": replay, "Trainer": Trainer, "Optimizer": Optimizer}
     name, attribute = method.split(".")
     original, calls = getattr(owner[name], attribute), count(1)
 
@@ -559,8 +560,7 @@ def train_until_one_dies(rank: int, config: Config, method: str) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        "trainer.teacher_forced_loss",
-        "Optimizer.gradient_norm",
+        "replay.teacher_forced_loss",
         "Optimizer.step",
         "Trainer._average_ranks",
         "Trainer._synchronize",
@@ -574,7 +574,7 @@ def test_dead_rank_is_noticed_in_every_phase(toy: ToyCorpus, tmp_path: Path, met
 
 def train_with_a_spoilt_loss(rank: int, config: Config) -> None:
     """Train as one of two ranks; the second has an infinite loss in its third backward pass."""
-    real_loss, calls, step = module.teacher_forced_loss, count(1), Optimizer.step
+    real_loss, calls, step = replay.teacher_forced_loss, count(1), Optimizer.step
     norms = []
     shown = Path(config.run_dir).with_name(f"shown.{rank}")
     logging.basicConfig(filename=shown, force=True)
@@ -583,11 +583,13 @@ def train_with_a_spoilt_loss(rank: int, config: Config) -> None:
         loss, plain = real_loss(*arguments, **options)
         return loss * (math.inf if rank and next(calls) == 3 else 1.0), plain
 
-    def stepping(self: Optimizer, *arguments: Any) -> None:
-        norms.append(arguments[-1])
-        step(self, *arguments)
+    def stepping(self: Optimizer, *arguments: Any) -> Tensor:
+        norm = step(self, *arguments)
+        if norm.isfinite():
+            norms.append(float(norm))
+        return norm
 
-    module.teacher_forced_loss = spoilt
+    replay.teacher_forced_loss = spoilt
     Optimizer.step = stepping  # type: ignore[method-assign]
     assert train(config) == "finished"
     with Path(config.run_dir, f"norms.{rank}").open("w") as file:
@@ -626,13 +628,20 @@ def test_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(
 
 
 def train_with_infinite_losses(rank: int, config: Config, resume: bool) -> None:
-    apply = Trainer._apply
-
-    def infinite(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
-        apply(self, batches, norm, math.inf, plain)
-
-    Trainer._apply = infinite  # type: ignore[method-assign]
+    spoil_losses(lambda step: True)
     train(config, resume=resume)
+
+
+def spoil_losses(is_spoilt: Callable[[int], bool]) -> None:
+    """Make the losses of these updates of this process infinite."""
+    make = Optimizer.step
+
+    def spoilt(self: Optimizer, step: int, rate: float, loss: Tensor) -> Tensor:
+        if is_spoilt(step):
+            loss.fill_(math.inf)
+        return make(self, step, rate, loss)
+
+    Optimizer.step = spoilt  # type: ignore[method-assign]
 
 
 def test_skipped_local_updates_are_counted_once(toy: ToyCorpus, tmp_path: Path) -> None:
@@ -646,13 +655,7 @@ def test_skipped_local_updates_are_counted_once(toy: ToyCorpus, tmp_path: Path) 
 
 def train_with_some_infinite_losses(rank: int, config: Config) -> None:
     """Let rank 0 skip updates 2 to 10, and rank 1 update 11."""
-    apply = Trainer._apply
-
-    def sometimes(self: Trainer, batches: Any, norm: float, loss: float, plain: float) -> None:
-        skips = self.progress.step + 1 in (range(2, 11) if rank == 0 else [11])
-        apply(self, batches, norm, math.inf if skips else loss, plain)
-
-    Trainer._apply = sometimes  # type: ignore[method-assign]
+    spoil_losses(lambda step: step in (range(2, 11) if rank == 0 else [11]))
     train(config)
 
 

@@ -20,6 +20,7 @@ from seq2seq.pipeline import train
 from seq2seq.processes import Ranks
 from seq2seq.runs.checkpoint import list_checkpoints
 from seq2seq.runs.directory import RunDirectory
+from seq2seq.training import replay
 from seq2seq.training import trainer as module
 from seq2seq.training.trainer import Trainer
 
@@ -66,7 +67,7 @@ def train_with_crashes(
     config: Any, forwards: int, monkeypatch: pytest.MonkeyPatch, *, resume: bool = False
 ) -> str:
     """Train with repeated crashes after `forwards` and more batches, also within an update."""
-    loss = module.teacher_forced_loss
+    loss = replay.teacher_forced_loss
     for attempt in itertools.count():
         counter = itertools.count()
         limit = forwards + attempt  # makes progress, and crashes at another place each time
@@ -79,7 +80,7 @@ def train_with_crashes(
             return loss(*arguments, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "teacher_forced_loss", crashing)
+            patch.setattr(replay, "teacher_forced_loss", crashing)
             try:
                 return train(config, resume=resume)
             except Crash:

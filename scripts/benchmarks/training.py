@@ -19,8 +19,8 @@ from benchmarks.measuring import Record, timed
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.model import TranslationModel
-from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.optimizer import Optimizer
+from seq2seq.training.replay import Passes
 
 FIRST_PIECE = 4  # after padding, unknown, begin and end of sentence
 
@@ -69,15 +69,16 @@ class Update:
         torch.manual_seed(1)
         self.device = device
         model = TranslationModel(shape.model(), shape.vocabulary, shape.vocabulary)
-        self.model, self.dtype = model.to(device).train(), dtype
-        self.optimizer = Optimizer(self.model, TrainingConfig())
+        self.model = model.to(device).train()
+        config = TrainingConfig(label_smoothing=0.1)
+        self.passes = Passes(self.model, config, dtype, static_shapes=device.type == "cuda")
+        self.optimizer = Optimizer(self.model, config)
 
     def __call__(self, batch: Batch) -> None:
         """Make one update."""
         self.optimizer.zero_grad()
-        loss, _ = teacher_forced_loss(self.model, batch, label_smoothing=0.1, dtype=self.dtype)
-        (loss / batch.num_target_tokens).backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step(1, 1e-3, self.optimizer.gradient_norm())
+        self.passes(batch, batch.num_target_tokens, 0.0)
+        self.optimizer.step(1, 1e-3, self.passes.totals[0])
 
     def operations_per_token(self, batches: Sequence[Batch]) -> float:
         """Return the floating-point operations of matrix products per target token."""
@@ -103,7 +104,7 @@ def training_speed(
     With `ceiling`, the GFLOP/s of matrix products, the note compares them with the bound: the speed
     of an update that consists of its matrix products alone, at that rate.
     """
-    chosen = [batch.to(device) for batch in batches or [shape.batch()]]
+    chosen = list(batches or [shape.batch()])
     update = Update(shape, device, dtype)
     operations = update.operations_per_token(chosen[:2])
     values = windows(

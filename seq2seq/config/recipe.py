@@ -101,6 +101,11 @@ class TrainingConfig(Section):
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         None, description="CPU threads; null: chosen by torch"
     )
+    cuda_graphs: Literal["auto", True, False] = Field(
+        "auto",
+        description="on a GPU, record the kernels of a batch as one graph for each of its shapes, "
+        "which starts them many times as fast; auto: false, until it has been tried on more GPUs",
+    )
     reduce_bf16: bool = Field(
         False, description="processes exchange gradients in bf16, half the size of fp32"
     )

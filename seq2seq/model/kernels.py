@@ -1,6 +1,6 @@
 """What is written as it is for the speed of a device, and for no other reason.
 
-Each function has a plain twin in tests/plain_kernels.py, which gives the same numbers and gradients.
+Each function has a plain twin in tests/plain_kernels.py with the same results and gradients.
 
 **Products with the same matrix at every step.** Autograd forms the gradient of the matrix at each
 step, as large as the matrix, and adds them up: memory traffic that costs more than a step's own

@@ -92,7 +92,9 @@ class GRU(nn.Module):
         """
         gates_input_TBG = self._normalized(gates_input_TBG)
         if mask_TB is not None:
-            gate_G = torch.arange(3, device=mask_TB.device).repeat_interleave(self.hidden_size)
+            gate_G = (
+                torch.arange(len(self.weight_hidden), device=mask_TB.device) // self.hidden_size
+            )
             keeps_TBG = ~mask_TB.unsqueeze(-1) & (gate_G == 1)
             gates_input_TBG = gates_input_TBG.masked_fill(keeps_TBG, _KEEPS)
         gates_input = gates_input_TBG.unbind()

@@ -106,16 +106,18 @@ class Optimizer:
         """Set all gradients to zero."""
         self.gradients_N.zero_()
 
-    def gradient_norm(self) -> float:
-        """Return the Euclidean norm of all gradients together."""
-        return float(torch.linalg.vector_norm(self.gradients_N))
-
     @torch.no_grad()
-    def step(self, step: int, rate: float, norm: float) -> None:
-        """Make update number `step`, from 1, with gradients of this norm, which are clipped."""
+    def step(self, step: int, rate: float, loss: Tensor) -> Tensor:
+        """Make update number `step`, from 1, with clipped gradients; return their norm.
+
+        Where the loss or the norm is not finite, nothing changes. The device decides, so that the
+        host need not wait for it.
+        """
         config, state_SN = self.config, self.state_SN
+        norm: Tensor = torch.linalg.vector_norm(self.gradients_N).double()
+        finite = torch.isfinite(norm + loss).float()
         # As torch.nn.utils.clip_grad_norm_ does; Adam divides the gradient by this.
-        scale = max(1.0, (norm + 1e-6) / (config.clip_norm or math.inf))
+        scale = ((norm + 1e-6) / (config.clip_norm or math.inf)).clamp(min=1.0).float()
         for (part, weight_decay), updates in zip(self._parts, self.updates, strict=True):
             adam(
                 [state_SN[_WEIGHTS, part]], [self.gradients_N[part]],
@@ -123,14 +125,15 @@ class Optimizer:
                 fused=True, lr=rate, beta1=config.betas[0], beta2=config.betas[1], eps=config.eps,
                 weight_decay=weight_decay, amsgrad=False, maximize=False,
                 decoupled_weight_decay=config.optimizer == "adamw",
-                grad_scale=updates.new_tensor(scale),
+                grad_scale=scale, found_inf=1 - finite,
             )  # fmt: skip
         if self.averages:
             decay = config.ema
             if config.initial is None:
                 # At first the average moves quickly, so that it forgets the random initial weights.
                 decay = min(decay, (1 + step) / (10 + step))
-            state_SN[_AVERAGE].lerp_(state_SN[_WEIGHTS], 1 - decay)
+            state_SN[_AVERAGE].lerp_(state_SN[_WEIGHTS], finite * (1 - decay))
+        return norm
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -34,14 +35,14 @@ from seq2seq.runs.checkpoint import (
     save_checkpoint,
 )
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
 from seq2seq.training.optimizer import Optimizer, Schedule
+from seq2seq.training.replay import CudaGraphs, Passes, Reading
 
 log = logging.getLogger(__name__)
 
 SHOWN_PAIRS = 8  # of an update that is not finite
-_SYNCHRONIZE_EVERY = 10  # local updates, so that no rank waits for others at each of them
+_SYNCHRONIZE_EVERY = 10  # updates, where neither other ranks nor a GPU are waited for at each
 _GROWTH = 4  # ranks first average after 1 local update, later after a quarter of those so far
 
 Validate = Callable[[TranslationModel], Validation]
@@ -60,6 +61,16 @@ class Progress:
     loss_sum: float = 0.0  # since the last record
     plain_sum: float = 0.0
     loss_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class _Update:
+    """An update that was made: its number, its batches, and its losses and gradient norm."""
+
+    step: int
+    batches: list[Batch]
+    tokens: int
+    found: Reading
 
 
 class Trainer:
@@ -83,8 +94,14 @@ class Trainer:
         self.stream, self.config, self.run, self.validate = stream, config, run, validate
         self.device = choose_device(config.device)
         self.ranks = ranks or Ranks()
-        self.model = model.to(self.device)
         self.dtype = choose_dtype(config.precision, self.device)
+        on_gpu, record = self.device.type == "cuda", None
+        if on_gpu:
+            # Graphs cannot be recorded where work has begun on the default stream.
+            torch.cuda.set_stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
+            record = CudaGraphs() if config.cuda_graphs is True else None
+        self.model = model.to(self.device)
+        self.passes = Passes(model, config, self.dtype, record=record, static_shapes=on_gpu)
         self.optimizer = Optimizer(self.model, config)
         self.schedule = Schedule(config.schedule, config.max_steps, config.max_minutes)
         self.progress = Progress()
@@ -92,6 +109,8 @@ class Trainer:
         self._local = config.local_updates > 1  # whether each rank makes updates of its own
         self._saved_step = self._validated_step = -1
         self._averaged_step = 0  # when all ranks had the same weights
+        self._unread: deque[_Update] = deque()  # updates whose losses have not been looked at
+        self._ahead = int(on_gpu)  # how many: a GPU then has work while the host prepares more
         self._counts = np.zeros(3)  # tokens and losses since the ranks last synchronized
         self._skipped = 0  # consecutive updates of this rank that were not finite
         self._started = 0.0  # when training would have started without interruptions
@@ -173,6 +192,7 @@ class Trainer:
 
     def _synchronize(self, stop: StopRequest) -> None:
         """Make all ranks agree on rank 0's clock, on what they counted, and on whether to stop."""
+        self._count_updates(0)
         progress = self.progress
         minutes = (time.monotonic() - self._started) / 60 if self.ranks.is_first else 0.0
         asked = [float(stop.reason == reason) for reason in REASONS.values()]
@@ -192,7 +212,7 @@ class Trainer:
     def _must_synchronize(self) -> bool:
         """Return whether the ranks synchronize after this update; they all return the same."""
         config, step = self.config, self.progress.step
-        if not self._local:
+        if not (self._local or self._ahead):
             return True
         reports = (config.log_every, config.validate_every, config.checkpoint_every)
         return any(step % n == 0 for n in (_SYNCHRONIZE_EVERY, *reports)) or bool(self._end())
@@ -238,43 +258,37 @@ class Trainer:
         A loss or gradient that is not finite is reported and not applied; raises ConfigError after
         too many of them in a row.
         """
-        config, progress, ranks = self.config, self.progress, self.ranks
+        config, progress, ranks, passes = self.config, self.progress, self.ranks, self.passes
         self.model.train()
         seed_generators(config.seed, progress.step, ranks.rank)
         ramp = min(1.0, progress.step / config.scheduled_sampling_steps)
         tokens = sum(batch.num_target_tokens for batch in batches)
-        losses = []
         self.optimizer.zero_grad()
+        passes.totals.zero_()
         for batch in batches:
             own = batch if self._local else batch.shard(ranks.rank, ranks.size)
-            loss, plain = teacher_forced_loss(
-                self.model,
-                own.to(self.device),
-                label_smoothing=config.label_smoothing,
-                dtype=self.dtype,
-                scheduled_sampling=config.scheduled_sampling * ramp,
-            )
-            (loss / tokens).backward()  # type: ignore[no-untyped-call]
-            losses.append(torch.stack((loss.detach(), plain)))
-        totals = torch.stack(losses).sum(0).tolist()
+            passes(own, tokens, config.scheduled_sampling * ramp)
         if not self._local:
-            totals = ranks.all_reduce(totals)
+            ranks.all_reduce_(passes.totals)
             narrow = torch.bfloat16 if config.reduce_bf16 else None
             ranks.all_reduce_(self.optimizer.gradients_N, dtype=narrow)
-        self._apply(batches, self.optimizer.gradient_norm(), *totals)
-
-    def _apply(self, batches: list[Batch], norm: float, loss: float, plain: float) -> None:
-        """Take the optimizer's step, unless the loss or gradient norm is not finite."""
-        progress = self.progress
         progress.step += 1
-        if math.isfinite(norm) and math.isfinite(loss):
-            self.optimizer.step(progress.step, self._rate(), norm)
+        norm = self.optimizer.step(progress.step, self._rate(), passes.totals[0])
+        found = Reading(torch.cat((passes.totals, norm.unsqueeze(0))))
+        self._unread.append(_Update(progress.step, batches, tokens, found))
+        self._count_updates(self._ahead)
+
+    def _count_updates(self, unread: int) -> None:
+        """Count the losses of updates, except of the last few, or report what was skipped."""
+        while len(self._unread) > unread:
+            update = self._unread.popleft()
+            loss, plain, norm = update.found.wait()
+            if not math.isfinite(loss + norm):
+                self._skip(update, loss, norm)
+                continue
             self._skipped = 0
             if self._local or self.ranks.is_first:  # otherwise all ranks count the same
-                tokens = sum(batch.num_target_tokens for batch in batches)
-                self._counts += (tokens, loss, plain)
-        else:
-            self._skip(batches, loss, norm)
+                self._counts += (update.tokens, loss, plain)
 
     def _rate(self) -> float:
         """Return the learning rate of the latest update."""
@@ -282,15 +296,14 @@ class Trainer:
         factor = self.schedule.factor(progress.step, progress.minutes)
         return self.config.learning_rate * factor
 
-    def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
-        progress = self.progress
+    def _skip(self, update: _Update, loss: float, norm: float) -> None:
         self._skipped += 1
-        pairs = [index for batch in batches for index in batch.indices]
+        pairs = [index for batch in update.batches for index in batch.indices]
         # Ranks other than 0 show errors only; without local updates, all skip the same updates.
         log.log(
             logging.ERROR if self._local else logging.WARNING,
             "step %d: loss %g, gradient norm %g: update skipped; its %d pairs in the cleaned "
-            "corpus, counted from 0: %s%s", progress.step, loss, norm, len(pairs),
+            "corpus, counted from 0: %s%s", update.step, loss, norm, len(pairs),
             ", ".join(map(str, pairs[:SHOWN_PAIRS])), ", ..." if pairs[SHOWN_PAIRS:] else "",
         )  # fmt: skip
         if self._skipped >= self.config.max_skipped:
