@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import plain_kernels
 import pytest
 import torch
 from torch import Tensor
@@ -46,8 +47,7 @@ def fused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: f
 
 def unfused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
     """Compute the fused loss with torch's own functions."""
-    logits = torch.nn.functional.linear(features, weight, bias)
-    return torch.nn.functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=eps)
+    return plain_kernels.projection_loss(features, weight, bias, labels, label_smoothing=eps)[0]
 
 
 def value_and_gradients(
@@ -65,6 +65,29 @@ def test_loss_and_gradients_match_torch(smoothing: float) -> None:
     expected = value_and_gradients(unfused, *random_case(), smoothing)
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+@every_smoothing
+@every_slicing
+@pytest.mark.usefixtures("slicing")
+def test_rows_that_do_not_count_are_left_out(smoothing: float) -> None:
+    features, weight, bias, labels = random_case()
+    counted = torch.arange(POSITIONS) % 3 != 1
+
+    def some(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
+        loss, _ = projection_loss(
+            features, weight, bias, labels, label_smoothing=eps, counted_N=counted
+        )
+        return loss
+
+    found = value_and_gradients(some, features, weight, bias, labels, smoothing)
+    expected = value_and_gradients(
+        fused, features[counted], weight, bias, labels[counted], smoothing
+    )
+    assert not found[1][~counted].any()
+    found[1] = found[1][counted]
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
 
 
 @every_smoothing

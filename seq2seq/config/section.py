@@ -67,7 +67,7 @@ def type_name(annotation: Any) -> str:
     if origin is Annotated:
         return type_name(parts[0])
     if origin is Literal:
-        return ", ".join(str(value) for value in parts)
+        return ", ".join(str(p).lower() if isinstance(p, bool) else str(p) for p in parts)
     if origin in (Union, types.UnionType):
         return " or ".join(type_name(part) for part in parts)
     if origin is tuple:
