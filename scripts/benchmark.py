@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.decoding import decoding_speed, native_kinds
+from benchmarks.gpu import gpu_checks
 from benchmarks.measuring import Record, describe, product_rates, read_medians, table, write
 from benchmarks.serving import serving_speed
 from benchmarks.training import Shape, growth, training_speed
@@ -26,13 +28,14 @@ from seq2seq.device import choose_device, multiplies_bf16
 from seq2seq.errors import UserError
 
 PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
-PARTS = ("products", "training", "growth", "decoding", "serving")
+PARTS = ("products", "training", "growth", "decoding", "serving")  # by default; and gpu
 SENTENCES = 1000  # translated to measure decoding and serving
 EXAMPLES = """examples:
   python scripts/benchmark.py
   python scripts/benchmark.py --only training --threads 2 --pairs data/tatoeba/train.tsv
   python scripts/benchmark.py --only decoding --run runs/tatoeba --pairs data/tatoeba/test.tsv
   python scripts/benchmark.py --only serving --run es-en --workers 1 2
+  python scripts/benchmark.py --only gpu --device cuda --run es-en -o gpu.json
   python scripts/benchmark.py -o now.json --compare before.json
 """
 
@@ -42,7 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="default: all")
+    parser.add_argument(
+        "--only",
+        choices=(*PARTS, "gpu"),
+        nargs="+",
+        default=PARTS,
+        help="default: all but gpu, what only a GPU can show",
+    )
     parser.add_argument(
         "--pairs", help="TSV of sentence pairs; default: Tatoeba if it is there, else the sample"
     )
@@ -82,8 +91,8 @@ def _run(given: argparse.Namespace) -> None:
     for found in _measure(given, device):
         records += found
         print(table(found, earlier), flush=True)
-    if given.output:
-        write(given.output, machine, records)
+        if given.output:  # after each, so that what was measured survives an interruption
+            write(given.output, machine, records)
 
 
 def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[Record]]:
@@ -112,6 +121,11 @@ def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[R
     if "growth" in given.only:
         for record in growth(device, dtypes[0]):
             yield [record]
+    if "gpu" in given.only:
+        pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), 2 * SENTENCES)
+        sources = [pair.source for pair in pairs]
+        of_tokens = functools.partial(reference_batches, path)
+        yield from gpu_checks(device, of_tokens, given.run, sources, seconds=given.seconds / 4)
     if given.run and {"decoding", "serving"} & set(given.only):
         pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
         sources = [pair.source for pair in pairs]
@@ -132,7 +146,7 @@ def _dtypes(device: torch.device) -> list[torch.dtype]:
     return [torch.bfloat16, torch.float32] if multiplies_bf16(device) else [torch.float32]
 
 
-def reference_batches(path: str, *, count: int = 6) -> list[Batch]:
+def reference_batches(path: str, tokens: int = 2048, *, count: int = 6) -> list[Batch]:
     """Return batches of the reference shape, filled with the pairs of a TSV file."""
     shape = Shape()
     config = parse_config(
@@ -141,7 +155,7 @@ data:
   train: [{{path: {json.dumps(path)}}}]
   valid: {{path: {json.dumps(path)}}}
   tokenizer: {{source_vocab_size: {shape.vocabulary}, target_vocab_size: {shape.vocabulary}}}
-  batching: {{size: {shape.batch_tokens}}}
+  batching: {{size: {tokens}}}
 run_dir: runs/benchmark
 """
     )

@@ -20,7 +20,7 @@ from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.model import TranslationModel
 from seq2seq.training.optimizer import Optimizer
-from seq2seq.training.replay import Passes
+from seq2seq.training.replay import CudaGraphs, Passes
 
 FIRST_PIECE = 4  # after padding, unknown, begin and end of sentence
 
@@ -65,13 +65,18 @@ class Shape:
 class Update:
     """Full updates of a new model, one after the other."""
 
-    def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, shape: Shape, device: torch.device, dtype: torch.dtype, *, graphs: bool = False
+    ) -> None:
         torch.manual_seed(1)
         self.device = device
         model = TranslationModel(shape.model(), shape.vocabulary, shape.vocabulary)
         self.model = model.to(device).train()
         config = TrainingConfig(label_smoothing=0.1)
-        self.passes = Passes(self.model, config, dtype, static_shapes=device.type == "cuda")
+        self.passes = Passes(
+            self.model, config, dtype,
+            record=CudaGraphs() if graphs else None, static_shapes=device.type == "cuda",
+        )  # fmt: skip
         self.optimizer = Optimizer(self.model, config)
 
     def __call__(self, batch: Batch) -> None:
@@ -98,6 +103,7 @@ def training_speed(
     batches: Sequence[Batch] | None = None,
     seconds: float = 12.0,
     ceiling: float | None = None,
+    graphs: bool = False,
 ) -> Record:
     """Return target tokens per second, in several windows of full updates.
 
@@ -105,8 +111,10 @@ def training_speed(
     of an update that consists of its matrix products alone, at that rate.
     """
     chosen = list(batches or [shape.batch()])
-    update = Update(shape, device, dtype)
-    operations = update.operations_per_token(chosen[:2])
+    operations = Update(shape, device, dtype).operations_per_token(chosen[:2])
+    update = Update(shape, device, dtype, graphs=graphs)
+    for batch in chosen:  # a graph is recorded for each shape
+        update(batch)
     values = windows(
         [lambda batch=batch: update(batch) for batch in chosen],  # type: ignore[misc]
         [batch.num_target_tokens for batch in chosen],
