@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import ToyCorpus, toy_pairs
-from oracle.cases import SOURCE_VOCAB, TARGET_VOCAB, every_case, tiny_config, tiny_model
+from oracle.cases import (
+    NO_GPU,
+    SOURCE_VOCAB,
+    TARGET_VOCAB,
+    every_case,
+    on_each_device,
+    tiny_config,
+    tiny_model,
+)
+from same_runs import assert_same
+from test_replay import SHORT
+from test_replay import batch as mixed_batch
+from test_replay import gradients as replayed
 
-from seq2seq.config import ModelConfig
+from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.device import cpu_flags, multiplies_bf16, multiplies_int8
 from seq2seq.inference.translator import Translator
@@ -19,11 +32,8 @@ from seq2seq.model.model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.loss import teacher_forced_loss
-
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
-on_each_device = pytest.mark.parametrize(
-    "device", ["cpu", pytest.param("cuda", marks=NO_GPU)]
-)  # fmt: skip
+from seq2seq.training.replay import CudaGraphs, Passes
+from seq2seq.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +125,98 @@ def test_training_goes_on_where_it_stopped(
     assert train(toy.config(tmp_path, *where, "training.max_steps=12"), resume=True) == "finished"
     metrics = RunDirectory(tmp_path).metrics.read_text(encoding="utf-8")
     assert '"step": 12' in metrics
+
+
+@pytest.fixture
+def stream() -> Iterator[None]:
+    """Leave the default stream, which cannot be recorded."""
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+        yield
+
+
+# Of three buckets, in turns.
+MIXED = [mixed_batch(lengths) for lengths in [(4, 1, 6), (2, 9), (5, 5, 3, 12), (1, 6, 2), (9, 2)]]
+
+
+@NO_GPU
+@pytest.mark.usefixtures("stream")
+@every_case
+def test_graphs_equal_passes_without_them(config: ModelConfig) -> None:
+    model = tiny_model(config).float().to("cuda")
+    expected = replayed(model, *MIXED, static_shapes=True)
+    found = replayed(model, *MIXED, static_shapes=True, record=CudaGraphs())
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+
+@NO_GPU
+@pytest.mark.usefixtures("stream")
+@pytest.mark.parametrize("variational", [False, True])
+def test_masks_of_graphs_follow_the_seed(variational: bool) -> None:
+    config = tiny_config(dropout=0.2, variational_dropout=variational)
+    model = tiny_model(config).float().to("cuda")
+    first, second, other = (
+        replayed(model, *MIXED, static_shapes=True, record=CudaGraphs(), seed=seed)["totals"]
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+@NO_GPU
+@pytest.mark.usefixtures("stream")
+def test_share_of_predictions_is_read_by_graphs() -> None:
+    model = tiny_model(tiny_config()).float().to("cuda")
+    config = TrainingConfig(scheduled_sampling=0.5)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    passes = Passes(model, config, torch.float32, record=CudaGraphs(), static_shapes=True)
+    totals = []
+    for share in (0.0, 1.0, 0.0, 1.0):
+        passes.totals.zero_()
+        passes(mixed_batch(), 7, share)
+        totals.append(passes.totals.clone())
+    torch.testing.assert_close(totals[0], totals[2])
+    torch.testing.assert_close(totals[1], totals[3])
+    assert not torch.equal(totals[0], totals[1])
+
+
+@NO_GPU
+@pytest.mark.usefixtures("stream")
+@pytest.mark.parametrize("record", [False, True], ids=["computed", "replayed"])
+@pytest.mark.parametrize("style", ["bahdanau", "conditional", "luong", "pre_attention"])
+def test_batches_wait_for_nothing(style: str, record: bool) -> None:
+    model = tiny_model(tiny_config(style=style, dropout=0.2)).float().to("cuda").train()
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    graphs = CudaGraphs() if record else None
+    passes = Passes(model, TrainingConfig(), torch.bfloat16, record=graphs, static_shapes=True)
+    passes(mixed_batch(), 7, 0.0)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        passes(mixed_batch(), 7, 0.0)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@NO_GPU
+def test_resume_with_graphs_is_bit_identical(
+    toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = (*SHORT, "training.device=cuda", "training.cuda_graphs=true")
+    assert train(toy.config(tmp_path / "straight", *where)) == "finished"
+    config, update, numbers = toy.config(tmp_path / "run", *where), Trainer.update, count()
+
+    def crashing(self: Trainer, batches: list[Batch]) -> None:
+        if next(numbers) == 8:
+            raise KeyboardInterrupt
+        update(self, batches)
+
+    monkeypatch.setattr(Trainer, "update", crashing)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    assert train(config, resume=True) == "finished"
+    assert_same(tmp_path / "straight", tmp_path / "run")
 
 
 @pytest.mark.parametrize(

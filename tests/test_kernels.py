@@ -9,12 +9,10 @@ from typing import Any
 import plain_kernels
 import pytest
 import torch
+from oracle.cases import on_each_device
 from torch import Tensor
 
 from seq2seq.model import kernels
-
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
-on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
 
 B, K, S, H, V = 4, 2, 5, 3, 7
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracle.cases import on_each_device
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -135,18 +136,23 @@ def test_model_has_averaged_weights_for_a_while() -> None:
 
 @pytest.mark.parametrize("spoilt", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_not_finite_changes_nothing(spoilt: str, value: float) -> None:
-    model = make_model()
+@on_each_device
+def test_what_is_not_finite_changes_nothing(spoilt: str, value: float, device: str) -> None:
+    model, finite = make_model().to(device), LOSS.to(device)
     optimizer = Optimizer(model, TrainingConfig(ema=0.9))
     gradients = make_gradients(model)[0]
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
-        parameter.grad += gradients[name]
-    optimizer.step(1, 0.1, LOSS)
+        parameter.grad += gradients[name].to(device)
+    optimizer.step(1, 0.1, finite)
     before = optimizer.state_SN.clone(), optimizer.updates.clone()
     if spoilt == "gradient":
         optimizer.gradients_N[3] = value
-    norm = optimizer.step(2, 0.1, LOSS * (value if spoilt == "loss" else 1))
+    norm = optimizer.step(2, 0.1, finite * (value if spoilt == "loss" else 1))
     assert math.isfinite(norm) is (spoilt == "loss")
     assert torch.equal(optimizer.state_SN, before[0])
     assert torch.equal(optimizer.updates, before[1])
+    optimizer.gradients_N[3] = 1.0
+    optimizer.step(2, 0.1, finite)
+    assert optimizer.state_SN.isfinite().all()
+    assert not torch.equal(optimizer.state_SN, before[0])

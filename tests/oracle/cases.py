@@ -162,6 +162,9 @@ def for_each(cases: Mapping[str, ModelConfig]) -> pytest.MarkDecorator:
 
 every_case = for_each(CASES)
 
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
+
 
 def tiny_model(
     config: ModelConfig, *, seed: int = 0, dtype: torch.dtype = torch.float64
