@@ -59,8 +59,9 @@ def test_states_match_formulas(encoder_layers: int, layer_norm: bool) -> None:
     encoded = encode(model, batch.source_BS, batch.mask_BS)
     for row, source in enumerate(batch.sources):
         expected = OracleModel.of(model).encode(source)
-        states = encoded.states_BSH[row, : len(source)]
+        states, padding = encoded.states_BSH[row].tensor_split([len(source)])
         np.testing.assert_allclose(states, expected.states, rtol=0, atol=1e-12)
+        assert not padding.any()
         np.testing.assert_allclose(encoded.summary_BH[row], expected.summary, rtol=0, atol=1e-12)
 
 
@@ -72,7 +73,7 @@ def test_states_and_gradients_match_torch(encoder_layers: int) -> None:
     with torch.no_grad():
         for parameter, other in zip(mine, theirs.parameters(), strict=True):
             other.copy_(parameter)
-    states = encode(model, batch.source_BS, batch.mask_BS).states_BSH * batch.mask_BS.unsqueeze(-1)
+    states = encode(model, batch.source_BS, batch.mask_BS).states_BSH
     embedded = model.source_embedding(batch.source_BS)
     packed = pack_padded_sequence(
         embedded, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False

@@ -39,7 +39,7 @@ from seq2seq.evaluation.metrics import score, sentence_chrf
 from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.text import Part, Sentence
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
-from seq2seq.model.decoder import Decoder, DecoderState
+from seq2seq.model.decoder import Decoder, DecoderState, Masks
 from seq2seq.model.model import Encoder, TranslationModel
 
 log = logging.getLogger(__name__)
@@ -86,12 +86,23 @@ class IgnoresSource(Attention):
 class StateReset(Decoder):
     """Each decoding step starts from the initial state again; only training keeps the state."""
 
+    _unrolls = False
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        self._unrolls = True
+        try:
+            return super().unroll(embedded_TBE, memory)
+        finally:
+            self._unrolls = False
+
     def step(
-        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        sentences_B = torch.arange(len(memory.mask_BS), device=memory.mask_BS.device)
-        rows_R = sentences_B.repeat_interleave(len(embedded_RE) // len(sentences_B))
-        return super().step(embedded_RE, self.start(memory).select(rows_R), memory)
+        if not self._unrolls:
+            sentences_B = torch.arange(len(memory.mask_BS), device=memory.mask_BS.device)
+            rows_R = sentences_B.repeat_interleave(len(entering_RX) // len(sentences_B))
+            state = self.start(memory).select(rows_R)
+        return super().step(entering_RX, state, memory, masks)
 
 
 class ReadsPadding(Encoder):

@@ -186,13 +186,19 @@ class Attention(nn.Module):
         self.output_size = output_size
         self.residual = Residual(query_size, output_size) if residual else None
 
-    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return output [B, K, M] and weights [B, K, S], the mean of the heads' where there are."""
+    def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return output [..., M] and weights [..., S] of queries [B, K, Q] or, in rows, [B K, Q].
+
+        The rows of a sentence are queries to one memory; no key or value is copied for a beam. With
+        heads, the weights are their mean.
+        """
+        query_BKQ = query.view(len(memory.mask_BS), -1, query.shape[-1])
         scores = self.scores(query_BKQ, memory)
         weights = self.weights(scores, memory)
         output_BKM = self.add_query(self.context(weights, memory), query_BKQ)
-        has_heads = weights.dim() == 4
-        return output_BKM, weights.mean(1) if has_heads else weights
+        weights_BKS = weights.mean(1) if weights.dim() == 4 else weights
+        rows = query.shape[:-1]
+        return output_BKM.view(*rows, -1), weights_BKS.view(*rows, -1)
 
     def make_memory(self, encoded: Encoded) -> Memory:
         """Return the memory of these sentences, which every query reads."""
@@ -286,10 +292,11 @@ class FixedContext(Attention):
         nothing = encoded.states_BSH[:, :, :0]
         return Memory.of(encoded, nothing, nothing)
 
-    def forward(self, query_BKQ: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return the summary for each query [B, K, H], and no weights."""
+    def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return the summary for each query [..., H], and no weights."""
+        query_BKQ = query.view(len(memory.mask_BS), -1, query.shape[-1])
         summary_BKH = memory.summary_BH.unsqueeze(1).expand(-1, query_BKQ.shape[1], -1)
-        return self.add_query(summary_BKH, query_BKQ), None
+        return self.add_query(summary_BKH, query_BKQ).reshape(*query.shape[:-1], -1), None
 
 
 def build_attention(

@@ -1,12 +1,13 @@
 """The decoders: how queries are made, and where the context enters.
 
-A decoder has three methods. `start` makes the state before the first target piece, `step` advances
-it by one piece, and `unroll` takes all steps of a known target at once, with the same results.
-What does not depend on the recurrence is computed for all time steps at once.
+`start` makes the state before the first target piece. A piece then takes three methods: `enter`
+multiplies its embedding, `step` advances the state and asks the attention, and `features` makes of
+both what the next piece is predicted from. `unroll` takes all pieces of a known target, with the
+same results; what does not depend on the recurrence is computed for all time steps at once.
 
 Legend: R rows (B sentences x K hypotheses, sentence-major), B batch, T target length,
 S source length, E embedding size, D decoder size, G gates (3 D), M attention output size,
-O features size.
+O features size, X what a style adds.
 """
 
 from __future__ import annotations
@@ -85,17 +86,34 @@ class Decoder(nn.Module):
         dtype = self.layers[0].weight_hidden.dtype
         return DecoderState(tuple(initial.to(dtype).chunk(self.states, -1)))
 
-    def attend(self, query_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return attention output [R, M] and weights [R, S] of one query a row.
+    def enter(self, embedded: Tensor) -> Tensor:
+        """Return the products of the embeddings that a step reads: [..., E] to [..., X]."""
+        return self.layers[0].project(embedded)
 
-        The rows of a sentence are queries to one memory; no key or value is copied for a beam.
-        """
-        batch = len(memory.mask_BS)
-        output_BKM, weights_BKS = self.attention(
-            query_RD.view(batch, -1, query_RD.shape[-1]), memory
-        )
-        weights_RS = None if weights_BKS is None else weights_BKS.flatten(0, 1)
-        return output_BKM.flatten(0, 1), weights_RS
+    def step(
+        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
+    ) -> tuple[Tensor, Tensor | None, DecoderState]:
+        """Return an output [R, X], weights [R, S] or None, and the state after one target piece."""
+        raise NotImplementedError
+
+    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+        """Return [..., O] of the last layer's state, the piece's embedding and the output."""
+        raise NotImplementedError
+
+    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return features [T, B, O] and weights [T, B, S] or None under teacher forcing."""
+        state = self.start(memory)
+        outputs, weights, states = [], [], []
+        all_masks = self.layer_masks(len(embedded_TBE), state)
+        with matrix_gradients_at_once():
+            for entering_BX, masks in zip(self.enter(embedded_TBE), all_masks, strict=True):
+                output_BX, weights_BS, state = self.step(entering_BX, state, memory, masks)
+                outputs.append(output_BX)
+                if weights_BS is not None:
+                    weights.append(weights_BS)
+                states.append(state.hidden[-1])
+        features_TBO = self.features(torch.stack(states), embedded_TBE, torch.stack(outputs))
+        return features_TBO, torch.stack(weights) if weights else None
 
     def step_layers(
         self, gates_RG: Tensor, hidden: tuple[Tensor, ...], *, first: int = 0, masks: Masks = ()
@@ -119,40 +137,6 @@ class Decoder(nn.Module):
         masks = [mask.expand(steps, -1, -1).unbind() for mask in drawn if mask is not None]
         return list(zip(*masks, strict=True)) or [()] * steps
 
-    def step(
-        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        """Return features [R, O], weights [R, S] or None, and the state after one target piece."""
-        raise NotImplementedError
-
-    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return features [T, B, O] and weights [T, B, S] or None under teacher forcing."""
-        raise NotImplementedError
-
-    def _step(
-        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
-    ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        """Return an output [R, X], weights [R, S] or None, and the next state."""
-        raise NotImplementedError
-
-    def _take_steps(
-        self, entering_TBX: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
-        """Return the outputs and weights of `_step` at all time steps, and the last layer's states.
-
-        For decoders in which a step depends on the attention of the one before.
-        """
-        outputs, weights, states = [], [], []
-        all_masks = self.layer_masks(len(entering_TBX), state)
-        with matrix_gradients_at_once():
-            for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
-                output_BX, weights_BS, state = self._step(entering_BX, state, memory, masks)
-                outputs.append(output_BX)
-                if weights_BS is not None:
-                    weights.append(weights_BS)
-                states.append(state.hidden[-1])
-        return torch.stack(outputs), torch.stack(weights) if weights else None, states
-
     def _run_layer(self, number: int, inputs_TBX: Tensor, state: DecoderState) -> Tensor:
         """Return the states [T, B, D] of one layer over all time steps."""
         layer = self.layers[number]
@@ -167,7 +151,7 @@ class Decoder(nn.Module):
 
 
 class DeepOutputDecoder(Decoder):
-    """Unrolls step by step; its features read the state, the previous piece and the context.
+    """Its features read the state, the previous piece and the context.
 
     t_i = maxout or tanh of U s_i + V y_{i-1} + C c_i (Bahdanau et al. 2014, A.2.2; the readout
     reads s_i, as in eq. 4, where the appendix has s_{i-1}). Subclasses define one step.
@@ -182,24 +166,7 @@ class DeepOutputDecoder(Decoder):
         read = config.decoder_size + config.embedding_size + self.attention.output_size
         self.readout = nn.Linear(read, width)
 
-    def step(
-        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        output_RM, weights_RS, state = self._step(self._enter(embedded_RE), state, memory)
-        return self._features(state.hidden[-1], embedded_RE, output_RM), weights_RS, state
-
-    def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        state = self.start(memory)
-        outputs_TBM, weights_TBS, states = self._take_steps(
-            self._enter(embedded_TBE), state, memory
-        )
-        return self._features(torch.stack(states), embedded_TBE, outputs_TBM), weights_TBS
-
-    def _enter(self, embedded: Tensor) -> Tensor:
-        """Return the products of the embeddings that a step reads: [..., E] to [..., X]."""
-        return self.layers[0].project(embedded)
-
-    def _features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
         if self.maxout:
             return maxout(deep)
@@ -222,18 +189,18 @@ class BahdanauDecoder(DeepOutputDecoder):
         seen = config.attention.previous_piece
         self.query = nn.Linear(embedding, size, bias=False) if seen else None
 
-    def _enter(self, embedded: Tensor) -> Tensor:
-        gates = super()._enter(embedded)
+    def enter(self, embedded: Tensor) -> Tensor:
+        gates = super().enter(embedded)
         return gates if self.query is None else torch.cat([gates, self.query(embedded)], -1)
 
-    def _step(
+    def step(
         self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         query_RD, size = state.hidden[-1], self.layers[0].hidden_size
         if self.query is not None:
             entering_RX, seen_RD = torch.split(entering_RX, [3 * size, size], -1)
             query_RD = query_RD + seen_RD
-        output_RM, weights_RS = self.attend(query_RD, memory)
+        output_RM, weights_RS = self.attention(query_RD, memory)
         gates_RG = entering_RX + self.context(output_RM)
         hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
         return output_RM, weights_RS, DecoderState(hidden)
@@ -252,11 +219,11 @@ class ConditionalDecoder(DeepOutputDecoder):
         sizes = [config.embedding_size, config.attention_output_size]
         super().__init__(config, sizes + [config.decoder_size] * (layers - 1), states=layers)
 
-    def _step(
+    def step(
         self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         query_RD = self.layers[0].step(entering_RX, state.hidden[0])
-        output_RM, weights_RS = self.attend(query_RD, memory)
+        output_RM, weights_RS = self.attention(query_RD, memory)
         gates_RG = self.layers[1].project(output_RM)
         hidden = self.step_layers(gates_RG, (query_RD, *state.hidden[1:]), first=1, masks=masks)
         return output_RM, weights_RS, DecoderState(hidden)
@@ -285,17 +252,10 @@ class LuongDecoder(Decoder):
         zeros = state.hidden[0].new_zeros(len(state.hidden[0]), self.features_size)
         return DecoderState(state.hidden, zeros)
 
-    def step(
-        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        return self._step(self.layers[0].project(embedded_RE), state, memory)
-
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        state = self.start(memory)
         if self.feed is not None:
-            gates_TBG = self.layers[0].project(embedded_TBE)
-            features_TBO, weights_TBS, _ = self._take_steps(gates_TBG, state, memory)
-            return features_TBO, weights_TBS
+            return super().unroll(embedded_TBE, memory)
+        state = self.start(memory)
         hidden_TBX = embedded_TBE
         for number in range(len(self.layers)):
             if number:
@@ -304,16 +264,19 @@ class LuongDecoder(Decoder):
         output_TBM, weights_TBS = self._attend_all(hidden_TBX, memory)
         return self._attentional(output_TBM, hidden_TBX), weights_TBS
 
-    def _step(
+    def step(
         self, gates_RG: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         if self.feed is not None:
             gates_RG = gates_RG + self.feed(state.attentional_RO)
         hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
-        output_RM, weights_RS = self.attend(hidden[-1], memory)
+        output_RM, weights_RS = self.attention(hidden[-1], memory)
         features_RO = self._attentional(output_RM, hidden[-1])
         fed = None if self.feed is None else features_RO.to(hidden[-1].dtype)
         return features_RO, weights_RS, DecoderState(hidden, fed)
+
+    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+        return output
 
     def _attentional(self, output: Tensor, state: Tensor) -> Tensor:
         return torch.tanh(self.combine(torch.cat([output.to(state.dtype), state], -1)))
@@ -336,23 +299,24 @@ class PreAttentionDecoder(Decoder):
         self.readout = None if same else nn.Linear(size, config.features_size)
 
     def step(
-        self, embedded_RE: Tensor, state: DecoderState, memory: Memory
+        self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        query_RD = self.layers[0].step(self.layers[0].project(embedded_RE), state.hidden[0])
-        output_RM, weights_RS = self.attend(query_RD, memory)
+        query_RD = self.layers[0].step(entering_RX, state.hidden[0])
+        output_RM, weights_RS = self.attention(query_RD, memory)
         gates_RG = self.layers[1].project(output_RM)
-        hidden = (query_RD, *self.step_layers(gates_RG, state.hidden[1:], first=1))
-        return self._features(hidden[-1]), weights_RS, DecoderState(hidden)
+        hidden = self.step_layers(gates_RG, state.hidden[1:], first=1, masks=masks)
+        return output_RM, weights_RS, DecoderState((query_RD, *hidden))
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         state = self.start(memory)
         query_TBD = self._run_layer(0, embedded_TBE, state)
-        hidden_TBX, weights_TBS = self._attend_all(query_TBD, memory)
+        output_TBM, weights_TBS = self._attend_all(query_TBD, memory)
+        hidden_TBX = output_TBM
         for number in range(1, len(self.layers)):
             hidden_TBX = self._run_layer(number, self.dropout(hidden_TBX, time_axis=0), state)
-        return self._features(hidden_TBX), weights_TBS
+        return self.features(hidden_TBX, embedded_TBE, output_TBM), weights_TBS
 
-    def _features(self, state: Tensor) -> Tensor:
+    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         return state if self.readout is None else torch.tanh(self.readout(state))
 
 

@@ -32,7 +32,7 @@ class Encoder(nn.Module):
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
-        """Return states [B, S, H], which do not depend on padding except at it."""
+        """Return states [B, S, H], which are zero at padding and do not depend on it elsewhere."""
         layer_SBX = embedded_SBE
         for number, (forwards, backwards) in enumerate(
             zip(self.forwards, self.backwards, strict=True)
@@ -45,7 +45,8 @@ class Encoder(nn.Module):
             forth_SBh = forwards(forwards.project(layer_SBX), zeros, mask_SB)
             back_SBh = backwards(backwards.project(layer_SBX), zeros, mask_SB, reverse=True)
             layer_SBX = torch.cat([forth_SBh, back_SBh], -1)
-        states_BSH = self.dropout(layer_SBX.transpose(0, 1), time_axis=1)
+        states_BSH = (layer_SBX * mask_SB.unsqueeze(-1)).transpose(0, 1)
+        states_BSH = self.dropout(states_BSH, time_axis=1)
         return Encoded(states_BSH, mask_SB.t(), torch.cat([forth_SBh[-1], back_SBh[0]], -1))
 
 
@@ -157,8 +158,9 @@ class TranslationDecoding:
     def step(
         self, tokens_R: Tensor, state: DecoderState
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
-        embedded_RE = self.model.target_embedding(tokens_R)
-        features_RO, weights_RS, state = self.model.decoder.step(embedded_RE, state, self.memory)
+        decoder, embedded_RE = self.model.decoder, self.model.target_embedding(tokens_R)
+        output_RX, weights_RS, state = decoder.step(decoder.enter(embedded_RE), state, self.memory)
+        features_RO = decoder.features(state.hidden[-1], embedded_RE, output_RX)
         batch, length = self.memory.mask_BS.shape
         features_BKO = add_words(
             features_RO.view(batch, -1, features_RO.shape[-1]),
