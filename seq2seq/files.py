@@ -144,7 +144,8 @@ def remove_directory(path: Path) -> None:
 def check_writable(path: Path, *inputs: str | TextIO | None) -> None:
     """Raise DataError if no file can be written to `path`, before any work is done for it.
 
-    That is also so if it is one of the inputs, which would be lost: a path or standard input.
+    A path that is also one of the inputs (a path or standard input) is refused: writing to it would
+    destroy the input.
     """
     for given in (each for each in inputs if each is not None):
         with contextlib.suppress(OSError, ValueError):  # missing, or not a file of the system

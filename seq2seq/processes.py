@@ -44,7 +44,7 @@ TIMEOUT = timedelta(minutes=30)
 # Rank 0 may work alone for long, and one machine may have far more data to prepare.
 PREPARATION_TIMEOUT = timedelta(days=1)
 SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
-# What the messages about a connection that broke have in them.
+# Words in the messages of torch.distributed about a broken connection.
 _LOST = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 _QUEUED = 2  # items per worker that are read in advance
 LINES_PER_WORKER = 150  # about as many as make up for the start of a further worker

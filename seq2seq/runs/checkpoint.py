@@ -55,7 +55,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """The number of updates before it."""
+        """The number of updates that led to this checkpoint."""
         return int(self.state["step"])
 
     @property

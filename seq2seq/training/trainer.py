@@ -57,7 +57,7 @@ class Progress:
     minutes: float = 0.0
     best: float | None = None
     waited: int = 0  # validations without a better metric
-    skipped: int = 0  # consecutive updates that were not finite, of the rank with the most
+    skipped: int = 0  # consecutive updates that were not finite; the largest number of any rank
     loss_sum: float = 0.0  # since the last record
     plain_sum: float = 0.0
     loss_tokens: int = 0

@@ -24,10 +24,10 @@ def transfer(
 ) -> None:
     """Set the weights of a model to those of another one with other tokenizers.
 
-    Of the two models only what depends on the vocabulary may have other shapes. Embeddings and
-    output weights that a model shares are the sum of what the old model has for them; of a piece
-    that one side alone spells well, what this side has. Pieces that no old ones spell and the
-    output biases stay as they are.
+    The models may differ only in their vocabularies. If the new model shares embeddings or output
+    weights, a row is the sum of both sides' rows in the old model, or that of the side that spells
+    the piece with fewer old pieces. Pieces that no old pieces spell keep their values, as the
+    output biases do.
     """
     theirs = dict(old.named_parameters())
     for name, parameter in new.named_parameters():
