@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pages import replace_between
+from documentation.pages import replace_between
 
 FOLDED = re.compile(
     r"^## (All cells|BLEU by length)\n(.*?)\s*(?=^## |^!\[|\Z)", re.MULTILINE | re.DOTALL

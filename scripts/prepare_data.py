@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from corpora.tatoeba.prepare import FILES, METADATA, prepare_tatoeba
 from seq2seq import cli
 from seq2seq.commands.options import Parser
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, make_folder
-from tatoeba_corpus.prepare import FILES, METADATA, prepare_tatoeba
 
 EXAMPLES = """examples:
   prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip
@@ -175,7 +175,7 @@ def _tatoeba(options: argparse.Namespace) -> None:
 
 
 def _general(options: argparse.Namespace) -> None:
-    from general_corpus import prepare  # its libraries are not needed otherwise
+    from corpora.general import prepare  # its libraries are not needed otherwise
 
     _check_output(options.out, prepare.FILES, force=options.force)
     prepare.prepare_general(
@@ -187,7 +187,7 @@ def _general(options: argparse.Namespace) -> None:
 
 
 def _phrases(options: argparse.Namespace) -> None:
-    from general_corpus.phrases import write_phrases
+    from corpora.general.phrases import write_phrases
 
     counts = {"longest": options.longest, "fewest": options.fewest}
     check_writable(options.out, options.corpus, options.links)
@@ -195,7 +195,7 @@ def _phrases(options: argparse.Namespace) -> None:
 
 
 def _sample(options: argparse.Namespace) -> None:
-    from sample_corpus import generate, write_sample  # the other command needs none of it
+    from corpora.sample import generate, write_sample  # the other command needs none of it
     from seq2seq.inference.words import format_links
 
     if options.links and options.show is None:
@@ -212,8 +212,8 @@ def _sample(options: argparse.Namespace) -> None:
 
 
 def _challenge(options: argparse.Namespace) -> None:
-    from sample_corpus.challenge import FILES as names
-    from sample_corpus.challenge import write_challenge
+    from corpora.sample.challenge import FILES as names
+    from corpora.sample.challenge import write_challenge
 
     _check_output(options.out, tuple(names.values()), force=options.force)
     print(write_challenge(options.out))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import guide_pictures
+from documentation import guide_pictures
 from seq2seq.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs"

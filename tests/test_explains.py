@@ -1,4 +1,4 @@
-"""scripts/explains.py: its measures against plain computations of the same."""
+"""scripts/studies/explains.py: its measures against plain computations of the same."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 import torch
 from explaining import every_model, with_model
 
-import explains
-from explains import PERMUTATIONS, SHARES, Forced, Steps
 from seq2seq.config import ModelConfig
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.translator import Translator
+from studies import explains
+from studies.explains import PERMUTATIONS, SHARES, Forced, Steps
 
 PAIR = Pair("gato come pan rojo", "cat eats red bread", alignment="0-0 1-1 2-3 3-2")
 

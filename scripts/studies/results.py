@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from pages import markdown_table
+from documentation.pages import markdown_table
 from seq2seq.analysis import to_json
 from seq2seq.analysis.pages import ENVIRONMENT
 from seq2seq.analysis.plots import LengthBucket, fixed_buckets, new_figure, write_figure

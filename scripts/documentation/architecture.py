@@ -1,4 +1,6 @@
-"""Count the code and draw the rooms of docs/architecture.md: `python scripts/architecture.py`.
+"""Count the code and draw the rooms of docs/architecture.md.
+
+    python scripts/documentation/architecture.py
 
 Fills in the table between the page's markers and writes docs/images/rooms.png. Both come from the
 files themselves: lines and functions from the sources, layers from .importlinter.
@@ -9,15 +11,18 @@ from __future__ import annotations
 import ast
 import configparser
 import statistics
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
-from pages import replace_between
+sys.path.insert(0, str(Path(__file__).parents[1]))  # scripts/
 
-ROOT = Path(__file__).parents[1]
+from documentation.pages import replace_between
+
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "seq2seq"
 PAGE = ROOT / "docs/architecture.md"
 PICTURE = ROOT / "docs/images/rooms.png"

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from publishing import publish_files
+from corpora.publishing import publish_files
 from seq2seq.inference.words import format_links, words
 
 from .sentences import sentence

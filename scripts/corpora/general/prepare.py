@@ -13,15 +13,15 @@ from xml.etree.ElementTree import ParseError
 
 from yaml import YAMLError
 
-from general_corpus.readers import READERS, tico
-from general_corpus.sources import Files, read_sources
-from general_corpus.text import is_translation, sentence_pairs
-from publishing import publish_files
+from corpora.general.readers import READERS, tico
+from corpora.general.sources import Files, read_sources
+from corpora.general.text import is_translation, sentence_pairs
+from corpora.publishing import publish_files
+from corpora.tatoeba.prepare import METADATA
 from seq2seq.config import CleaningConfig, CorpusConfig
 from seq2seq.data.cleaning import HeldOut, assess_pairs, clean, filter_pairs
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
-from tatoeba_corpus.prepare import METADATA
 
 # Sets to choose models on: at least so many pairs, of whole documents.
 DEV = {

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import polib
 import yaml
 
-from general_corpus.text import MISSING, markdown_sections, plain, plain_markdown, plain_rst
-from tatoeba_corpus.download import open_member
+from corpora.general.text import MISSING, markdown_sections, plain, plain_markdown, plain_rst
+from corpora.tatoeba.download import open_member
 
 Pairs = Iterator[tuple[str, str]]
 Reader = Callable[[Path, Path], Pairs]  # of a Spanish file and its English counterpart

@@ -1,4 +1,4 @@
-"""Does attention explain? `python scripts/explains.py RUN... --pairs data/sample/test.tsv`.
+"""Does attention explain? `python scripts/studies/explains.py RUN... --pairs data/sample/test.tsv`.
 
 Compares the attention of runs, and the attributions of `seq2seq explain`, with what the models do,
 under forced decoding of the references:
@@ -41,7 +41,9 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from pages import markdown_table
+sys.path.insert(0, str(Path(__file__).parents[1]))  # scripts/
+
+from documentation.pages import markdown_table
 from seq2seq import cli
 from seq2seq.analysis.alignment import Gold, alignment_error, gold_of
 from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch, forced_log_probs

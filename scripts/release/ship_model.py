@@ -1,6 +1,6 @@
 """Make a model of the package of a run: compact weights, and a card with its scores and its data.
 
-    python scripts/ship_model.py runs/tatoeba es-en --evaluate Tatoeba=data/tatoeba/test.tsv
+    python scripts/release/ship_model.py runs/tatoeba es-en --evaluate Tatoeba=data/tatoeba/test.tsv
 
 Measures BLEU and chrF of the compact weights on test sets; the first should be one that the run was
 not chosen by. Run it from the folder in which the run was trained: what int8 costs is measured on
@@ -17,8 +17,10 @@ from pathlib import Path
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # scripts/
+
 from benchmarks.measuring import describe
-from general_corpus.sources import read_sources
+from corpora.general.sources import read_sources
 from seq2seq.analysis.publishing import make_card, read_tests, score_tests
 from seq2seq.commands.options import Parser
 from seq2seq.config import DataConfig
@@ -45,7 +47,7 @@ class Corpus:
 
 
 def _general() -> Corpus:
-    """Return what a card says about the general corpus: its sources in scripts/general_corpus."""
+    """Return what a card says about the general corpus: its sources in scripts/corpora/general."""
     licences: dict[str, str] = {}
     repositories: dict[str, list[str]] = {}
     for row in read_sources():
@@ -149,7 +151,7 @@ def find_corpora(config: DataConfig, names: Sequence[str]) -> list[Corpus]:
             raise DataError(
                 f"data.train: a corpus in a folder '{name}', whose licence is unknown; pass --data "
                 f"with the corpora that it is from ({', '.join(CORPORA)}), or add it to "
-                "scripts/ship_model.py"
+                "scripts/release/ship_model.py"
             )
     return [CORPORA[name] for name in CORPORA if name in names]
 

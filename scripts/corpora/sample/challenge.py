@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from publishing import publish_files
+from corpora.publishing import publish_files
 from seq2seq.inference.words import words
 
 from . import copulas, linking, questions, spanish

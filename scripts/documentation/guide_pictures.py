@@ -1,4 +1,6 @@
-"""Draw the pictures of docs/attention.md from es-en: `python scripts/guide_pictures.py [DIR]`.
+"""Draw the pictures of docs/attention.md from es-en.
+
+    python scripts/documentation/guide_pictures.py [DIR]
 
 Legend: S source positions, padding included, T steps, A size of the additive score.
 """
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-IMAGES = Path(__file__).parents[1] / "docs/images"
+IMAGES = Path(__file__).parents[2] / "docs/images"
 SENTENCE = "A mi hermana le gustan los libros viejos."
 STEP = 5  # which writes "old"
 BLUE, ORANGE, GREY = "#2166ac", "#d6604d", "#bbbbbb"

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from publishing import publish_files
+from corpora.publishing import publish_files
+from corpora.tatoeba.download import download, is_archive, open_member
 from seq2seq.config import CleaningConfig, CorpusConfig
 from seq2seq.data.cleaning import clean, fold
 from seq2seq.data.corpus import Pair, decode_lines, parse_columns, read_lines
 from seq2seq.errors import DataError
 from seq2seq.files import sha256 as sha256_of
-from tatoeba_corpus.download import download, is_archive, open_member
 
 MEMBER = "spa.txt"
 LICENCE = "CC BY 2.0; attribution: tatoeba.org and manythings.org/anki"

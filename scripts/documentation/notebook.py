@@ -1,4 +1,7 @@
-"""Execute docs/attention.ipynb and write it with its outputs: `python scripts/notebook.py`."""
+"""Execute docs/attention.ipynb and write it with its outputs.
+
+python scripts/documentation/notebook.py
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-PAGE = Path(__file__).parents[1] / "docs/attention.ipynb"
+PAGE = Path(__file__).parents[2] / "docs/attention.ipynb"
 
 
 def executed() -> NotebookNode:
