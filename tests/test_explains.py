@@ -151,10 +151,6 @@ def test_command_continues_and_refuses_other_settings(
     arguments = [str(trained), "--pairs", str(pairs), "--searched", "1", "--out", str(out)]
     explains.main([*arguments, "--sentences", "1"])
     assert "| luong, dot | 2 | 0.50 ± 0.35 |" in capsys.readouterr().out
-    report = {"cells": [{"runs": [{"run_dir": "a/1"}, {"run_dir": "a/2"}]}]}
-    (tmp_path / "results.json").write_text(json.dumps(report))
-    assert explains.runs_of(str(tmp_path)) == ["a/1", "a/2"]
-    assert explains.runs_of(str(trained)) == [str(trained)]
     assert explains.main([*arguments, "--pairs", "none.tsv"]) == 2
     assert "explains.py: none.tsv: no such file" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"results\.json: has results of other settings"):

@@ -47,7 +47,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         text, path = found[1], posixpath.normpath(posixpath.join(folder, found[2]))
         if text.endswith(".md"):
             text = (ROOT / path).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-        return f"[{text}]({names.get(path, path.removeprefix('docs/'))}"
+        target = names.get(path, path.removeprefix("docs/"))
+        return f"[{text}]({posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or '.')}"
 
     return re.sub(r"\[([^\]]*)\]\((?!\w+:)([^)#\s]+)", link, markdown)
 

@@ -295,15 +295,6 @@ def measure(
     return {**measures, "changed": changed}
 
 
-def runs_of(path: str) -> list[str]:
-    """Return the runs that the results of a study report; a run itself is its only one."""
-    try:
-        study = json.loads((Path(path) / "results.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return [path]
-    return [run["run_dir"] for cell in study["cells"] for run in cell["runs"]]
-
-
 def decoder_of(config: ModelConfig) -> str:
     """Return the style and score of a model in words."""
     feeding = "" if config.style != "luong" or config.input_feeding else " without feeding"
@@ -378,12 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.set_defaults(action=_measure_runs, parser=parser)
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="or the directory of a study, for the runs it reports",
-    )
+    parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument(
         "--pairs",
         required=True,
@@ -417,8 +403,7 @@ def _measure_runs(chosen: argparse.Namespace) -> int:
             sys.exit(f"{file}: has results of other settings, {old['study']}; choose another --out")
         results = old
     gold = gold_of(pairs, split=SPLIT)
-    runs = chain(*map(runs_of, chosen.runs))
-    for run in tqdm([run for run in runs if run not in results["runs"]], unit="run"):
+    for run in tqdm([run for run in chosen.runs if run not in results["runs"]], unit="run"):
         translator = Translator.load(run, device="cpu", backend="torch")
         found = measure(translator, pairs, gold, chosen.searched)
         results["runs"][run] = {"decoder": decoder_of(translator.config.model), **found}
