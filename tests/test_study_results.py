@@ -26,7 +26,6 @@ from studies.results import (
     parts_table,
 )
 from studies.runs import (
-    Point,
     RunResult,
     changes_of,
     checksum_of,
@@ -79,7 +78,13 @@ def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
         )
         metrics = score(hypotheses, [pair.target for pair in pairs])
         curve = [
-            Point(step=step, minutes=step / 60, loss=5 / step, bleu=step / run.seed, chrf=None)
+            {
+                "step": step,
+                "minutes": step / 60,
+                "loss": 5 / step,
+                "bleu": step / run.seed,
+                "chrf": None,
+            }
             for step in (10, 20)
         ]
         run.path.mkdir(parents=True)

@@ -101,7 +101,7 @@ def test_finished_run_is_not_repeated(
     assert list(result.hypotheses) == evaluate(translator, pairs).hypotheses
     assert result.bleu == evaluate(translator, pairs).metrics["bleu"].score
     assert (result.steps, result.ended, result.config) == (20, "finished", run.config)
-    assert [point.step for point in result.curve] == [6, 12, 18, 20]
+    assert [point["step"] for point in result.curve] == [6, 12, 18, 20]
     assert result.parameters == sum(p.numel() for p in model.parameters())
     assert result.alignment_error is not None
     assert 0 < result.alignment_error < 100

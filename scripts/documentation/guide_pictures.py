@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/attention.md from es-en.
+"""Draw the figures of docs/attention.md from es-en; its two diagrams are SVG files.
 
     python scripts/documentation/guide_pictures.py [DIR]
 
@@ -8,7 +8,6 @@ Legend: S source positions, padding included, T steps, A size of the additive sc
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ from seq2seq.analysis.plots import new_figure, write_figure
 from seq2seq.inference.translator import Translator
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 IMAGES = Path(__file__).parents[2] / "docs/images"
@@ -31,7 +29,6 @@ SENTENCE = "A mi hermana le gustan los libros viejos."
 STEP = 5  # which writes "old"
 BLUE, ORANGE, GREY = "#2166ac", "#d6604d", "#bbbbbb"
 SHOWN = 40  # components of the additive score
-Point = tuple[float, float]
 
 
 def labels_of(found: Explanation) -> list[str]:
@@ -167,105 +164,15 @@ def draw_additive(found: Explanation) -> Figure:
     return figure
 
 
-def draw_memory() -> Figure:
-    """Draw what keys and values are for: scores come from keys, the context from values."""
-    figure = new_figure(7.6, 2.4)
-    axes = _blank(figure.subplots(), (0, 8.4), (-0.2, 2.5))
-    places: dict[str, Point] = {
-        "H": (0.6, 1.2), "K = W_K H\nor H": (2.4, 2.0), "V = W_V H\nor H": (2.4, 0.4),
-        "scores": (4.1, 2.0), "weights": (6.0, 2.0), "context": (7.6, 0.4), "q": (4.1, 1.0),
-    }  # fmt: skip
-    _draw_flow(axes, places, [
-        ("H", "K = W_K H\nor H", ""), ("H", "V = W_V H\nor H", ""),
-        ("K = W_K H\nor H", "scores", ""), ("q", "scores", ""),
-        ("scores", "weights", "softmax"), ("weights", "context", "sum of weights x V"),
-        ("V = W_V H\nor H", "context", ""),
-    ])  # fmt: skip
-    return figure
-
-
-def draw_decoders() -> Figure:
-    """Draw one step of each style: which state is the query, and where the context goes."""
-    figure = new_figure(9.6, 6.4)
-    left, right = (0.5, 1.0), (4.2, 1.0)
-    styles: dict[str, tuple[dict[str, Point], list[tuple[str, str, str]]]] = {
-        "bahdanau: query first, then update": (
-            {"s(i-1)": left, "attention": (1.3, 2.3), "y(i-1)": (1.9, 0.0), "GRU": (2.6, 1.0),
-             "s(i)": right, "y(i)": (4.2, 2.3)},
-            [("s(i-1)", "attention", "q"), ("attention", "GRU", "c"), ("y(i-1)", "GRU", ""),
-             ("s(i-1)", "GRU", ""), ("GRU", "s(i)", ""), ("s(i)", "y(i)", ""),
-             ("attention", "y(i)", "c")],
-        ),
-        "luong: update first, then query": (
-            {"s(i-1)": left, "y(i-1)": (1.9, 0.0), "GRU": (1.9, 1.0), "s(i)": (3.1, 1.0),
-             "attention": (1.9, 2.3), "tanh W": (4.2, 1.6), "y(i)": (4.2, 2.5)},
-            [("s(i-1)", "GRU", ""), ("y(i-1)", "GRU", ""), ("GRU", "s(i)", ""),
-             ("s(i)", "attention", "q"), ("attention", "tanh W", "c"), ("s(i)", "tanh W", ""),
-             ("tanh W", "y(i)", "")],
-        ),
-        "conditional: update, query, update": (
-            {"s(i-1)": left, "y(i-1)": (1.5, 0.0), "GRU 1": (1.5, 1.0), "s'(i)": (2.4, 1.0),
-             "attention": (2.4, 2.3), "GRU 2": (3.3, 1.0), "s(i)": right, "y(i)": (4.2, 2.3)},
-            [("s(i-1)", "GRU 1", ""), ("y(i-1)", "GRU 1", ""), ("GRU 1", "s'(i)", ""),
-             ("s'(i)", "attention", "q"), ("attention", "GRU 2", "c"), ("s'(i)", "GRU 2", ""),
-             ("GRU 2", "s(i)", ""), ("s(i)", "y(i)", ""), ("attention", "y(i)", "c")],
-        ),
-        "pre_attention: a GRU for queries, a GRU above": (
-            {"y(i-1)": (0.5, 0.0), "GRU 1": (1.5, 1.0), "attention": (1.5, 2.3), "+": (2.6, 1.6),
-             "GRU 2": (3.3, 1.0), "s(i)": right, "y(i)": (4.2, 2.3)},
-            [("y(i-1)", "GRU 1", ""), ("GRU 1", "attention", "q"), ("attention", "+", "c"),
-             ("GRU 1", "+", "q"), ("+", "GRU 2", ""), ("GRU 2", "s(i)", ""),
-             ("s(i)", "y(i)", "")],
-        ),
-    }  # fmt: skip
-    for axes, (title, (places, arrows)) in zip(
-        figure.subplots(2, 2).flat, styles.items(), strict=True
-    ):
-        _draw_flow(_blank(axes, (0, 4.8), (-0.4, 2.9)), places, arrows)
-        axes.set_title(title, fontsize=10)
-    return figure
-
-
-def _blank(axes: Axes, across: Point, up: Point) -> Axes:
-    axes.set_axis_off()
-    axes.set_xlim(*across)
-    axes.set_ylim(*up)
-    return axes
-
-
-def _draw_flow(
-    axes: Axes, places: dict[str, Point], arrows: Sequence[tuple[str, str, str]]
-) -> None:
-    """Draw boxes, and arrows from one to another with labels; modules have another color."""
-    boxes = {}
-    for name, (x, y) in places.items():
-        learned = name.startswith(("GRU", "attention", "tanh", "+"))
-        style = {"boxstyle": "round,pad=0.35", "ec": BLUE if learned else "#777777",
-                 "fc": "#dbe9f6" if learned else "white"}  # fmt: skip
-        boxes[name] = axes.text(x, y, name, ha="center", va="center", fontsize=9, bbox=style)
-    for start, end, label in arrows:
-        (x, y), (to_x, to_y) = places[start], places[end]
-        ends = {"patchA": boxes[start].get_bbox_patch(), "patchB": boxes[end].get_bbox_patch()}
-        look = {"arrowstyle": "-|>", "color": "#555555", "shrinkA": 2, "shrinkB": 2, **ends}
-        axes.annotate("", (to_x, to_y), (x, y), arrowprops=look)
-        level = y == to_y
-        axes.text(
-            (x + to_x) / 2 + 0.08 * (not level), (y + to_y) / 2 + 0.08, label, fontsize=9,
-            color=ORANGE, ha="center" if level else "left",
-        )  # fmt: skip
-
-
 def draw_all(directory: Path) -> list[Path]:
     """Write all pictures into a directory; return their paths."""
     found = explain(Translator.load("es-en", backend="torch"), SENTENCE)
     figures = {
-        "memory": draw_memory(),
         "sums": draw_sums(found),
         "mask": draw_mask(found),
         "causal": draw_causal(),
         "scale": draw_scale(),
         "additive": draw_additive(found),
-        "decoders": draw_decoders(),
     }
     paths = [directory / f"guide-{name}.png" for name in figures]
     for path, figure in zip(paths, figures.values(), strict=True):

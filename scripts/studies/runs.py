@@ -30,26 +30,15 @@ from seq2seq.runs.directory import RunDirectory, find_checkpoint
 from seq2seq.runs.logs import read_metrics
 from studies.plan import Cell, Measure, Plan, Run, Study
 
-# Torch, and what imports it, is imported where it is needed: --list is fast without it.
-
 log = logging.getLogger(__name__)
 
 RESULT = "result.json"
+_CURVE = ("step", "minutes", "loss", "bleu", "chrf")
 # Keys that do not affect the result, and keys that affect only how it is measured.
 _IRRELEVANT = (
     "run_dir", "data.cache", "data.processes", "training.threads", "training.tensorboard",
 )  # fmt: skip
 _NOT_TRAINING = (*_IRRELEVANT, "inference", "data.test")
-
-
-class Point(Section):
-    """A validation during training; a number that is not finite is null."""
-
-    step: int
-    minutes: float
-    loss: float | None
-    bleu: float | None
-    chrf: float | None
 
 
 class RunResult(Section):
@@ -61,7 +50,8 @@ class RunResult(Section):
     steps: int
     minutes: float  # of training, validations included
     parameters: int
-    curve: tuple[Point, ...]
+    # Validations: step, minutes, loss, BLEU and chrF; what is not finite is null.
+    curve: tuple[dict[str, float | None], ...]
     measured: tuple[Measure, ...]
     bleu: float
     chrf: float
@@ -159,7 +149,7 @@ def chosen(cell: Cell) -> list[Run]:
         result = load_result(first.path)
         if result is None or changes_of(first, result):
             return []
-        loss = result.curve[-1].loss
+        loss = result.curve[-1]["loss"]
         losses.append(math.inf if loss is None else loss)
     return cell.options[losses.index(min(losses)) if losses else 0]
 
@@ -258,10 +248,7 @@ def _measure(run: Run, study: Study, pairs: Sequence[Pair], *, ended: str) -> Ru
         steps=int(validations[-1]["step"]),
         minutes=float(validations[-1]["minutes"]),
         parameters=sum(map(math.prod, shapes)),
-        curve=tuple(
-            Point.model_validate({key: record[key] for key in Point.model_fields})
-            for record in validations
-        ),
+        curve=tuple({key: record[key] for key in _CURVE} for record in validations),
         measured=tuple(measures),
         bleu=evaluation.metrics["bleu"].score,
         chrf=evaluation.metrics["chrf"].score,
