@@ -11,7 +11,7 @@ from pathlib import Path
 
 from corpora.tatoeba.prepare import FILES, METADATA, prepare_tatoeba
 from seq2seq import cli
-from seq2seq.commands.options import Parser
+from seq2seq.commands.options import Parser, positive
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, make_folder
 
@@ -70,10 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     general.add_argument(
         "--skip-missing", action="store_true", help="do without the clones that are missing"
     )
-    general.add_argument(
-        "--out", type=Path, metavar="DIR", default=Path("data/general"), help="default: %(default)s"
-    )
-    general.add_argument("--force", action="store_true", help="overwrite existing files")
+    _add_folder(general, "data/general")
     general.set_defaults(run=_general)
     phrases = commands.add_parser(
         "phrases",
@@ -86,11 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     phrases.add_argument("links", metavar="LINKS", help="links (i-j), one line for each pair")
     phrases.add_argument("--out", type=Path, metavar="FILE", required=True, help="TSV to write")
     phrases.add_argument(
-        "--longest", type=_count, metavar="N", default=4,
+        "--longest", type=positive, metavar="N", default=4,
         help="maximum words on a side; default: %(default)s",
     )  # fmt: skip
     phrases.add_argument(
-        "--fewest", type=_count, metavar="N", default=3,
+        "--fewest", type=positive, metavar="N", default=3,
         help="minimum occurrences of a pair (of two single words: one less); default: %(default)s",
     )  # fmt: skip
     phrases.set_defaults(run=_phrases)
@@ -102,26 +99,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     sample.add_argument(
         "--train",
-        type=_count,
+        type=positive,
         metavar="N",
         default=48_000,
         help="training pairs (default: %(default)s)",
     )
     _add_output_options(sample, "data/sample", rows=1000)
-    sample.add_argument("--show", type=_count, metavar="N", help="print N pairs; write nothing")
+    sample.add_argument("--show", type=positive, metavar="N", help="print N pairs; write nothing")
     sample.add_argument("--links", action="store_true", help="with --show: print alignments too")
     sample.set_defaults(run=_sample)
     challenge = commands.add_parser(
         "challenge",
         help="minimal pairs of the grammar, by phenomenon",
         description="Generate right and wrong translations for seq2seq evaluate --challenge, of "
-        "sentences that the sample corpus lacks. The same corpus gives the same files.",
+        "sentences that the sample corpus in --out lacks. The same corpus gives the same files.",
     )
-    challenge.add_argument(
-        "--out", type=Path, metavar="DIR", default=Path("data/sample"),
-        help="folder of the sample corpus; default: %(default)s",
-    )  # fmt: skip
-    challenge.add_argument("--force", action="store_true", help="overwrite existing files")
+    _add_folder(challenge, "data/sample")
     challenge.set_defaults(run=_challenge)
     return cli.main(argv, parser)
 
@@ -135,20 +128,21 @@ def _add_output_options(parser: argparse.ArgumentParser, folder: str, *, rows: i
     """Add the options that say what to write, and where."""
     for split in ("valid", "test"):
         parser.add_argument(
-            f"--{split}", type=_count, metavar="N", default=rows, help="rows (default: %(default)s)"
+            f"--{split}",
+            type=positive,
+            metavar="N",
+            default=rows,
+            help="rows (default: %(default)s)",
         )
     parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)s)")
+    _add_folder(parser, folder)
+
+
+def _add_folder(parser: argparse.ArgumentParser, folder: str) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", default=Path(folder), help="default: %(default)s"
     )
     parser.add_argument("--force", action="store_true", help="overwrite existing files")
-
-
-def _count(text: str) -> int:
-    """Return the value of an option that counts. Raises ArgumentTypeError."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of 1 or more")
-    return int(text)
 
 
 def _check_output(directory: Path, files: Sequence[str] = FILES, *, force: bool) -> None:

@@ -21,12 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # scripts/
 
 from benchmarks.measuring import describe
 from corpora.general.sources import read_sources
+from seq2seq import cli
 from seq2seq.analysis.publishing import make_card, read_tests, score_tests
 from seq2seq.commands.options import Parser
 from seq2seq.config import DataConfig
 from seq2seq.config.loading import changed_keys, dump_config, load_config
 from seq2seq.data.cleaning import read_validation
-from seq2seq.errors import DataError, verdict
+from seq2seq.errors import DataError
 from seq2seq.files import write_atomic
 from seq2seq.onnx.export import export
 from seq2seq.packaged import CARD, MODELS, read_card
@@ -162,9 +163,13 @@ def _machine() -> str:
     return f"{found['cores']} cores of {found['processor']}"
 
 
-def main() -> int:
-    """Run the command; return its exit code."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit code, as seq2seq.cli.main does."""
+    parser = Parser(
+        prog="ship_model.py", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.set_defaults(action=_ship, parser=parser)
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("name", metavar="NAME", help="such as es-en")
     parser.add_argument(
@@ -175,21 +180,11 @@ def main() -> int:
     )
     parser.add_argument("--machine", default=_machine(), help="what trained it; default: this one")
     parser.add_argument("--recipe", metavar="FILE", help="the recipe, to say what was changed")
-    arguments = parser.parse_args()
-    try:
-        path = ship(
-            arguments.run,
-            arguments.name,
-            arguments.evaluate,
-            arguments.machine,
-            arguments.recipe,
-            arguments.data,
-        )
-    except Exception as error:
-        if (found := verdict(error)) is None:
-            raise
-        print(f"ship_model: {found[1]}", file=sys.stderr)
-        return found[0]
+    return cli.main(arguments, parser)
+
+
+def _ship(given: argparse.Namespace) -> int:
+    path = ship(given.run, given.name, given.evaluate, given.machine, given.recipe, given.data)
     print((path / CARD).read_text(encoding="utf-8"))
     return 0
 

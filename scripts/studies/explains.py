@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -47,7 +46,6 @@ from documentation.pages import markdown_table
 from seq2seq import cli
 from seq2seq.analysis.alignment import Gold, alignment_error, gold_of
 from seq2seq.analysis.attribution import MEANINGS, attribute, forced_batch, forced_log_probs
-from seq2seq.analysis.plots import new_figure, write_figure
 from seq2seq.commands.options import Parser, positive
 from seq2seq.config import CorpusConfig, ModelConfig
 from seq2seq.data.corpus import Pair, read_corpus
@@ -68,7 +66,6 @@ SPLIT = WORDS["marks"]
 SHARES = (0.1, 0.2, 0.5)
 PERMUTATIONS = 50
 EPSILON = 0.01  # total variation that an adversary may cause
-PICTURE = "measures.png"
 TITLES = {
     "aer": "AER (lower is better)",
     "tau": "Kendall's tau with attention",
@@ -76,7 +73,6 @@ TITLES = {
     "sufficiency": "Sufficiency (lower is better)",
     "changed": "Attention changed: distance when permuted, divergence of an adversary",
 }
-EXPLANATIONS = ("attention", *MEANINGS, "random")
 STARTS, UPDATES, RATE, PENALTY = 3, 150, 0.1, 500.0  # of the search for adversarial weights
 ROWS = 64  # sources decoded at once
 
@@ -309,56 +305,29 @@ def table(results: Results, measure: str) -> str:
 
     Values are means ± sample standard deviations over runs.
     """
-    groups = grouped(results)
-    names = list(dict.fromkeys(chain(*(run[measure] for runs in groups.values() for run in runs))))
+    groups = defaultdict[str, list[dict[str, Any]]](list)
+    for run in results["runs"].values():
+        groups[run["decoder"]].append(run[measure])
+    names = list(dict.fromkeys(chain.from_iterable(chain.from_iterable(groups.values()))))
     rows = []
     for decoder, runs in groups.items():
-        spreads = (spread(runs, measure, name) for name in names)
-        rows.append([decoder, str(len(runs)), *(shown(each, 2) for each in spreads)])
+        found = (tuple(run[name] for run in runs if name in run) for name in names)
+        cells = (shown(Spread(values), 2) if values else "" for values in found)
+        rows.append([decoder, str(len(runs)), *cells])
     return markdown_table(["decoder", "runs", *names], rows, names=1)
 
 
-def grouped(results: Results) -> dict[str, list[dict[str, Any]]]:
-    """Return the measures of runs by their decoder."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for run in results["runs"].values():
-        groups.setdefault(run["decoder"], []).append(run)
-    return groups
-
-
-def spread(runs: Sequence[dict[str, Any]], measure: str, name: str) -> Spread | None:
-    """Return the values of an explanation; None if no run has it."""
-    values = tuple(run[measure][name] for run in runs if name in run[measure])
-    return Spread(values) if values else None
-
-
 def write_results(results: Results, directory: Path) -> str:
-    """Write results.md and measures.png; return the page."""
+    """Write results.md; return it."""
     measured = {name for run in results["runs"].values() for name, found in run.items() if found}
-    titles = {measure: title for measure, title in TITLES.items() if measure in measured}
-    plot(results, [measure for measure in titles if measure != "changed"], directory / PICTURE)
-    sections = [f"## {title}\n\n{table(results, measure)}" for measure, title in titles.items()]
-    page = "\n\n".join(["# Does attention explain?", *sections, f"![{PICTURE}]({PICTURE})\n"])
+    sections = [
+        f"## {title}\n\n{table(results, measure)}"
+        for measure, title in TITLES.items()
+        if measure in measured
+    ]
+    page = "\n\n".join(["# Does attention explain?", *sections]) + "\n"
     write_atomic(directory / "results.md", page)
     return page
-
-
-def plot(results: Results, measures: Sequence[str], path: Path) -> None:
-    """Draw a panel for each measure: a row for each decoder, a dot for each explanation."""
-    groups = grouped(results)
-    figure = new_figure(2.5 + 2.7 * len(measures), 1.2 + 0.26 * len(groups))
-    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
-    for axes, measure in zip(panels, measures, strict=True):
-        for number, name in enumerate(EXPLANATIONS):
-            spreads = [spread(runs, measure, name) for runs in groups.values()]
-            means = [each.mean if each else math.nan for each in spreads]
-            axes.plot(means, range(len(means)), "osD^v"[number], color=f"C{number}", label=name)
-        axes.set_xlabel(TITLES[measure].replace(" (", "\n("))
-        axes.grid(axis="x", alpha=0.3)
-    panels[0].set_yticks(range(len(groups)), groups)
-    panels[0].invert_yaxis()
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-    write_figure(figure, path, dots=130)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -383,7 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, default=Path("runs/studies/explains"), metavar="DIR",
-        help="directory of results.json, results.md and measures.png; the same command continues "
+        help="directory of results.json and results.md; the same command continues "
         "what was interrupted; default: runs/studies/explains",
     )  # fmt: skip
     return cli.main(arguments, parser)
