@@ -1,4 +1,4 @@
-"""Draw the figures of docs/attention.md from es-en; its two diagrams are SVG files.
+"""Draw the figures of docs/attention.md from es-en; its three diagrams are SVG files.
 
     python scripts/documentation/guide_pictures.py [DIR]
 
@@ -78,33 +78,6 @@ def draw_mask(found: Explanation) -> Figure:
     return figure
 
 
-def draw_causal() -> Figure:
-    """Draw which positions a step may read: of the source here, of the target in a Transformer."""
-    source, target = (
-        ["No", "lo", "veo", ".", "(end)", "(pad)"],
-        ["I", "do", "not", "see", "it", "."],
-    )
-    figure = new_figure(7.6, 3.3)
-    panels = figure.subplots(1, 2)
-    here_TS = np.ones((len(target), len(source)))
-    here_TS[:, -1] = 0
-    causal_TT = np.tri(len(target), k=-1)
-    titles = (
-        "this project: which source pieces\na step reads (only padding is hidden)",
-        "a Transformer's decoder: which target pieces\na step reads (the causal mask)",
-    )
-    for axes, allowed, names, title in zip(
-        panels, (here_TS, causal_TT), (source, target), titles, strict=True
-    ):
-        axes.imshow(allowed, cmap="Blues", vmin=0, vmax=1.6)
-        axes.set_xticks(range(len(names)), names, rotation=60)
-        axes.set_yticks(range(len(target)), [f"writes {name}" for name in target])
-        axes.set_title(title, fontsize=9)
-        for row, column in np.argwhere(allowed == 0):
-            axes.text(column, row, "×", ha="center", va="center", color=GREY)
-    return figure
-
-
 def draw_scale() -> Figure:
     """Draw the largest of ten weights for random queries and keys of growing size."""
     rng, sizes = np.random.default_rng(1), [4, 16, 64, 256, 1024]
@@ -170,7 +143,6 @@ def draw_all(directory: Path) -> list[Path]:
     figures = {
         "sums": draw_sums(found),
         "mask": draw_mask(found),
-        "causal": draw_causal(),
         "scale": draw_scale(),
         "additive": draw_additive(found),
     }
