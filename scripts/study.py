@@ -111,7 +111,9 @@ def _make_in_processes(plan: Plan, jobs: int) -> int:
                 [sys.executable, __file__, plan.path, *options],
                 stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"},
             ).returncode  # fmt: skip
-        print(f"{cell.name}: {f'failed; see {output}' if code else 'done'}", file=sys.stderr)
+        print(
+            f"{cell.name}: {f'exit code {code}; see {output}' if code else 'done'}", file=sys.stderr
+        )
         return code
 
     with ThreadPoolExecutor(jobs) as pool:

@@ -197,7 +197,7 @@ def test_whole_study(plan: Planner, tmp_path: Path, capfd: pytest.CaptureFixture
     assert study.main([*command, more]) == 1
     captured = capfd.readouterr()
     output = first.study.directory / "cells/broken_ema=0.9/output.txt"
-    assert f"broken_ema=0.9: failed; see {output}" in captured.err
+    assert f"broken_ema=0.9: exit code 1; see {output}" in captured.err
     assert "updates in a row were not finite" in output.read_text()
     assert "4 of 6 runs are finished" in captured.err
     # Without it, everything is finished and nothing is trained.
