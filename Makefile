@@ -84,8 +84,8 @@ format: $(TOOLS)
 
 docs: $(TOOLS)
 	$(BIN)/seq2seq reference > docs/configuration.md
-	$(BIN)/python scripts/architecture.py
-	$(BIN)/python scripts/notebook.py
+	$(BIN)/python scripts/documentation/architecture.py
+	$(BIN)/python scripts/documentation/notebook.py
 
 site: $(TOOLS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

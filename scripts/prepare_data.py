@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from corpora.tatoeba.prepare import FILES, METADATA, prepare_tatoeba
 from seq2seq import cli
-from seq2seq.commands.options import Parser
+from seq2seq.commands.options import Parser, positive
 from seq2seq.errors import DataError
 from seq2seq.files import check_writable, make_folder
-from tatoeba_corpus.prepare import FILES, METADATA, prepare_tatoeba
 
 EXAMPLES = """examples:
   prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip
@@ -70,10 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     general.add_argument(
         "--skip-missing", action="store_true", help="do without the clones that are missing"
     )
-    general.add_argument(
-        "--out", type=Path, metavar="DIR", default=Path("data/general"), help="default: %(default)s"
-    )
-    general.add_argument("--force", action="store_true", help="overwrite existing files")
+    _add_folder(general, "data/general")
     general.set_defaults(run=_general)
     phrases = commands.add_parser(
         "phrases",
@@ -86,11 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     phrases.add_argument("links", metavar="LINKS", help="links (i-j), one line for each pair")
     phrases.add_argument("--out", type=Path, metavar="FILE", required=True, help="TSV to write")
     phrases.add_argument(
-        "--longest", type=_count, metavar="N", default=4,
+        "--longest", type=positive, metavar="N", default=4,
         help="maximum words on a side; default: %(default)s",
     )  # fmt: skip
     phrases.add_argument(
-        "--fewest", type=_count, metavar="N", default=3,
+        "--fewest", type=positive, metavar="N", default=3,
         help="minimum occurrences of a pair (of two single words: one less); default: %(default)s",
     )  # fmt: skip
     phrases.set_defaults(run=_phrases)
@@ -102,26 +99,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     sample.add_argument(
         "--train",
-        type=_count,
+        type=positive,
         metavar="N",
         default=48_000,
         help="training pairs (default: %(default)s)",
     )
     _add_output_options(sample, "data/sample", rows=1000)
-    sample.add_argument("--show", type=_count, metavar="N", help="print N pairs; write nothing")
+    sample.add_argument("--show", type=positive, metavar="N", help="print N pairs; write nothing")
     sample.add_argument("--links", action="store_true", help="with --show: print alignments too")
     sample.set_defaults(run=_sample)
     challenge = commands.add_parser(
         "challenge",
         help="minimal pairs of the grammar, by phenomenon",
         description="Generate right and wrong translations for seq2seq evaluate --challenge, of "
-        "sentences that the sample corpus lacks. The same corpus gives the same files.",
+        "sentences that the sample corpus in --out lacks. The same corpus gives the same files.",
     )
-    challenge.add_argument(
-        "--out", type=Path, metavar="DIR", default=Path("data/sample"),
-        help="folder of the sample corpus; default: %(default)s",
-    )  # fmt: skip
-    challenge.add_argument("--force", action="store_true", help="overwrite existing files")
+    _add_folder(challenge, "data/sample")
     challenge.set_defaults(run=_challenge)
     return cli.main(argv, parser)
 
@@ -135,20 +128,21 @@ def _add_output_options(parser: argparse.ArgumentParser, folder: str, *, rows: i
     """Add the options that say what to write, and where."""
     for split in ("valid", "test"):
         parser.add_argument(
-            f"--{split}", type=_count, metavar="N", default=rows, help="rows (default: %(default)s)"
+            f"--{split}",
+            type=positive,
+            metavar="N",
+            default=rows,
+            help="rows (default: %(default)s)",
         )
     parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)s)")
+    _add_folder(parser, folder)
+
+
+def _add_folder(parser: argparse.ArgumentParser, folder: str) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", default=Path(folder), help="default: %(default)s"
     )
     parser.add_argument("--force", action="store_true", help="overwrite existing files")
-
-
-def _count(text: str) -> int:
-    """Return the value of an option that counts. Raises ArgumentTypeError."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of 1 or more")
-    return int(text)
 
 
 def _check_output(directory: Path, files: Sequence[str] = FILES, *, force: bool) -> None:
@@ -175,7 +169,7 @@ def _tatoeba(options: argparse.Namespace) -> None:
 
 
 def _general(options: argparse.Namespace) -> None:
-    from general_corpus import prepare  # its libraries are not needed otherwise
+    from corpora.general import prepare  # its libraries are not needed otherwise
 
     _check_output(options.out, prepare.FILES, force=options.force)
     prepare.prepare_general(
@@ -187,7 +181,7 @@ def _general(options: argparse.Namespace) -> None:
 
 
 def _phrases(options: argparse.Namespace) -> None:
-    from general_corpus.phrases import write_phrases
+    from corpora.general.phrases import write_phrases
 
     counts = {"longest": options.longest, "fewest": options.fewest}
     check_writable(options.out, options.corpus, options.links)
@@ -195,7 +189,7 @@ def _phrases(options: argparse.Namespace) -> None:
 
 
 def _sample(options: argparse.Namespace) -> None:
-    from sample_corpus import generate, write_sample  # the other command needs none of it
+    from corpora.sample import generate, write_sample  # the other command needs none of it
     from seq2seq.inference.words import format_links
 
     if options.links and options.show is None:
@@ -212,8 +206,8 @@ def _sample(options: argparse.Namespace) -> None:
 
 
 def _challenge(options: argparse.Namespace) -> None:
-    from sample_corpus.challenge import FILES as names
-    from sample_corpus.challenge import write_challenge
+    from corpora.sample.challenge import FILES as names
+    from corpora.sample.challenge import write_challenge
 
     _check_output(options.out, tuple(names.values()), force=options.force)
     print(write_challenge(options.out))

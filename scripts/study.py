@@ -1,27 +1,29 @@
 #!/usr/bin/env python
-"""Train a grid of recipes with several seeds, and compare them in a table and figures."""
+"""Train a grid of recipes with several seeds, and compare them in tables."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from seq2seq import cli
 from seq2seq.commands.options import EXIT_CODES, Parser, positive
-from seq2seq.errors import EXIT_FAULT
+from seq2seq.errors import EXIT_FAULT, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from seq2seq.data.corpus import Pair
-    from studies.plan import Plan
+    from studies.plan import Cell, Plan
 
 EXAMPLES = """examples:
   python scripts/study.py configs/studies/residual.yaml
   python scripts/study.py configs/studies/residual.yaml --jobs 2
   python scripts/study.py configs/studies/residual.yaml out=/tmp/try seeds=[1] training.max_steps=50
-  python scripts/study.py configs/studies/residual.yaml --list
-  python scripts/study.py configs/studies/residual.yaml --launcher > commands.txt
+  python scripts/study.py configs/studies/residual.yaml --cell bahdanau_1_with-residual
   python scripts/study.py configs/studies/residual.yaml --gather
 """
 
@@ -38,28 +40,17 @@ def make_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.set_defaults(action=_study, parser=parser)
-    parser.add_argument("study", metavar="STUDY", help="YAML file of a study (docs/study.md)")
+    parser.add_argument("study", metavar="STUDY", help="YAML file (docs/study/making.md)")
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value",
         help="change keys of the study, or with section.key=value the recipes of all cells",
     )  # fmt: skip
     parser.add_argument(
         "--jobs", type=positive, default=1, metavar="N",
-        help="runs at a time; with several, each has one CPU thread",
+        help="cells at a time; with several, each is trained in a process with one CPU thread",
     )  # fmt: skip
-    parser.add_argument(
-        "--overwrite", action="store_true", help="retrain the runs whose recipe has changed"
-    )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--list", action="store_true", help="list the runs and their state")
-    how.add_argument(
-        "--launcher", action="store_true",
-        help="print a command for each unfinished run, one per line, for job arrays",
-    )  # fmt: skip
-    how.add_argument(
-        "--cell", action="append", metavar="NAME",
-        help="make only the runs of this cell, or one run (NAME/seed-N); can be repeated",
-    )  # fmt: skip
+    how.add_argument("--cell", metavar="NAME", help="make only the runs of this cell")
     how.add_argument(
         "--gather", action="store_true", help="only write the results of the finished runs"
     )
@@ -69,63 +60,69 @@ def make_parser() -> Parser:
 def _study(arguments: argparse.Namespace) -> int:
     from seq2seq.data.corpus import read_corpus
     from studies.plan import make_plan
-    from studies.runs import decide, launcher_line, run_study, unfinished
 
     plan = make_plan(arguments.study, arguments.overrides)
     pairs = list(read_corpus(plan.test))
-    if arguments.gather:
-        return _gather(plan, pairs)
-    plan = decide(plan, pairs)
-    if arguments.list:
-        return _list(plan, pairs)
-    if arguments.launcher:
-        for run in unfinished(plan, pairs, overwrite=arguments.overwrite):
-            print(launcher_line(plan, run, overwrite=arguments.overwrite))
-        return 0
+    cells = {cell.name: cell for cell in plan.cells}
     if arguments.cell:
-        return _make(plan, pairs, arguments)
-    ended, failed = run_study(plan, pairs, jobs=arguments.jobs, overwrite=arguments.overwrite)
-    if ended != "finished":
-        jobs = ["--jobs", str(arguments.jobs)] if arguments.jobs > 1 else []
-        return _stopped(ended, plan, *jobs, overwrite=arguments.overwrite)
-    for name, why in failed.items():
-        print(f"study.py: {name} failed: {why}", file=sys.stderr)
-    if len(failed) < len(plan.runs):
+        if arguments.cell not in cells:
+            hint = did_you_mean(arguments.cell, cells) or f"; known: {', '.join(cells)}"
+            raise UserError(f"--cell: no cell is called {arguments.cell}{hint}")
+        return _make([cells[arguments.cell]], plan, pairs)
+    code = 0
+    if not arguments.gather:
+        jobs = arguments.jobs
+        code = _make(plan.cells, plan, pairs) if jobs == 1 else _make_in_processes(plan, jobs)
+    if code in (0, EXIT_FAULT):
         _gather(plan, pairs)
-    return EXIT_FAULT if failed else 0
+    return code
 
 
-def _list(plan: Plan, pairs: Sequence[Pair]) -> int:
-    from studies.runs import statuses
-
-    found = statuses(plan, pairs)
-    for name, status in found.items():
-        rest = status.changes
-        if status.state == "finished" and status.result:
-            rest = f"BLEU {status.result.bleu:.1f}, {status.result.minutes:.1f} min"
-        print(f"{status.state:<12} {name}  {rest}".rstrip())
-    done = sum(status.state == "finished" for status in found.values())
-    print(f"{done} of {len(found)} runs are finished; {plan.study.directory}", file=sys.stderr)
-    return 0
-
-
-def _make(plan: Plan, pairs: Sequence[Pair], arguments: argparse.Namespace) -> int:
+def _make(cells: Sequence[Cell], plan: Plan, pairs: Sequence[Pair]) -> int:
+    """Make the runs of cells; a cell that fails does not stop the others."""
     from seq2seq.device import keep_few_kernels
-    from studies.runs import complete, decide
+    from studies.runs import make_cell
 
     keep_few_kernels()
-    overwrite, made = arguments.overwrite, set[str]()
-    while left := [run for run in plan.select(arguments.cell) if run.name not in made]:
-        for run in left:
-            ended = complete(run, plan.study, pairs, overwrite=overwrite, others=plan.runs)
-            if ended in ("interrupted", "terminated"):
-                cells = (f"--cell={name}" for name in arguments.cell)
-                return _stopped(ended, plan, *cells, overwrite=overwrite)
-            made.add(run.name)
-        if plan.undecided.isdisjoint(arguments.cell):
-            break
-        plan = decide(plan, pairs)  # now that a cell's values are tried, its other seeds follow
-    return 0
+    code = 0
+    for number, cell in enumerate(cells):
+        print(f"{number} of {len(cells)} cells done; next: {cell.name}", file=sys.stderr)
+        try:
+            ended = make_cell(cell, plan, pairs)
+        except UserError as error:
+            print(f"study.py: {cell.name} failed: {error}", file=sys.stderr)
+            code = EXIT_FAULT
+            continue
+        if EXIT_CODES[ended]:
+            print(f"{ended}; saved. Continue with the same command", file=sys.stderr)
+            return EXIT_CODES[ended]
+    return code
+
+
+def _make_in_processes(plan: Plan, jobs: int) -> int:
+    """Make the runs of each cell in a process; Ctrl-C interrupts these too, and they save."""
+
+    def make(cell: Cell) -> int:
+        output = plan.study.directory / "cells" / cell.name / "output.txt"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        options = [*plan.changes, "training.threads=1", f"--cell={cell.name}"]
+        with output.open("wb") as file:
+            code = subprocess.run(
+                [sys.executable, __file__, plan.path, *options],
+                stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            ).returncode  # fmt: skip
+        print(
+            f"{cell.name}: {f'exit code {code}; see {output}' if code else 'done'}", file=sys.stderr
+        )
+        return code
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            codes = list(pool.map(make, plan.cells))
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return EXIT_FAULT if any(codes) else 0
 
 
 def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
@@ -134,16 +131,8 @@ def _gather(plan: Plan, pairs: Sequence[Pair]) -> int:
     results = gather(plan, pairs)
     path = write_results(results)
     print(main_table(results))
-    print(
-        f"{results.finished} of {len(results.plan.runs)} runs are finished; {path}", file=sys.stderr
-    )
+    print(f"{results.finished} of {results.runs} runs are finished; {path}", file=sys.stderr)
     return 0
-
-
-def _stopped(ended: str, plan: Plan, *options: str, overwrite: bool) -> int:
-    again = plan.command(*options, *(["--overwrite"] if overwrite else []))
-    print(f"{ended}; saved. Continue with: {again}", file=sys.stderr)
-    return EXIT_CODES[ended]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import yaml
 from conftest import ToyCorpus, to_read, toy_pairs
 
 import prepare_data
-from general_corpus.phrases import phrase_pairs
+from corpora.general.phrases import phrase_pairs
 from seq2seq import cli
 from seq2seq.analysis.alignment import (
     align,

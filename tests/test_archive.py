@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
+from corpora.tatoeba import download as archive
+from corpora.tatoeba.download import is_archive, open_member
 from seq2seq.data import corpus
 from seq2seq.errors import DataError
-from tatoeba_corpus import download as archive
-from tatoeba_corpus.download import is_archive, open_member
 
 TEXT = "".join(f"Sentence {n}.\tFrase {n}.\tCC-BY 2.0 #{n}\n" for n in range(40))
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -198,7 +198,7 @@ def test_huge_headers_are_refused(tmp_path: Path) -> None:
         path.write_bytes(special(kind, size=200_000_000).tobuf(tarfile.GNU_FORMAT))
         os.truncate(path, 200_010_240)  # a hole: it takes no room
     code = (
-        "import sys, pathlib; from tatoeba_corpus.download import open_member\n"
+        "import sys, pathlib; from corpora.tatoeba.download import open_member\n"
         "for path in sys.argv[1:]:\n"
         "    try:\n        with open_member(pathlib.Path(path), 'spa.txt'): pass\n"
         "    except Exception as error: print(type(error).__name__, error)"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from corpora.tatoeba import download as download_module
+from corpora.tatoeba.download import download
 from seq2seq.errors import DataError
-from tatoeba_corpus import download as download_module
-from tatoeba_corpus.download import download
 
 CONTENT = os.urandom(300_000)
 

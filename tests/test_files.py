@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from publishing import publish_files
+from corpora.publishing import publish_files
 from seq2seq.errors import DataError
 from seq2seq.files import (
     check_writable,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import ship_model
-from general_corpus.prepare import DEV, FILES
-from general_corpus.readers import READERS
-from general_corpus.sources import Files, Repository, read_sources
-from general_corpus.text import is_translation, plain_markdown, plain_rst, sentence_pairs
+from corpora.general.prepare import DEV, FILES
+from corpora.general.readers import READERS
+from corpora.general.sources import Files, Repository, read_sources
+from corpora.general.text import is_translation, plain_markdown, plain_rst, sentence_pairs
 from prepare_data import main
+from release import ship_model
 
 ROOT = Path(__file__).parents[1]
 

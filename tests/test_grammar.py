@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from corpora.sample import MAX_WORDS, MIN_WORDS, Pair, english, generate, lexicon, spanish
+from corpora.sample.tables import read_table
+from corpora.sample.tokens import Phrase, finish
 from prepare_data import main
-from sample_corpus import MAX_WORDS, MIN_WORDS, Pair, english, generate, lexicon, spanish
-from sample_corpus.tables import read_table
-from sample_corpus.tokens import Phrase, finish
 from seq2seq.errors import DataError
 from seq2seq.inference.words import words
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from corpora.sample import challenge
+from corpora.sample.generate import MAX_WORDS, fold
+from corpora.sample.tokens import Draw, finish
 from prepare_data import main
-from sample_corpus import challenge
-from sample_corpus.generate import MAX_WORDS, fold
-from sample_corpus.tokens import Draw, finish
 from seq2seq.inference.words import words
 
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"

@@ -15,7 +15,7 @@ import pytest
 from conftest import toy_pairs
 from explaining import CONFIGS, with_model
 
-from notebook import PAGE, executed
+from documentation.notebook import PAGE, executed
 from seq2seq.analysis.explain import explain
 from seq2seq.analysis.heatmaps import (
     MOST_PARTS,
@@ -264,7 +264,8 @@ def test_notebook_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.Monkey
     new = executed()
     committed = json.loads(PAGE.read_text(encoding="utf-8"))
     assert outputs(new) == outputs(committed), (
-        f"{PAGE.name} has other outputs now; if they are right, run: python scripts/notebook.py"
+        f"{PAGE.name} has other outputs now; if they are right, run: "
+        "python scripts/documentation/notebook.py"
     )
     for cells in (new["cells"], committed["cells"]):
         shown = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ToyCorpus
 
-import ship_model
+from release import ship_model
 from seq2seq import Translator, cli, packaged
 from seq2seq.analysis.doctor import diagnose
 from seq2seq.config import load_config

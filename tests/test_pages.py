@@ -16,23 +16,23 @@ from seq2seq.cli import main, parse
 from seq2seq.config import load_config
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 README = PAGES[0].read_text(encoding="utf-8")
 # The least number of commands on each page, so that a page whose layout changes is noticed.
 NUMBERS = {"README": 35, "attention": 15, "distillation": 9, "experiments": 20, "export": 4,
            "finetuning": 9, "measuring": 5, "models": 8, "recipe": 5, "scaling": 9, "serving": 1,
-           "speed": 2, "study": 8}  # fmt: skip
+           "speed": 2, "study": 9, "making": 5}  # fmt: skip
 
 
 def commands(page: Path) -> list[str]:
-    """Return the commands in the blocks of a page, and in the tables of README.md."""
+    """Return the commands in the blocks of a page, and in the tables of two pages."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     blocks = re.findall(
         r"^ *(?:\$ +)?(?:(?:cut|echo) .*\| |torchrun .*-m )?(?:\.venv/bin/)?"
         r"((?:seq2seq [a-z]+|python scripts/study\.py) .*)$",
         text, re.MULTILINE,
     )  # fmt: skip
-    tables = re.findall(r"^\|.*", text, re.MULTILINE) if page == PAGES[0] else []
+    tables = re.findall(r"^\|.*", text, re.MULTILINE) if page.stem in ("README", "making") else []
     return blocks + re.findall(r"`((?:seq2seq|python scripts/study\.py) [^`]+)`", "\n".join(tables))
 
 

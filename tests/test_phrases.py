@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from general_corpus.phrases import phrase_pairs, phrase_spans, truecase
+from corpora.general.phrases import phrase_pairs, phrase_spans, truecase
 from seq2seq.inference.words import Links, words
 
 

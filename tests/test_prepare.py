@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-import sample_corpus
+from corpora import sample
+from corpora.tatoeba.prepare import prepare_tatoeba
 from prepare_data import main
 from seq2seq.config import CorpusConfig
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import read_corpus
 from seq2seq.files import sha256
-from tatoeba_corpus.prepare import prepare_tatoeba
 
 TATOEBA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en"
 TEXT = "".join(f"Sentence {n}.\tFrase {n}.\tCC-BY 2.0 #{n}\n" for n in range(40))
@@ -236,7 +236,7 @@ def test_sample_passes_its_options_on(
         calls.append((directory, keys))
         return "a summary"
 
-    monkeypatch.setattr(sample_corpus, "write_sample", write_sample)
+    monkeypatch.setattr(sample, "write_sample", write_sample)
     status, out, _ = call("sample", "--seed", "3", "--train", "20")
     assert status == 0
     assert out == "a summary\n"
@@ -253,7 +253,7 @@ def test_sample_shows_pairs_without_writing(tmp_path: Path, call: Call) -> None:
     assert status == 0
     lines = out.splitlines()
     assert len(lines) == 9
-    first = next(sample_corpus.generate(3))
+    first = next(sample.generate(3))
     links = " ".join(f"{i}-{j}" for i, j in first.alignment)
     assert lines[:3] == [first.source, f"    {first.target}", f"    {links}"]
     assert not (tmp_path / "out").exists()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpora.tatoeba.prepare import MAX_GROUP, Split, group_pairs, split_pairs
 from seq2seq.data.cleaning import fold
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
-from tatoeba_corpus.prepare import MAX_GROUP, Split, group_pairs, split_pairs
 
 
 def folded(pairs: Sequence[Pair]) -> tuple[set[str], set[str]]:

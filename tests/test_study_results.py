@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-import csv
 import itertools
 import json
-import os
 import random
-import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,16 +18,21 @@ from studies.plan import Plan, Run, make_plan
 from studies.results import (
     Spread,
     StudyResults,
-    as_csv,
     as_markdown,
     gather,
     length_table,
     main_table,
     matrices,
     parts_table,
-    write_results,
 )
-from studies.runs import Point, RunResult, checksum_of, decide, load_result, status_of
+from studies.runs import (
+    RunResult,
+    changes_of,
+    checksum_of,
+    chosen,
+    finished_result,
+    load_result,
+)
 
 STUDY = """
 name: made-up
@@ -45,6 +45,12 @@ exclude: [{{style: a|b, model.attention.score: none}}]
 seeds: [1, 2, 3]
 lengths: [2, 4]
 """
+
+
+def runs_of(plan: Plan) -> list[Run]:
+    return [run for cell in plan.cells for option in cell.options for run in option]
+
+
 MEASURES = ("bleu", "chrf", "alignment_error", "minutes", "parameters")
 
 
@@ -72,7 +78,13 @@ def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
         )
         metrics = score(hypotheses, [pair.target for pair in pairs])
         curve = [
-            Point(step=step, minutes=step / 60, loss=5 / step, bleu=step / run.seed, chrf=None)
+            {
+                "step": step,
+                "minutes": step / 60,
+                "loss": 5 / step,
+                "bleu": step / run.seed,
+                "chrf": None,
+            }
             for step in (10, 20)
         ]
         run.path.mkdir(parents=True)
@@ -97,7 +109,7 @@ def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
 
 @pytest.fixture
 def results(plan: Plan, pairs: list[Pair]) -> StudyResults:
-    finish(plan.runs, pairs)
+    finish(runs_of(plan), pairs)
     return gather(plan, pairs)
 
 
@@ -106,7 +118,7 @@ def rows(table: str) -> list[list[str]]:
 
 
 def test_result_round_trip(plan: Plan, pairs: list[Pair]) -> None:
-    run = plan.runs[0]
+    run = runs_of(plan)[0]
     assert load_result(run.path) is None
     finish([run], pairs)
     result = load_result(run.path)
@@ -121,39 +133,39 @@ def test_result_round_trip(plan: Plan, pairs: list[Pair]) -> None:
             load_result(run.path)
 
 
-def test_status_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
-    run, sha256 = plan.runs[0], checksum_of(pairs)
+def test_state_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
+    run, sha256 = runs_of(plan)[0], checksum_of(pairs)
 
     def state(*changes: str, measures: tuple[str, ...] = MEASURES, test: str = sha256) -> str:
-        changed = make_plan(plan.path, changes).runs[0]
+        changed = runs_of(make_plan(plan.path, changes))[0]
         study = plan.study.model_copy(update={"measure": measures})
-        found = status_of(changed, study, test)
-        return f"{found.state} {found.changes}".strip()
+        if finished_result(changed, study, test):
+            return "finished"
+        return changes_of(changed, load_result(changed.path)) or "to be made"
 
-    assert state() == "not started"
+    assert state() == "to be made"
     run.path.mkdir(parents=True)
     from seq2seq.config import dump_config
 
     (run.path / "config.yaml").write_text(dump_config(run.config))
-    assert state() == "begun"
-    assert state("training.threads=2", "data.processes=1") == "begun"
-    assert state("inference.beam_size=9", "data.test.references=false") == "begun"
-    assert state("training.max_steps=3") == "changed training.max_steps was 20 and is 3"
+    assert state("training.threads=2", "data.processes=1") == "to be made"
+    assert state("inference.beam_size=9", "data.test.references=false") == "to be made"
+    assert state("training.max_steps=3") == "training.max_steps was 20 and is 3"
     (run.path / "config.yaml").unlink()
     run.path.rmdir()
     finish([run], pairs)
     assert state() == "finished"
     assert state("training.threads=2", "training.tensorboard=true") == "finished"
     assert state(measures=("bleu",)) == "finished"
-    assert state("inference.beam_size=9") == "trained"
-    assert state("data.test.references=false") == "trained"
-    assert state(test="another") == "trained"
+    assert state("inference.beam_size=9") == "to be made"
+    assert state("data.test.references=false") == "to be made"
+    assert state(test="another") == "to be made"
     checksums = {"data.train.0.path": "0" * 64, "data.train.1.path": "0" * 64}
     (run.path / "data.json").write_text(json.dumps(checksums))
-    assert state() == "changed data.train.0.path has new content"
+    assert state() == "data.train.0.path has new content"
     (run.path / "data.json").unlink()
     assert state("model.dropout=0.3", "inference.beam_size=9") == (
-        "changed model.dropout was 0.1 and is 0.3"
+        "model.dropout was 0.1 and is 0.3"
     )
     moved = tmp_path / "moved/cells" / run.cell
     moved.mkdir(parents=True)
@@ -171,9 +183,6 @@ def test_scores_are_means_over_seeds(results: StudyResults, pairs: list[Pair]) -
     assert spread.values == pytest.approx(values)
     assert summary.spread("alignment_error") == Spread((10.0, 20.0, 30.0))
     assert results.summaries[1].spread("alignment_error") is None
-    assert [s for s, _ in summary.curve("bleu")] == [10, 20]
-    assert summary.curve("bleu")[1][1].values == (20, 10, pytest.approx(20 / 3))
-    assert summary.curve("chrf") == []
     means = {s.cell.name: Spread(tuple(r.bleu for r in s.results.values())).mean
              for s in results.summaries}  # fmt: skip
     best = max(means, key=lambda name: means[name])
@@ -196,7 +205,7 @@ def test_bleu_by_length_is_corpus_bleu_of_each_bucket(
     result = results.summaries[0].results[2]
     places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
     expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
-    found = results.summaries[0].by_length["3-4"].values[1]
+    found = results.summaries[0].by_length[1].values[1]
     assert found == pytest.approx(expected["bleu"].score)
     assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
 
@@ -224,21 +233,18 @@ def test_parts_of_measures(results: StudyResults, plan: Plan) -> None:
     assert body == [["lower case", *["4.0 ± 2.0"] * 5],
                     ["emoji added, copied %", *["90.0 ± 0.0"] * 5]]  # fmt: skip
     assert parts_table(results, "phenomena") == ""
-    page = as_markdown(results, [])
+    page = as_markdown(results)
     assert parts_table(results, "kinds") in page
     assert "by phenomenon" not in page
-    [*_, line] = csv.DictReader(as_csv(results).splitlines())
-    assert (line["lower case"], line["lower case_sd"]) == ("4.0", "2.0")
 
 
 def test_parts_that_some_runs_lack_are_left_out(plan: Plan, pairs: list[Pair]) -> None:
-    finish(plan.runs, pairs)
-    result = load_result(plan.runs[-1].path)
+    finish(runs_of(plan), pairs)
+    result = load_result(runs_of(plan)[-1].path)
     assert result is not None
-    result.model_copy(update={"kinds": {"lower case": 1.0}}).save(plan.runs[-1].path)
+    result.model_copy(update={"kinds": {"lower case": 1.0}}).save(runs_of(plan)[-1].path)
     found = gather(plan, pairs)
     assert [row[0] for row in rows(parts_table(found, "kinds"))[2:]] == ["lower case"]
-    assert "emoji" not in as_csv(found)
 
 
 def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
@@ -248,7 +254,7 @@ def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     file.write_text(
         file.read_text().replace("[general, none]", "[general, none, additive, concat]")
     )
-    finish((wider := make_plan(plan.path)).runs, pairs)
+    finish((wider := make_plan(plan.path)) and runs_of(wider), pairs)
     found = gather(wider, pairs)
     assert list(matrices(found)) == ["BLEU", "chrF", "AER %"]
     assert parts_table(found, "kinds") == ""
@@ -260,40 +266,38 @@ def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     bleu = {s.cell.name: s.spread("bleu") for s in found.summaries}["luong_score=additive"]
     assert bleu is not None
     assert rows(matrices(found)["BLEU"])[4][2].startswith(f"{bleu.mean:.1f} ± ")
-    assert matrices(found)["BLEU"] in as_markdown(found, [])
+    assert matrices(found)["BLEU"] in as_markdown(found)
 
 
 def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[Pair]) -> None:
     file = Path(plan.path)
     file.write_text(file.read_text() + "tune: {training.learning_rate: [0.001, 3.0e-3]}\n")
-    tuned = decide(make_plan(plan.path), pairs)
-    assert [run.name for run in tuned.runs[:3]] == [
-        "bahdanau_score=general/0.001/seed-1",
-        "bahdanau_score=general/0.003/seed-1",
-        "bahdanau_score=none/0.001/seed-1",
+    tuned = make_plan(plan.path)
+    cell = tuned.cells[0]
+    assert [[run.name for run in option[:1]] for option in cell.options] == [
+        ["bahdanau_score=general/0.001/seed-1"],
+        ["bahdanau_score=general/0.003/seed-1"],
     ]
-    assert len(tuned.runs) == len(tuned.undecided) * 2 == 10
-    finish(tuned.runs[:3], pairs)
+    firsts = [option[0] for option in cell.options]
+    finish(firsts[:1], pairs)
     with pytest.raises(DataError, match="no run is finished"):
-        gather(decide_one := make_plan(plan.path, ["seeds=[2]"]), pairs)
-    assert len(decide(decide_one, pairs).undecided) == 5
-
-    loss = tuned.runs[1].path / "result.json"  # the second value is better in one cell
+        gather(tuned, pairs)
+    assert chosen(cell) == []
+    finish(firsts[1:], pairs)
+    loss = firsts[1].path / "result.json"  # the second value is better in this cell
     result = json.loads(loss.read_text())
     result["curve"][-1]["loss"] = 0.1
     loss.write_text(json.dumps(result))
-    found = gather(tuned, pairs)
-    assert [run.name for run in found.plan.runs[:4]] == [
-        *(f"bahdanau_score=general/0.003/seed-{seed}" for seed in (1, 2, 3)),
-        "bahdanau_score=none/0.001/seed-1",
+    assert [run.name for run in chosen(cell)] == [
+        f"bahdanau_score=general/0.003/seed-{seed}" for seed in (1, 2, 3)
     ]
+    found = gather(tuned, pairs)
+    assert (found.finished, found.runs) == (1, 3 + 2 * 4)
     head, _, *body = rows(main_table(found))
     assert head[:5] == ["style", "score", "n", "learning_rate", "BLEU"]
     assert [row[:4] for row in body] == [["bahdanau", "general", "1", "0.003"]]
-    page = as_markdown(found, [])
+    page = as_markdown(found)
     assert "of 0.001, 0.003, the one with the lowest validation loss with seed 1" in page
-    [line] = csv.DictReader(as_csv(found).splitlines())
-    assert line["learning_rate"] == "0.003"
 
 
 def test_cells_that_differ_by_their_search_are_compared_model_by_model(
@@ -304,7 +308,7 @@ def test_cells_that_differ_by_their_search_are_compared_model_by_model(
         "grid={style: {bahdanau: {}, luong: {model.style: luong}}, inference.beam_size: [1, 2]}",
         "exclude=[]",
     ]
-    runs = make_plan(plan.path, changes).runs
+    runs = runs_of(make_plan(plan.path, changes))
     finish(runs, pairs)
     for run, alike in zip(runs[3:], itertools.cycle(runs[:3])):
         result, other = load_result(run.path), load_result(alike.path)
@@ -321,28 +325,15 @@ def test_cells_that_differ_by_their_search_are_compared_model_by_model(
     assert all(low < -1 and high > 1 for low, high in limits("{style: bahdanau}"))
 
 
-def test_failures_are_printed_where_nothing_can_be_compared(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("studies.runs.run_study", lambda *_, **__: ("finished", {"a": "why"}))
-    assert study.main([plan.path, "tune={training.learning_rate: [0.001, 0.003]}"]) == 2
-    first, second = capsys.readouterr().err.splitlines()
-    assert first == "study.py: a failed: why"
-    assert second.endswith(
-        "no run is finished with these settings; run the study first, or see --list"
-    )
-
-
 def test_single_seed_has_no_deviation(plan: Plan, pairs: list[Pair]) -> None:
-    finish([plan.runs[0], plan.runs[3]], pairs)
+    finish([runs_of(plan)[0], runs_of(plan)[3]], pairs)
     found = gather(plan, pairs)
     assert rows(main_table(found))[2][5] == "10.0"
-    assert "2 of 15 runs are finished" in as_markdown(found, [])
-    assert write_results(found).name == "results.md"
+    assert "2 of 15 runs are finished" in as_markdown(found)
 
 
 def test_baseline_of_every_cell(plan: Plan, pairs: list[Pair]) -> None:
-    finish(plan.runs, pairs)
+    finish(runs_of(plan), pairs)
     named = make_plan(plan.path, ["baseline={model.attention.score: none}"])
     found = {s.cell.name: s for s in gather(named, pairs).summaries}
     assert {name: summary.baseline for name, summary in found.items()} == {
@@ -350,106 +341,50 @@ def test_baseline_of_every_cell(plan: Plan, pairs: list[Pair]) -> None:
         "bahdanau_score=none": "bahdanau_score=none",
         "luong_score=general": "luong_score=none",
         "luong_score=none": "luong_score=none",
-        "a-b_score=general": None,  # whose baseline is excluded
+        "a-b_score=general": "",  # whose baseline is excluded
     }
     compared = [name for name, summary in found.items() if summary.difference is not None]
     assert compared == ["bahdanau_score=general", "luong_score=general"]
-    page = as_markdown(gather(named, pairs), [])
+    page = as_markdown(gather(named, pairs))
     assert "that of the cell with `score: none` and otherwise its own levels; in" in page
     one = make_plan(plan.path, ["baseline={model.attention.score: none, style: luong}"])
     assert {s.baseline for s in gather(one, pairs).summaries} == {"luong_score=none"}
-    assert "that of the cell with `score: none`, `style: luong`; in" in as_markdown(
-        gather(one, pairs), []
-    )
+    page = as_markdown(gather(one, pairs))
+    assert "that of the cell with `score: none`, `style: luong`; in" in page
 
 
 def test_baseline_without_results(plan: Plan, pairs: list[Pair]) -> None:
-    finish(plan.runs[:4], pairs)
+    finish(runs_of(plan)[:4], pairs)
     named = make_plan(plan.path, ["baseline={style: luong}"])
-    assert [s.baseline for s in gather(named, pairs).summaries] == [None, None]
+    assert [s.baseline for s in gather(named, pairs).summaries] == [
+        "luong_score=general",
+        "luong_score=none",
+    ]
     assert "baseline" not in main_table(gather(named, pairs))
     with pytest.raises(DataError, match="no run is finished with these settings"):
         gather(make_plan(plan.path, ["out=none"]), pairs)
 
 
-def test_result_files(
+def test_gathered_results_are_printed_and_written(
     results: StudyResults, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert study.main([plan.path, "--gather"]) == 0
     assert main_table(results) in capsys.readouterr().out
-    page = (plan.study.directory / "results.md").read_text()
-    for name in ("scores.png", "by-length.png", "learning-curves.png"):
-        assert f"]({name})" in page
-        assert (plan.study.directory / name).read_bytes().startswith(b"\x89PNG")
+    page = (plan.study.directory / "made-up.md").read_text()
+    assert page.startswith("# Study made-up\n")
+    assert "15 of 15 runs are finished" in page
     assert "nrefs:1|case:mixed" in page
-    data = json.loads((plan.study.directory / "results.json").read_text())
-    assert data["finished"] == data["runs"] == 15
-    cell = data["cells"][0]
-    assert cell["measures"]["alignment_error"] == {"mean": 20.0, "deviation": 10.0}
-    assert [run["alignment_error"] for run in cell["runs"]] == [10, 20, 30]
-    assert [point["step"] for point in cell["runs"][0]["curve"]] == [10, 20]
-    by_length = {k: v["mean"] for k, v in cell["bleu_by_length"].items()}
-    each = [run["bleu_by_length"] for run in cell["runs"]]
-    assert by_length == pytest.approx({k: sum(e[k] for e in each) / 3 for k in by_length})
-    lines = list(csv.DictReader((plan.study.directory / "results.csv").open()))
-    assert [line["cell"] for line in lines] == [c["name"] for c in data["cells"]]
-    assert float(lines[0]["bleu_sd"]) == pytest.approx(cell["measures"]["bleu"]["deviation"])
-    assert float(lines[0]["bleu 3-4"]) == pytest.approx(by_length["3-4"])
-    for line, each_cell in zip(lines, data["cells"], strict=True):
-        difference = each_cell["difference"]
-        assert line["p"] == ("" if difference is None else str(difference["p_value"]))
+    assert main_table(results) in page
+    assert length_table(results) in page
 
 
-def test_list_shows_the_state_of_runs(
+def test_runs_of_another_recipe_are_refused(
     plan: Plan, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    finish(plan.runs[:1], pairs)
-    assert study.main([plan.path, "training.max_steps=9", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (f"changed      {plan.runs[0].name}  training.max_steps was 20 and is 9")
-    assert lines[1] == f"not started  {plan.runs[1].name}"
-    for how in ([], ["--launcher"], ["--cell", plan.runs[0].name]):
-        assert study.main([plan.path, "training.max_steps=9", *how]) == 2
-        message = capsys.readouterr().err
-        assert f"{plan.runs[0].name}: training.max_steps was 20 and is 9. Change it" in message
-    assert study.main([plan.path, "--launcher"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 14
-    assert plan.runs[0].name not in "".join(lines)
-
-
-def test_list_does_not_import_torch(plan: Plan) -> None:
-    script = "import sys, study; study.main(sys.argv[1:]); print('torch' in sys.modules)"
-    command = [sys.executable, "-c", script, plan.path, "--list"]
-    paths = os.pathsep.join(sys.path)
-    printed = subprocess.check_output(command, text=True, env={**os.environ, "PYTHONPATH": paths})
-    assert printed.splitlines()[-1] == "False"
-
-
-def test_results_are_included_in_a_page(results: StudyResults, tmp_path: Path) -> None:
-    write_results(results)
-    page = tmp_path / "page.md"
-    markers = "<!-- study {} -->\nold\n<!-- end of study -->\n"
-    page.write_text("# A\n" + markers.format("other") + markers.format("made-up") + "end\n")
-    script = Path(__file__).parents[1] / "scripts/include_study.py"
-    for _ in range(2):  # the second run replaces what the first one wrote
-        subprocess.run([sys.executable, script, results.plan.study.directory, page], check=True)
-        text = page.read_text()
-        assert text.startswith(
-            "# A\n" + markers.format("other") + "<!-- study made-up -->\n- `python "
-        )
-        assert text.endswith("<!-- end of study -->\nend\n")
-        assert text.count(main_table(results)) == 1
-        [folded] = re.findall(r"<summary>BLEU by length</summary>(.*?)</details>", text, re.DOTALL)
-        assert length_table(results) in folded
-        assert "png" not in folded
-        assert "](images/made-up-scores.png)" in text
-    assert (tmp_path / "images/made-up-by-length.png").is_file()
-    page.write_text("nothing")
-    found = subprocess.run(
-        [sys.executable, script, results.plan.study.directory, page],
-        capture_output=True,
-        text=True,
-    )
-    assert found.returncode == 1
-    assert "no markers '<!-- study made-up -->'" in found.stderr
+    run = runs_of(plan)[0]
+    finish([run], pairs)
+    assert study.main([plan.path, "training.max_steps=9", "--cell", run.cell]) == 1
+    message = capsys.readouterr().err
+    assert "training.max_steps was 20 and is 9. Change it back, delete this folder" in message
+    assert study.main([plan.path, "--cell", f"{run.cell}0"]) == 2
+    assert f"no cell is called {run.cell}0; did you mean {run.cell}?" in capsys.readouterr().err

@@ -9,8 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.data.corpus import Pair
 from seq2seq.evaluation.metrics import RESAMPLES, paired_test
-from studies.bleu import sentence_statistics
-from studies.differences import SeedScores, compare_seeds, score_seeds
+from studies.bootstrap import SeedScores, compare_seeds, score_seeds, sentence_statistics
 from studies.results import Spread
 
 TARGETS = [f"the {noun} of my {thing} {verb} it today ." for noun, thing, verb in itertools.product(

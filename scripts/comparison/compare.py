@@ -21,15 +21,15 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from comparison import results  # noqa: E402
-from comparison.toolkits import BATCH_PIECES, BEAM, HERE, MODELS, Setup, logged  # noqa: E402
-from seq2seq.config.loading import dump_config, load_config  # noqa: E402
-from seq2seq.data.cleaning import normalize  # noqa: E402
-from seq2seq.data.dataset import load_pairs, train_tokenizers  # noqa: E402
-from seq2seq.data.tokenizer import EOS, Tokenizer  # noqa: E402
-from seq2seq.evaluation.evaluate import write_lines  # noqa: E402
-from seq2seq.evaluation.robustness import KINDS, lines_of  # noqa: E402
-from seq2seq.runs.directory import RunDirectory, find_checkpoint  # noqa: E402
+from comparison import results
+from comparison.toolkits import BATCH_PIECES, BEAM, HERE, MODELS, Setup, logged
+from seq2seq.config.loading import dump_config, load_config
+from seq2seq.data.cleaning import normalize
+from seq2seq.data.dataset import load_pairs, train_tokenizers
+from seq2seq.data.tokenizer import EOS, Tokenizer
+from seq2seq.evaluation.evaluate import write_lines
+from seq2seq.evaluation.robustness import KINDS, lines_of
+from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
 HEAD = 10  # one test sentence of so many is translated alone, to know how long a start takes
 

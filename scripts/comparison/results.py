@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.measuring import describe
 from comparison.toolkits import MODELS, Setup, logged
-from pages import markdown_table, replace_between
+from documentation.pages import markdown_table, replace_between
 from seq2seq.config import CorpusConfig
 from seq2seq.data.cleaning import normalize, normalize_pair
 from seq2seq.data.corpus import Pair, read_corpus

@@ -1,39 +1,35 @@
-"""The results of a study: its cells compared, as a page with tables, CSV, JSON and figures."""
+"""The results of a study: its cells compared, as a page of tables."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Literal
 
-import numpy as np
-
-from pages import markdown_table
-from seq2seq.analysis import to_json
+from documentation.pages import markdown_table
 from seq2seq.analysis.pages import ENVIRONMENT
-from seq2seq.analysis.plots import LengthBucket, fixed_buckets, new_figure, write_figure
+from seq2seq.analysis.plots import LengthBucket, fixed_buckets
 from seq2seq.data.corpus import Pair
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import RESAMPLES
 from seq2seq.files import write_atomic
-from studies.bleu import bleu_by_length, sentence_statistics
-from studies.differences import Difference, compare_seeds, score_seeds
-from studies.plan import Cell, Measure, Plan, baseline_of, changes_recipe, label
-from studies.runs import RunResult, decide, same_training, statuses
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from studies.bootstrap import (
+    Difference,
+    bleu_by_length,
+    compare_seeds,
+    score_seeds,
+    sentence_statistics,
+)
+from studies.plan import Cell, Measure, Plan, changes_recipe, label
+from studies.runs import RunResult, checksum_of, chosen, finished_result, same_training
 
 TEMPLATE = Path(__file__).with_name("template.md")
 Parts = Literal["kinds", "phenomena"]  # of a measure, in a table of their own
-_MOST_COLUMNS = 8  # of that table; with more cells, results.csv has the parts
+_MOST_COLUMNS = 8  # of that table
 TITLES: dict[Measure, str] = {
     "bleu": "BLEU",
     "chrf": "chrF",
@@ -68,9 +64,10 @@ class CellSummary:
     """A cell: its results by seed, BLEU by length, and its difference from the baseline."""
 
     cell: Cell
+    tuned: str  # the value of the key that the study tunes
     results: dict[int, RunResult]  # by seed, like the values of all spreads
-    by_length: dict[str, Spread]  # BLEU by the label of each length bucket
-    baseline: str | None  # the cell it is compared with; maybe itself; None without results
+    by_length: list[Spread]  # BLEU of each length bucket
+    baseline: str  # the cell it is compared with; maybe itself; empty where that is excluded
     difference: Difference | None  # None for the baseline itself
 
     def spread(self, measure: Measure) -> Spread | None:
@@ -83,16 +80,6 @@ class CellSummary:
         """Return the values over seeds of a kind of text, or of a phenomenon."""
         return Spread(tuple(getattr(result, name)[part] for result in self.results.values()))
 
-    def curve(self, metric: str) -> list[tuple[int, Spread]]:
-        """Return a metric of the validations during training: step, and values over seeds."""
-        by_step: dict[int, list[float]] = {}
-        for result in self.results.values():
-            for point in result.curve:
-                value = getattr(point, metric)
-                if value is not None and math.isfinite(value):
-                    by_step.setdefault(point.step, []).append(value)
-        return [(step, Spread(tuple(by_step[step]))) for step in sorted(by_step)]
-
 
 @dataclass(frozen=True)
 class StudyResults:
@@ -101,13 +88,9 @@ class StudyResults:
     plan: Plan
     sentences: int  # of the test set
     finished: int  # runs
+    runs: int
     buckets: tuple[LengthBucket, ...]
     summaries: tuple[CellSummary, ...]
-
-    @property
-    def qualities(self) -> list[Measure]:
-        """The measures of translations, not of what a model costs."""
-        return [measure for measure in self.measures if measure not in ("minutes", "parameters")]
 
     def parts(self, name: Parts) -> list[str]:
         """Return the kinds of text, or the phenomena, that all runs were measured on."""
@@ -129,15 +112,18 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
 
     Raises DataError if no run is finished.
     """
-    plan = decide(plan, pairs)
-    results: dict[str, dict[int, RunResult]] = {}
-    for run, status in zip(plan.runs, statuses(plan, pairs).values(), strict=True):
-        if status.state == "finished" and status.result and run.cell not in plan.undecided:
-            results.setdefault(run.cell, {})[run.seed] = status.result
+    test_sha256, number = checksum_of(pairs), 0
+    results, tuned = dict[str, dict[int, RunResult]](), dict[str, str]()
+    for cell in plan.cells:
+        runs = chosen(cell)
+        number += len(runs or cell.options)
+        for run in runs:
+            if result := finished_result(run, plan.study, test_sha256):
+                results.setdefault(cell.name, {})[run.seed] = result
+                tuned[cell.name] = run.tuned
     if not results:
         raise DataError(
-            f"{plan.study.directory}: no run is finished with these settings; run the study first, "
-            "or see --list"
+            f"{plan.study.directory}: no run is finished with these settings; run the study first"
         )
     references = references_of(pairs)
     statistics = {
@@ -146,29 +132,21 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
     }
     scores = {name: score_seeds(by_seed) for name, by_seed in statistics.items()}
     best = max(results, key=lambda name: fmean(run.bleu for run in results[name].values()))
-    buckets = fixed_buckets([pair.source for pair in pairs], plan.study.lengths)
+    buckets = fixed_buckets([pair.source for pair in pairs], sorted(plan.study.lengths))
     summaries = []
-    for cell in plan.cells:
-        name = cell.name
-        if name not in results:
-            continue
-        baseline: str | None = best
-        if plan.study.baseline is not None:
-            other = baseline_of(plan.study, cell, plan.cells)
-            baseline = other.name if other is not None and other.name in results else None
-        bleu = [bleu_by_length(buckets, statistics_NC) for statistics_NC in statistics[name]]
-        spreads = map(Spread, zip(*bleu, strict=True))
-        by_length = dict(zip([each.label for each in buckets], spreads, strict=True))
+    for cell in (cell for cell in plan.cells if cell.name in results):
+        name, other = cell.name, plan.baseline_of(cell)
+        baseline = (other.name if other else "") if plan.study.baseline else best
         difference = None
-        if baseline is not None and baseline != name:
-            difference = compare_seeds(
-                scores[name],
-                scores[baseline],
-                same_models=_same_models(results[name], results[baseline]),
-            )
-        summaries.append(CellSummary(cell, results[name], by_length, baseline, difference))
+        if baseline in results and baseline != name:
+            same = _same_models(results[name], results[baseline])
+            difference = compare_seeds(scores[name], scores[baseline], same_models=same)
+        bleu = [bleu_by_length(buckets, statistics_NC) for statistics_NC in statistics[name]]
+        by_length = [Spread(values) for values in zip(*bleu, strict=True)]
+        found = CellSummary(cell, tuned[name], results[name], by_length, baseline, difference)
+        summaries.append(found)
     finished = sum(map(len, results.values()))
-    return StudyResults(plan, len(pairs), finished, tuple(buckets), tuple(summaries))
+    return StudyResults(plan, len(pairs), finished, number, tuple(buckets), tuple(summaries))
 
 
 def _same_models(one: Mapping[int, RunResult], other: Mapping[int, RunResult]) -> bool:
@@ -178,35 +156,26 @@ def _same_models(one: Mapping[int, RunResult], other: Mapping[int, RunResult]) -
     )
 
 
-# --- Tables and files
+# --- Tables
 
 
 def write_results(results: StudyResults) -> Path:
-    """Write results.json, results.csv, the figures and results.md; return the path of the last."""
-    directory = results.plan.study.directory
-    write_atomic(directory / "results.json", as_json(results))
-    write_atomic(directory / "results.csv", as_csv(results))
-    figures = {
-        "scores.png": _plot_scores(results),
-        "by-length.png": _plot_by_length(results),
-        "learning-curves.png": _plot_curves(results),
-    }
-    for name, figure in figures.items():
-        write_figure(figure, directory / name, dots=130)
-    page = directory / "results.md"
-    write_atomic(page, as_markdown(results, list(figures)))
+    """Write the page of results, NAME.md; return its path."""
+    study = results.plan.study
+    page = study.directory / f"{study.name}.md"
+    write_atomic(page, as_markdown(results))
     return page
 
 
-def as_markdown(results: StudyResults, figures: Sequence[str]) -> str:
-    """Return the page of results, with figures by their file names."""
+def as_markdown(results: StudyResults) -> str:
+    """Return the page of results."""
     plan = results.plan
     changes = [f"`{key}: {json.dumps(value)}`" for key, value in plan.study.overrides.items()]
     changes += [f"`{change}`" for change in plan.changes if changes_recipe(change)]
     keys = {key for cell in plan.cells for key in cell.settings}
     return ENVIRONMENT.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         results=results,
-        command=plan.command(),
+        command=plan.command,
         changes=changes,
         result=next(iter(results.summaries[0].results.values())),
         own_search=any(key.partition(".")[0] == "inference" for key in keys),
@@ -217,7 +186,6 @@ def as_markdown(results: StudyResults, figures: Sequence[str]) -> str:
         matrices=matrices(results),
         kinds_table=parts_table(results, "kinds"),
         phenomena_table=parts_table(results, "phenomena"),
-        figures=figures,
     )
 
 
@@ -235,12 +203,11 @@ def _baseline(results: StudyResults) -> str:
 
 def main_table(results: StudyResults) -> str:
     """Return a row for each cell: measures, and the difference from the baseline."""
-    titles, measures = results.plan.study.titles, results.measures
-    tuned = [results.plan.study.tuned_title] if results.plan.study.tune else []
+    study, measures = results.plan.study, results.measures
     rows = []
     for summary in results.summaries:
         row = [*summary.cell.levels.values(), str(len(summary.results))]
-        row += [results.plan.best[summary.cell.name][0].tuned] if tuned else []
+        row += [summary.tuned] if study.tune else []
         row += [shown(summary.spread(m), 0 if m == "parameters" else 1) for m in measures]
         if (found := summary.difference) is not None:
             limits = f"[{_signed(found.low)}, {_signed(found.high)}]"
@@ -248,8 +215,10 @@ def main_table(results: StudyResults) -> str:
         else:
             row += ["baseline" if summary.cell.name == summary.baseline else "", ""]
         rows.append(row)
-    head = [*titles.values(), "n", *tuned, *(TITLES[m] for m in measures), "difference", "p"]
-    return markdown_table(head, rows, names=len(titles))
+    names = list(study.titles.values())
+    tuned = [study.tuned_title] if study.tune else []
+    head = [*names, "n", *tuned, *(TITLES[m] for m in measures), "difference", "p"]
+    return markdown_table(head, rows, names=len(names))
 
 
 def length_table(results: StudyResults) -> str:
@@ -257,7 +226,7 @@ def length_table(results: StudyResults) -> str:
     titles = results.plan.study.titles
     head = [*titles.values(), *(f"{b.label} ({len(b.sentences)})" for b in results.buckets)]
     rows = [
-        [*s.cell.levels.values(), *(shown(spread, 1) for spread in s.by_length.values())]
+        [*s.cell.levels.values(), *(shown(spread, 1) for spread in s.by_length)]
         for s in results.summaries
     ]
     return markdown_table(head, rows, names=len(titles))
@@ -273,7 +242,7 @@ def matrices(results: StudyResults) -> dict[str, str]:
         return {}
     (_, columns), (axis, rows) = study.axes.items()
     tables = {}
-    for measure in results.qualities:
+    for measure in (m for m in results.measures if m not in ("minutes", "parameters")):
         spreads = {tuple(s.cell.levels.values()): s.spread(measure) for s in results.summaries}
         body = [
             [row, *(shown(spreads.get((column, row)), 1) for column in columns)] for row in rows
@@ -305,181 +274,3 @@ def shown(spread: Spread | None, digits: int) -> str:
 
 def _signed(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}"  # without a negative zero
-
-
-def as_csv(results: StudyResults) -> str:
-    """Return a line for each cell, with means and deviations in columns of their own."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    rows = [_csv_row(results, summary) for summary in results.summaries]
-    writer.writerow([column for column, _ in rows[0]])
-    writer.writerows([value for _, value in row] for row in rows)
-    return text.getvalue()
-
-
-def _csv_row(results: StudyResults, summary: CellSummary) -> list[tuple[str, Any]]:
-    """Return columns and values, as a list: an axis may have the name of another column."""
-    levels = zip(results.plan.study.titles.values(), summary.cell.levels.values(), strict=True)
-    row = [("cell", summary.cell.name), *levels, ("n", len(summary.results))]
-    if results.plan.study.tune:
-        row.append((results.plan.study.tuned_title, results.plan.best[summary.cell.name][0].tuned))
-    for measure in results.measures:
-        row += _csv_spread(measure, summary.spread(measure))
-    row.append(("baseline", summary.baseline))
-    columns = ("difference", "difference_low", "difference_high", "p")
-    found = vars(summary.difference).values() if summary.difference else [None] * len(columns)
-    row += zip(columns, found, strict=True)
-    for length, spread in summary.by_length.items():
-        row += _csv_spread(f"bleu {length}", spread)
-    for name in get_args(Parts):
-        for part in results.parts(name):
-            row += _csv_spread(part, summary.part(name, part))
-    return row
-
-
-def _csv_spread(column: str, spread: Spread | None) -> list[tuple[str, Any]]:
-    mean, deviation = (spread.mean, spread.deviation) if spread else (None, None)
-    return [(column, mean), (f"{column}_sd", deviation)]
-
-
-def as_json(results: StudyResults) -> str:
-    """Return all numbers of every run; the translations are in the results of the runs."""
-    plan = results.plan
-    found = {
-        "study": plan.study.model_dump(mode="json"),
-        "changes": plan.changes,
-        "test": plan.test.model_dump(mode="json", exclude_none=True),
-        "sentences": results.sentences,
-        "lengths": {b.label: len(b.sentences) for b in results.buckets},
-        "resamples": RESAMPLES,
-        "finished": results.finished,
-        "runs": len(plan.runs),
-        "cells": [_cell_json(results, summary) for summary in results.summaries],
-    }
-    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
-
-
-def _cell_json(results: StudyResults, summary: CellSummary) -> dict[str, Any]:
-    cell, by_length = summary.cell, summary.by_length
-    runs = {run.seed: run for run in results.plan.best[cell.name]}
-    return {
-        "name": cell.name,
-        "levels": cell.levels,
-        "settings": cell.settings,
-        "tuned": results.plan.best[cell.name][0].tuned or None,
-        "measures": {m: _spread_json(summary.spread(m)) for m in results.measures},
-        "bleu_by_length": {label: _spread_json(spread) for label, spread in by_length.items()},
-        "baseline": summary.baseline,
-        "difference": to_json(summary.difference),
-        "runs": [
-            {
-                "seed": seed,
-                "run_dir": str(runs[seed].path),
-                **result.model_dump(mode="json", exclude={"config", "hypotheses"}),
-                "bleu_by_length": {label: s.values[n] for label, s in by_length.items()},
-            }
-            for n, (seed, result) in enumerate(summary.results.items())
-        ],
-    }
-
-
-def _spread_json(spread: Spread | None) -> dict[str, float | None] | None:
-    return {"mean": spread.mean, "deviation": spread.deviation} if spread else None
-
-
-# --- Figures
-
-
-_MOST_LINES = 6  # in one panel; more cells have a panel for each level of the first axis
-_MARKERS = "osD^vP*Xdh"
-
-Points = Sequence[tuple[float, Spread]]
-
-
-def _plot_scores(results: StudyResults) -> Figure:
-    """Draw a row for each cell: a ring for each seed, mean and standard deviation."""
-    study = results.plan.study
-    measures = results.qualities or results.measures
-    levels = [list(summary.cell.levels.values()) for summary in results.summaries]
-    firsts, lasts = (list(dict.fromkeys(each[n] for each in levels)) for n in (0, -1))
-    # A gap between the levels of the first axis.
-    places = [n + 0.6 * firsts.index(each[0]) for n, each in enumerate(levels)]
-    figure = new_figure(2.5 + 3.2 * len(measures), 1.816 + 0.26 * places[-1])
-    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
-    for axes, measure in zip(panels, measures, strict=True):
-        for y, summary, each in zip(places, results.summaries, levels, strict=True):
-            if (spread := summary.spread(measure)) is None:
-                continue
-            color, error = f"C{lasts.index(each[-1])}", spread.deviation or 0
-            seeds = [y] * len(spread.values)
-            axes.plot(spread.values, seeds, "o", mfc="none", mec=color, ms=4, alpha=0.6)
-            axes.errorbar(spread.mean, y, xerr=error, fmt="o", color=color, ms=6, lw=1.5)
-        axes.set_xlabel(TITLES[measure])
-        axes.grid(axis="x", alpha=0.3)
-        axes.set_axisbelow(True)
-    labels = [" / ".join(study.describe(s.cell.levels)) for s in results.summaries]
-    panels[0].set_yticks(places, labels)
-    panels[0].invert_yaxis()
-    figure.suptitle(f"{study.name}: mean ± standard deviation, one ring per seed")
-    return figure
-
-
-def _plot_by_length(results: StudyResults) -> Figure:
-    """Draw BLEU by source length."""
-    points = {"BLEU": lambda summary: list(enumerate(summary.by_length.values()))}
-    figure, [panels] = _plot_lines(results, 4.2, points)
-    for axes in panels:
-        labels = [f"{b.label}\n({len(b.sentences)})" for b in results.buckets]
-        axes.set_xticks(range(len(labels)), labels)
-        axes.set_xlabel("source words (sentences)")
-    return figure
-
-
-def _plot_curves(results: StudyResults) -> Figure:
-    """Draw BLEU and loss of the validations during training."""
-    metrics: dict[str, Callable[[CellSummary], Points]] = {
-        "validation BLEU": lambda summary: summary.curve("bleu"),
-        "validation loss": lambda summary: summary.curve("loss"),
-    }
-    figure, rows = _plot_lines(results, 6.6, metrics)
-    for axes in rows[-1]:
-        axes.set_xlabel("updates")
-    return figure
-
-
-def _plot_lines(
-    results: StudyResults, height: float, metrics: Mapping[str, Callable[[CellSummary], Points]]
-) -> tuple[Figure, Any]:
-    """Draw means with bands of one standard deviation; return the figure and its rows of axes.
-
-    There is a row for each metric. A few cells share a panel; of many, each level of the first
-    axis has its own. A line has the same color in all panels.
-    """
-    study, groups = results.plan.study, dict[str, dict[str, CellSummary]]()
-    together = len(results.summaries) <= _MOST_LINES or len(study.grid) == 1
-    for summary in results.summaries:
-        words = study.describe(summary.cell.levels)
-        title = "" if together else words.pop(0)
-        groups.setdefault(title, {})[" / ".join(words)] = summary
-    names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    figure = new_figure(2.6 + 3.2 * len(groups), height)
-    rows = figure.subplots(len(metrics), len(groups), squeeze=False, sharex=True, sharey="row")
-    lines: dict[str, Any] = {}
-    for row, (metric, points_of) in zip(rows, metrics.items(), strict=True):
-        for axes, group in zip(row, groups.values(), strict=True):
-            for name, summary in group.items():
-                points = points_of(summary)
-                x, means = [x for x, _ in points], np.array([s.mean for _, s in points])
-                half = np.array([spread.deviation or 0.0 for _, spread in points])
-                number = names.index(name)
-                color, marker = f"C{number}", _MARKERS[number % len(_MARKERS)]
-                [line] = axes.plot(x, means, marker=marker, ms=4, color=color)
-                band = (means - half, means + half)
-                axes.fill_between(x, *band, color=color, alpha=0.15, linewidth=0)
-                lines.setdefault(name, line)
-            axes.grid(alpha=0.3)
-        row[0].set_ylabel(metric)
-    for axes, title in zip(rows[0], groups, strict=True):
-        axes.set_title(title, fontsize=10)
-    figure.legend(lines.values(), lines.keys(), loc="outside right upper", fontsize=8)
-    return figure, rows

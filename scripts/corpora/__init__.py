@@ -1,0 +1,1 @@
+"""Where the corpora of this project come from: a grammar, Tatoeba, and manuals and textbooks."""

@@ -1,0 +1,1 @@
+"""What makes the trained models that come with the package."""
