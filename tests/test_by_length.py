@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seq2seq.analysis.plots import fixed_buckets
 from seq2seq.evaluation.metrics import SEED
-from studies.bleu import bleu_by_length, corpus_bleu, resampled_bleu, sentence_statistics
+from studies.bootstrap import bleu_by_length, corpus_bleu, resampled_bleu, sentence_statistics
 
 WORDS = ("the", "a", "cat", "dog", "eats", "sees", "bread", "water", "red", "big", "house", "boy")
 Corpus = tuple[list[str], list[str], list[list[str]]]
