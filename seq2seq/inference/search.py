@@ -314,15 +314,11 @@ class BeamState:
                 np.stack([of_RS[r, :size] for of_RS, r in zip(self._weights, rows_T, strict=True)])
                 for rows_T, size in zip(rows_HT, sizes, strict=True)
             ]
-        finished_R = np.ones(len(self.tokens_RT), np.bool_) if self._cut_R is None else ~self._cut_R
-        found = (
-            self.tokens_RT[rows_TH[0]],
-            scores_BN[places_H],
-            log_probs_H,
-            finished_R[rows_TH[0]],
-            np.diff(np.array([*totals, log_probs_H], np.float64), axis=0).T,
-        )
-        return list(map(Hypothesis, *(values.tolist() for values in found), weights))
+        cut_R = np.zeros(len(self.tokens_RT), np.bool_) if self._cut_R is None else self._cut_R
+        log_probs_TH = np.diff(np.array([*totals, log_probs_H], np.float64), axis=0)
+        found = self.tokens_RT[rows_TH[0]], scores_BN[places_H], log_probs_H, ~cut_R[rows_TH[0]]
+        fields = (values.tolist() for values in (*found, log_probs_TH.T))
+        return list(map(Hypothesis, *fields, weights))
 
     def extend(
         self, kept_B: Bools, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints
