@@ -12,9 +12,12 @@ from sacrebleu.significance import PairedTest
 
 from seq2seq.errors import DataError
 from seq2seq.evaluation.metrics import (
+    NAMES,
+    References,
     lengths,
     paired_test,
     score,
+    scorer_of,
     sentence_chrf,
 )
 
@@ -45,6 +48,14 @@ def test_one_reference(name: str) -> None:
         assert metric.score == expected.score
         assert metric.signature == str(scorer.get_signature())
         assert metric.mean is metric.interval is None
+
+
+@pytest.mark.parametrize("references", [REFERENCES, RAGGED])
+def test_references_are_counted_once_for_several_scores(references: References) -> None:
+    scorer = scorer_of(references, NAMES)
+    for hypotheses in (HYPOTHESES, HYPOTHESES[::-1], HYPOTHESES):
+        expected = score(hypotheses, references)
+        assert scorer(hypotheses) == {name: metric.score for name, metric in expected.items()}
 
 
 def test_signatures() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,3 +65,15 @@ def test_likeliest_pieces_of_a_gpu_include_the_end() -> None:
     for row, ids in zip(scores, pieces, strict=True):
         others = np.argsort(-np.where(np.arange(50) == EOS, -np.inf, row))[:6]
         assert {*ids.tolist()} == {*others.tolist(), EOS}
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
+def test_likeliest_of_equal_pieces_are_different_ones(value: float) -> None:
+    """Even of logits that are not finite, so that search can say so."""
+    scores = torch.full((3, 20), value)
+    scores[1, 7:9] = 1.0
+    found, pieces = likeliest(scores, 4)
+    assert found.shape == pieces.shape == (3, 5)
+    assert (pieces.diff() > 0).all()
+    assert (pieces == EOS).any(1).all()
+    assert {7, 8} <= {*pieces[1].tolist()} or math.isnan(value)

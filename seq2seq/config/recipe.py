@@ -162,7 +162,9 @@ class InferenceConfig(Section):
     no_repeat_ngram: Annotated[int, Field(ge=0, le=10_000)] = Field(
         0, description="forbid repeated n-grams of this size; 0: off"
     )
-    batch_tokens: Count = Field(4096, description="maximum batch size: source tokens x beam size")
+    batch_tokens: Count = Field(
+        4096, description="maximum batch size: source tokens x beam size; 16 times as many on a GPU"
+    )
     max_source_length: Annotated[int, Field(ge=8, le=100_000)] = Field(
         256, description="split longer source sentences, in pieces, at punctuation"
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WINDOW = 500  # sentences that are sorted by length and translated together
+WINDOW = 500  # sentences that a CPU sorts by length and translates together
 _TOKENIZED = 100  # translations that end as if they were tokenized, from which on a warning says so
 _COMPARED, _MOST_CHARS = 30, 200  # pairs, and characters of a side, to find out the direction
 
@@ -114,7 +114,7 @@ def translate_all(
         raise DataError("the test set is empty: no pairs to score")
     sources = [pair.source for pair in pairs]
     parallelism = parallelism.for_lines(len(sources), translator.worker_memory)
-    windows = parallelism.split(sources, WINDOW)
+    windows = parallelism.split(sources, WINDOW * translator.batch_scale)
 
     def translate(window: Sequence[str]) -> list[Translation]:
         return [found[0] for found in translator.translate(window, options)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,6 +68,15 @@ def score(
     """
     streams = _streams(hypotheses, references)
     return {name: _score(name, hypotheses, streams, resamples) for name in metrics}
+
+
+def scorer_of(
+    references: References, metrics: Sequence[Name]
+) -> Callable[[Sequence[str]], dict[str, float]]:
+    """Return what scores hypotheses again and again, and keeps the n-grams of the references."""
+    streams = _streams([""] * len(references), references)
+    kept = [(name, _scorer(name, streams)) for name in metrics]
+    return lambda texts: {name: float(each.corpus_score(texts, None).score) for name, each in kept}
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
@@ -152,16 +161,16 @@ def _score(name: Name, hypotheses: Sequence[str], streams: Any, resamples: int) 
     return Metric(float(result.score), signature, mean, interval)
 
 
-def _scorer(name: Name) -> Any:
+def _scorer(name: Name, references: Any = None) -> Any:
     # sacreBLEU is slow to import, and translation does not need it.
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
     if name == "bleu":
-        return BLEU(force=True)  # no warning about tokenized text at each call; see `evaluate`
+        return BLEU(force=True, references=references)  # no warning at each call; see `evaluate`
     scorers: dict[Name, Any] = {"chrf": CHRF, "ter": TER}
-    return scorers[name]()
+    return scorers[name](references=references)
 
 
 def _streams(hypotheses: Sequence[str], references: References) -> Any:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from seq2seq.config import Config
-from seq2seq.data.batching import evaluation_batches
+from seq2seq.data.batching import Batch, evaluation_batches
 from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.evaluate import references_of
-from seq2seq.evaluation.metrics import score
-from seq2seq.inference.protocol import Backend, SearchOptions
+from seq2seq.evaluation.metrics import scorer_of
+from seq2seq.inference.protocol import Backend, SearchOptions, batch_scale
 from seq2seq.inference.search import search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.model.model import TranslationModel
@@ -40,19 +42,19 @@ class Validator:
         longest, most = config.inference.max_source_length, config.data.batching.max_length
         sources = [ids[:longest] for ids in source.encode_batch([p.source for p in self.pairs])]
         targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
-        batches = evaluation_batches(sources, targets, config.inference.batch_tokens)
-        rank, size = self.ranks.rank, self.ranks.size
-        self.batches = [batch.shard(rank, size) for batch in batches if len(batch) > rank]
+        self.cut = partial(evaluation_batches, sources, targets)
+        self.batch_tokens = config.inference.batch_tokens
+        self.score = scorer_of(references_of(self.pairs), ("bleu", "chrf"))
 
     @torch.no_grad()
     def __call__(self, model: TranslationModel) -> Validation:
         """Return the metrics, and the first few translations as samples."""
         model.eval()
-        loss: float = sum(
-            float(teacher_forced_loss(model, batch.to(self.device), dtype=self.dtype)[1])
-            for batch in self.batches
-        )
-        tokens: float = sum(batch.num_target_tokens for batch in self.batches)
+        batches = self.batches()
+        there = (batch.to(self.device) for batch in batches)
+        losses = [teacher_forced_loss(model, batch, dtype=self.dtype)[1] for batch in there]
+        loss: float = sum(map(float, losses))  # which waits for a GPU
+        tokens: float = sum(batch.num_target_tokens for batch in batches)
         try:
             translations = self.translate(TorchBackend(model, dtype=self.dtype))
         except FloatingPointError as error:
@@ -60,13 +62,18 @@ class Validator:
                 f"validation: {error}; lower training.learning_rate, then continue with --resume"
             ) from None
         loss, tokens = self.ranks.all_reduce([loss, tokens])
-        scores = score(translations, references_of(self.pairs), metrics=("bleu", "chrf"))
-        metrics = {"loss": loss / tokens, **{name: each.score for name, each in scores.items()}}
+        metrics = {"loss": loss / tokens, **self.score(translations)}
         samples = [
             (pair.source, pair.target, translation)
             for pair, translation in zip(self.pairs, translations, strict=True)
         ]
         return Validation(metrics, samples[: self.config.samples])
+
+    def batches(self, scale: int = 1) -> list[Batch]:
+        """Return this rank's parts of batches of so many times the recipe's tokens."""
+        batches = self.cut(self.batch_tokens * scale)
+        rank, size = self.ranks.rank, self.ranks.size
+        return [batch.shard(rank, size) for batch in batches if len(batch) > rank]
 
     def translate(self, backend: Backend) -> list[str]:
         """Return the translations of all pairs, the same on every rank.
@@ -74,9 +81,11 @@ class Validator:
         Raises FloatingPointError for logits that are not finite.
         """
         found: dict[int, str] = {}
-        for batch in self.batches:
-            results = search(backend.decoding(batch.source_BS.numpy()), self.options)
-            for index, hypotheses in zip(batch.indices, results, strict=True):
-                found[index] = self.tokenizer.decode(hypotheses[0].tokens)
+        scale = max(1, batch_scale(backend) // self.options.beam_size)
+        with backend.computing():
+            for batch in self.batches(scale):
+                results = search(backend.decoding(batch.source_BS.numpy()), self.options)
+                for index, hypotheses in zip(batch.indices, results, strict=True):
+                    found[index] = self.tokenizer.decode(hypotheses[0].tokens)
         texts = {i: text for part in self.ranks.all_gather(found) for i, text in part.items()}
         return [texts[index] for index in range(len(self.pairs))]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -90,6 +91,17 @@ class Backend(Protocol):
 
     def decoding(self, source_BS: Ints) -> Decoding:
         """Return the model bound to a batch of sources, padded with PAD."""
+
+    def computing(self) -> AbstractContextManager[object]:
+        """Return a context that keeps what batches share, such as weights in bf16."""
+
+
+def batch_scale(backend: Backend) -> int:
+    """Return how many times as much as on a CPU is worth translating together.
+
+    A GPU takes hardly longer for thousands of rows, and few candidates of each reach NumPy.
+    """
+    return 16 if backend.on_gpu else 1
 
 
 Status = Literal["extended", "finished", "unfinished", "pruned"]

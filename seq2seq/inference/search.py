@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -101,9 +100,9 @@ def beam_search(
         if ended_BN.any():
             finished[ids_B] += ended_BN.sum(1)
             scores_BN = beams.scores(log_probs_BN, parents_BN)
-            for b, n in np.argwhere(ended_BN & (scores_BN > worst_kept[ids_B, None])).tolist():
-                hypothesis = beams.close(b, parents_BN[b, n], log_probs_BN[b, n], scores_BN[b, n])
-                sentence = ids_B[b]
+            better_H = (ended_BN & (scores_BN > worst_kept[ids_B, None])).nonzero()
+            closed = beams.close(better_H, log_probs_BN, parents_BN, scores_BN)
+            for sentence, hypothesis in zip(ids_B[better_H[0]].tolist(), closed, strict=True):
                 ranked = sorted([*found[sentence], hypothesis], key=lambda found: -found.score)
                 found[sentence] = ranked[: options.nbest]
                 if len(found[sentence]) == options.nbest:
@@ -151,9 +150,11 @@ def decode(
         ended_BK = finite_BK & (tokens_BK == EOS)
         if ended_BK.any():
             scores_BK = beams.scores(log_probs_BK, parents_BK)
-            for b, k in np.argwhere(ended_BK).tolist():
-                hypothesis = beams.close(b, k, log_probs_BK[b, k], scores_BK[b, k])
-                found[beams.sentences[b]][int(copies_BK[b, k])] = hypothesis
+            ended_H = ended_BK.nonzero()
+            closed = beams.close(ended_H, log_probs_BK, parents_BK, scores_BK)
+            of = zip(beams.sentences[ended_H[0]].tolist(), copies_BK[ended_H].tolist(), strict=True)
+            for (sentence, copy), hypothesis in zip(of, closed, strict=True):
+                found[sentence][copy] = hypothesis
         log_probs_BK[~finite_BK | ended_BK] = -np.inf
         kept_B = log_probs_BK.max(1) > -np.inf
         copies_BK = copies_BK[beams.extend(kept_B, log_probs_BK, parents_BK, tokens_BK)]
@@ -296,27 +297,28 @@ class BeamState:
             scores_BN += np.take_along_axis(penalty_BK, parents_BN, 1)
         return scores_BN
 
-    def close(self, position: int, parent: int, log_prob: float, score: float) -> Hypothesis:
-        """Return the hypothesis that results if a row of a sentence ends after this step."""
-        row = position * self.width + int(parent)
-        rows = [row]  # which the hypothesis had at each step, from 0 to this one
-        for parents_R in reversed(self._parents):
-            rows.append(int(parents_R[rows[-1]]))
-        rows.reverse()
-        weights_TS = None
+    def close(
+        self, places_H: tuple[Ints, Ints], log_probs_BN: Floats, parents_BN: Ints, scores_BN: Floats
+    ) -> list[Hypothesis]:
+        """Return the hypotheses that result if these candidates end after this step."""
+        sentences_H, log_probs_H = self.sentences[places_H[0]], log_probs_BN[places_H]
+        rows_TH = [places_H[0] * self.width + parents_BN[places_H]]
+        for parents_R in reversed(self._parents):  # which each had at each step, from the last
+            rows_TH.append(parents_R[rows_TH[-1]])
+        totals = [total_R[r] for total_R, r in zip(self._totals, reversed(rows_TH), strict=True)]
+        weights: list[Floats | None] = [None] * len(sentences_H)
         if self._weights:
-            size = self.source_lengths[self.sentences[position]]
-            steps = zip(self._weights, rows, strict=True)
-            weights_TS = np.stack([weights_RS[r, :size] for weights_RS, r in steps])
-        totals = [float(total_R[r]) for total_R, r in zip(self._totals, rows, strict=True)]
-        return Hypothesis(
-            tokens=self.tokens_RT[row].tolist(),
-            score=float(score),
-            log_prob=float(log_prob),
-            finished=self._cut_R is None or not self._cut_R[row],
-            log_probs=[after - before for before, after in pairwise([*totals, float(log_prob)])],
-            weights=weights_TS,
-        )
+            sizes = self.source_lengths[sentences_H].tolist()
+            rows_HT = np.array(rows_TH[::-1]).T.tolist()
+            weights = [
+                np.stack([of_RS[r, :size] for of_RS, r in zip(self._weights, rows_T, strict=True)])
+                for rows_T, size in zip(rows_HT, sizes, strict=True)
+            ]
+        cut_R = np.zeros(len(self.tokens_RT), np.bool_) if self._cut_R is None else self._cut_R
+        log_probs_TH = np.diff(np.array([*totals, log_probs_H], np.float64), axis=0)
+        found = self.tokens_RT[rows_TH[0]], scores_BN[places_H], log_probs_H, ~cut_R[rows_TH[0]]
+        fields = (values.tolist() for values in (*found, log_probs_TH.T))
+        return list(map(Hypothesis, *fields, weights))
 
     def extend(
         self, kept_B: Bools, log_probs_BN: Floats, parents_BN: Ints, tokens_BN: Ints

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WINDOW = 1000  # lines at most that are sorted by length and translated together
+WINDOW = 1000  # lines at most that a CPU sorts by length and translates together
 _PATIENCE = 0.1  # seconds that the lines of a pipe wait for further ones
 
 
@@ -123,9 +123,10 @@ def translate_files(
             parallelism = parallelism.for_lines(len(first), translator.worker_memory)
             lines = chain(first, lines)
         quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
+        window = 1 if is_prompt else WINDOW * translator.batch_scale
         with tqdm(unit=" lines", disable=quiet or None) as bar:
             _translate_lines(
-                translator, request, lines, target, bar=bar, window=1 if is_prompt else WINDOW,
+                translator, request, lines, target, bar=bar, window=window,
                 parallelism=SERIAL if is_prompt else parallelism, pipe=pipe,
             )  # fmt: skip
 
@@ -166,8 +167,8 @@ def distill(
         quiet = None if ranks.is_first else True
         with tqdm(total=total, initial=done, unit=" pairs", disable=quiet) as bar:
             _translate_lines(
-                translator, request, islice(lines, done, None), target, bar=bar, window=WINDOW,
-                parallelism=parallelism,
+                translator, request, islice(lines, done, None), target, bar=bar,
+                window=WINDOW * translator.batch_scale, parallelism=parallelism,
             )  # fmt: skip
         if ranks.is_first and not output.exists():
             sync_file(partial_path)

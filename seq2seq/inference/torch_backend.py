@@ -8,9 +8,12 @@ Legend: B sentences, R rows, S source length, V vocabulary, C candidates a row
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,15 +47,25 @@ class TorchBackend:
         """The device of the weights."""
         return self.model.output_bias.device
 
-    @torch.inference_mode()
     def decoding(self, source_BS: Ints) -> TorchDecoding:
-        source = torch.from_numpy(source_BS).to(self.device)
-        with self.autocast():
-            return TorchDecoding(self, self.model.decoding(source, source != PAD))
+        with self.computing():
+            source = self.send(source_BS)
+            bound = self.model.decoding(source, source != PAD)
+        return TorchDecoding(self, bound, (source_BS != PAD).sum(1))
 
-    def autocast(self) -> torch.autocast:
-        """Return the context in which the model computes."""
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Compute without gradients, products in `dtype`; the outermost one keeps cast weights."""
+        if self.dtype == torch.float32:
+            with torch.inference_mode():
+                yield
+        else:  # in inference mode, autocast would cast every weight at every step
+            with torch.no_grad(), torch.autocast(self.device.type, self.dtype):
+                yield
+
+    def send(self, array: Ints) -> Tensor:
+        """Return an array on the device, without waiting for what a GPU still computes."""
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
 
 
 def load_model(
@@ -91,18 +104,12 @@ class TorchDecoding:
 
     backend: TorchBackend
     bound: TranslationDecoding
+    source_lengths_B: Ints
 
-    @property
-    def source_lengths_B(self) -> Ints:
-        lengths: Ints = self.bound.memory.mask_BS.sum(1).cpu().numpy()
-        return lengths
-
-    @torch.inference_mode()
     def start(self) -> DecoderState:
-        with self.backend.autocast():
+        with self.backend.computing():
             return self.bound.start()
 
-    @torch.inference_mode()
     def step(
         self,
         tokens_R: Ints,
@@ -112,25 +119,24 @@ class TorchDecoding:
         weights: bool = False,
     ) -> Step:
         """Return what follows one piece per row; a GPU sends only `count` pieces of each."""
-        tokens = torch.from_numpy(tokens_R).to(self.backend.device)
-        with self.backend.autocast():
-            logits_RV, weights_RS, after = self.bound.step(tokens, state)
-        found_RC, pieces = log_softmax(logits_RV), None
-        if count is not None and found_RC.device.type != "cpu" and count + 1 < found_RC.shape[1]:
-            found_RC, pieces_RC = likeliest(found_RC, count)
-            pieces = pieces_RC.cpu().numpy()
-        asked = weights_RS if weights else None
-        return Step(
-            found_RC.cpu().numpy(),
-            after,
-            None if asked is None else asked.cpu().numpy(),
-            pieces,
-        )
+        with self.backend.computing():
+            logits_RV, weights_RS, after = self.bound.step(self.backend.send(tokens_R), state)
+            found_RV = log_softmax(logits_RV)
+            asked_RS = weights_RS if weights else None
+            if not self.backend.on_gpu or count is None or count + 1 >= found_RV.shape[1]:
+                sent = None if asked_RS is None else asked_RS.cpu().numpy()
+                return Step(found_RV.cpu().numpy(), after, sent)
+            # The host waits here, once a step, for all that search reads. Ids below 2 ** 24 are
+            # exact in fp32.
+            columns = [*likeliest(found_RV, count), *([] if asked_RS is None else [asked_RS])]
+            packed = torch.cat([each.to(found_RV.dtype) for each in columns], 1).cpu().numpy()
+        found, pieces, sent = np.split(packed, [count + 1, 2 * count + 2], 1)
+        return Step(found, after, None if asked_RS is None else sent, pieces.astype(np.int64))
 
-    @torch.inference_mode()
     def select(self, sentences_B: Ints) -> TorchDecoding:
-        chosen = torch.from_numpy(sentences_B).to(self.backend.device)
-        return TorchDecoding(self.backend, self.bound.select(chosen))
+        with self.backend.computing():
+            bound = self.bound.select(self.backend.send(sentences_B))
+        return TorchDecoding(self.backend, bound, self.source_lengths_B[sentences_B])
 
 
 def log_softmax(logits_RV: Tensor) -> Tensor:
@@ -140,8 +146,12 @@ def log_softmax(logits_RV: Tensor) -> Tensor:
 
 
 def likeliest(log_probs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the log probabilities and the ids of the likeliest pieces and of EOS, by id."""
-    others = torch.cat((log_probs_RV[:, :EOS], log_probs_RV[:, EOS + 1 :]), 1).topk(count).indices
-    pieces_RC = others + (others >= EOS)
-    pieces_RC = torch.nn.functional.pad(pieces_RC, (0, 1), value=EOS).sort().values
+    """Return the log probabilities and the ids of EOS and of the `count` likeliest others, by id.
+
+    Which of equally likely ones are the last to be among them is not defined.
+    """
+    pieces_RC = log_probs_RV.topk(count + 1).indices  # likeliest first
+    lacks_end_R1 = (pieces_RC != EOS).all(1, keepdim=True)
+    pieces_RC[:, -1:].masked_fill_(lacks_end_R1, EOS)
+    pieces_RC = pieces_RC.sort().values
     return log_probs_RV.gather(1, pieces_RC), pieces_RC

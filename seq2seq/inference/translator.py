@@ -26,6 +26,7 @@ from seq2seq.inference.protocol import (
     Hypothesis,
     Ints,
     SearchOptions,
+    batch_scale,
 )
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
 from seq2seq.inference.search import Watch, force, search
@@ -133,6 +134,20 @@ class Translator:
     def on_gpu(self) -> bool:
         """Whether the models are on a GPU, which processes cannot share."""
         return self.backends[0].on_gpu
+
+    @property
+    def batch_scale(self) -> int:
+        """How many times as many lines as on a CPU are worth translating together."""
+        return batch_scale(self.backends[0])
+
+    def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
+        """Return the most source pieces of a batch in which each sentence takes this many rows.
+
+        A GPU takes more of them than a CPU unless the log probabilities of all pieces reach NumPy,
+        which those of an ensemble always do.
+        """
+        scale = 1 if all_pieces or len(self.backends) > 1 else self.batch_scale
+        return max(1, self.config.inference.batch_tokens * scale // rows)
 
     @property
     def worker_memory(self) -> int | None:
@@ -270,8 +285,10 @@ class Translator:
         sentences = [sentence for sentence, _ in begun]
         found: list[list[Hypothesis]] = [[] for _ in begun]
         size = sampling.num_samples if sampling else options.beam_size
-        with _checkpoint_errors():
-            for decoding, indices in self._batches(sentences, size):
+        all_pieces = bool(sampling) or any(prefix is not NO_PREFIX for _, prefix in begun)
+        budget = self.batch_tokens(size, all_pieces=all_pieces)
+        with _checkpoint_errors(), self.backends[0].computing():
+            for decoding, indices in self._batches(sentences, budget):
                 following = [begun[i][1] for i in indices]
                 if sampling:
                     drawn = [keys[i] for i in indices]
@@ -322,8 +339,9 @@ class Translator:
                     f"at once; give sentences of at most {_MAX_FORCED} pieces"
                 )
         found: dict[int, Hypothesis] = {}
-        with _checkpoint_errors():
-            for decoding, indices in self._batches(sentences):
+        budget = self.batch_tokens(1, all_pieces=True)
+        with _checkpoint_errors(), self.backends[0].computing():
+            for decoding, indices in self._batches(sentences, budget):
                 results = force(decoding, [forced[index] for index in indices], options)
                 found |= zip(indices, results, strict=True)
         parts = (self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences))
@@ -395,13 +413,9 @@ class Translator:
         return members[0] if len(members) == 1 else Ensemble(members)
 
     def _batches(
-        self, sentences: Sequence[Sentence], rows: int = 1
+        self, sentences: Sequence[Sentence], budget: int
     ) -> Iterator[tuple[Decoding, list[int]]]:
-        """Yield the models bound to sentences of similar length, with the sentences' indices.
-
-        A batch is within the token budget when each sentence takes this many rows.
-        """
-        budget = max(1, self.config.inference.batch_tokens // rows)
+        """Yield the models bound to sentences of similar length, with the sentences' indices."""
         for source_BS, indices in source_batches([s.ids for s in sentences], budget):
             yield self.decoding(source_BS), indices.tolist()
 

@@ -36,7 +36,7 @@ class DecoderState:
 
     def select(self, rows_R: Tensor | ArrayLike) -> DecoderState:
         """Return the states of these rows, in this order; rows may repeat."""
-        rows = torch.as_tensor(rows_R, device=self.hidden[0].device)
+        rows = torch.as_tensor(rows_R).to(self.hidden[0].device, non_blocking=True)
         attentional = self.attentional_RO
         return DecoderState(
             tuple(layer.index_select(0, rows) for layer in self.hidden),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ class OnnxBackend:
     """A `Backend`: the encoder and the step of a model as ONNX graphs (docs/export.md)."""
 
     on_gpu = False
+    computing = nullcontext
 
     def __init__(
         self, graphs: Iterable[Path | bytes], vocab_size: int, weights_sum: str, *, threads: int = 1

@@ -346,7 +346,7 @@ class Batcher:
         [sentences] = self.split(model, [text], options, forced)
         translator = self.models.by_name[model].translator
         sizes = [*map(_size, sentences), len(translator.target.encode(forced))]
-        budget = translator.config.inference.batch_tokens // options.beam_size
+        budget = translator.batch_tokens(options.beam_size)
         is_short = max(sizes) <= _LONG and sum(sizes) <= budget
         return "short" if is_short else "long"
 
@@ -455,8 +455,8 @@ class Batcher:
         `among` several idle workers, it is one worker's share of what waits, if that is less.
         """
         first = requests[0]
-        config = self.models.by_name[first.model].translator.config.inference
-        budget = max(1, config.batch_tokens // first.options.beam_size)
+        translator = self.models.by_name[first.model].translator
+        budget = translator.batch_tokens(first.options.beam_size)
         able = [
             (each, number, size)
             for each in requests
