@@ -222,16 +222,20 @@ def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[Call]
     def attend(
         _: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor | None]
     ) -> tuple[Tensor, Tensor | None]:
-        query_BQ, memory = inputs
-        query_BKQ, weights_S = query_BQ.unsqueeze(1), given.get(len(calls) + 1)
+        query_RQ, memory = inputs
+        query_BKQ, output_BKM, weights_BKS = (
+            None if rows is None else rows.view(len(memory.mask_BS), -1, rows.shape[-1])
+            for rows in (query_RQ, *output)
+        )
+        assert query_BKQ is not None
+        assert output_BKM is not None
+        weights_S = given.get(len(calls) + 1)
         if weights_S is not None:
             weights = _for_heads(weights_S, attention.scores(query_BKQ, memory))
             output_BKM = attention.add_query(attention.context(weights, memory), query_BKQ)
-            weights = weights.mean(1) if weights.dim() == 4 else weights
-            output = output_BKM.squeeze(1), weights.squeeze(1)
-        output_BM, weights_BS = output
-        weights_BKS = None if weights_BS is None else weights_BS.unsqueeze(1)
-        calls.append(Call(query_BKQ, output_BM.unsqueeze(1), weights_BKS, weights_S))
+            weights_BKS = weights.mean(1) if weights.dim() == 4 else weights
+            output = output_BKM.flatten(0, 1), weights_BKS.flatten(0, 1)
+        calls.append(Call(query_BKQ, output_BKM, weights_BKS, weights_S))
         return output
 
     with attention.register_forward_hook(attend):
