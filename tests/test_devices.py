@@ -25,7 +25,7 @@ from oracle.cases import (
     tiny_model,
 )
 from same_runs import assert_same
-from test_replay import SHORT
+from test_replay import SHORT, recorded
 from test_replay import batch as mixed_batch
 from test_replay import gradients as replayed
 from torch.overrides import TorchFunctionMode
@@ -258,7 +258,7 @@ def test_gpu_waits_once_a_step() -> None:
             )  # fmt: skip
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    assert sum("synchronizing" in str(wait.message) for wait in waits) == len(steps) > 3
+    assert sum("called a synchronizing" in str(wait.message) for wait in waits) == len(steps) > 3
 
 
 class Casts(TorchDispatchMode):
@@ -377,10 +377,11 @@ def test_training_goes_on_where_it_stopped(
 
 
 @pytest.fixture
-def stream() -> Iterator[None]:
-    """Leave the default stream, which cannot be recorded."""
+def stream(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Leave the default stream, which cannot be recorded; fail if something else was not."""
     with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         yield
+    assert "recording failed" not in caplog.text
 
 
 # Of three buckets, in turns.
@@ -392,7 +393,7 @@ MIXED = [mixed_batch(lengths) for lengths in [(4, 1, 6), (2, 9), (5, 5, 3, 12), 
 @every_case
 def test_graphs_equal_passes_without_them(config: ModelConfig) -> None:
     model = tiny_model(config).float().to("cuda")
-    expected = replayed(model, *MIXED, static_shapes=True)
+    expected = replayed(model, *MIXED, static_shapes=True, record=recorded)  # of the same shapes
     found = replayed(model, *MIXED, static_shapes=True, record=CudaGraphs())
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=name)
@@ -449,6 +450,30 @@ def test_batches_wait_for_nothing(style: str, record: bool) -> None:
 
 
 @NO_GPU
+def test_a_failed_recording_leaves_the_gpu_usable(caplog: pytest.LogCaptureFixture) -> None:
+    calls = count()
+
+    def waiting(run: Callable[[], None]) -> Callable[[], None]:
+        def spoilt() -> None:
+            run()
+            if next(calls) == 1:  # within the capture
+                torch.ones(1, device="cuda").item()
+
+        return CudaGraphs()(spoilt)
+
+    model = tiny_model(tiny_config(dropout=0.2)).float().to("cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+        expected = replayed(model, *MIXED, static_shapes=True)
+        found = replayed(model, *MIXED, static_shapes=True, record=waiting)
+        assert caplog.text.count("recording failed") == 1
+        torch.cuda.empty_cache()
+        torch.testing.assert_close(found["totals"], expected["totals"])
+        replayed(model, *MIXED, static_shapes=True, record=CudaGraphs())
+    assert caplog.text.count("recording failed") == 1
+
+
+@NO_GPU
+@pytest.mark.usefixtures("stream")
 def test_resume_with_graphs_is_bit_identical(
     toy: ToyCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import read_metrics
 
-TESTS = ("tests/test_devices.py", "tests/test_kernels.py", "tests/test_replay.py")
+TESTS = tuple(f"tests/test_{name}.py" for name in ("replay", "kernels", "optimizer", "devices"))
 STYLES = ("conditional", "bahdanau")
 TOKENS = (2048, 8192, 32768)
 UPDATES = 500  # of the quick start
@@ -74,9 +74,14 @@ def _reported(name: str, check: Callable[[], Checks]) -> Checks:
 
 def _tests() -> Checks:
     command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", *TESTS]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    print(found.stdout[-3000:])
-    yield [Record("tests: exit code", "", (found.returncode,), found.stdout.splitlines()[-1])]
+    try:
+        found = subprocess.run(command, capture_output=True, timeout=300, check=False)
+        code, output = found.returncode, found.stdout
+    except subprocess.TimeoutExpired as error:
+        code, output = 1, error.stdout or b""
+    text = output.decode(errors="replace")
+    print(text[-6000:])
+    yield [Record("tests: exit code", "", (code,), text.strip().rpartition("\n")[2])]
 
 
 @contextlib.contextmanager
@@ -142,8 +147,10 @@ def _speeds(
                     name, shape, device, torch.bfloat16,
                     batches=chosen, seconds=seconds, graphs=graphs,
                 )  # fmt: skip
-            peak = torch.cuda.max_memory_allocated() / 2**30
-            yield [replace(speed, note=f"{speed.note}, peak memory {peak:.1f} GiB")]
+            peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+            used, reserved = (peak / 2**30 for peak in peaks)
+            note = f"{speed.note}, peak memory {used:.1f} GiB of {reserved:.1f} reserved"
+            yield [replace(speed, note=note)]
 
 
 def _updates() -> Checks:
@@ -158,7 +165,10 @@ def _updates() -> Checks:
                  f"training.validate_every={UPDATES}"],
             )  # fmt: skip
             train(config)
-            records = read_metrics(RunDirectory(Path(folder, "run")).metrics)
+            run = RunDirectory(Path(folder, "run"))
+            records = read_metrics(run.metrics)
+            if "recording failed" in run.log_path.read_text(encoding="utf-8"):
+                raise RuntimeError("no graph was recorded; see the warning above")
         trained = [record for record in records if record["kind"] == "train"]
         losses[graphs] = trained[-1]["loss"]
         name = f"quick start, {UPDATES} updates, {'graphs' if graphs else 'eager'}"

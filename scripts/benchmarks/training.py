@@ -20,7 +20,7 @@ from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.model import TranslationModel
 from seq2seq.training.optimizer import Optimizer
-from seq2seq.training.replay import CudaGraphs, Passes
+from seq2seq.training.replay import CudaGraphs, Passes, Reading
 
 FIRST_PIECE = 4  # after padding, unknown, begin and end of sentence
 
@@ -78,12 +78,15 @@ class Update:
             record=CudaGraphs() if graphs else None, static_shapes=device.type == "cuda",
         )  # fmt: skip
         self.optimizer = Optimizer(self.model, config)
+        self._unread = Reading(torch.zeros(()))
 
     def __call__(self, batch: Batch) -> None:
         """Make one update."""
         self.optimizer.zero_grad()
         self.passes(batch, batch.num_target_tokens, 0.0)
-        self.optimizer.step(1, 1e-3, self.passes.totals[0])
+        norm = self.optimizer.step(1, 1e-3, self.passes.totals[0])
+        unread, self._unread = self._unread, Reading(norm)
+        unread.wait()  # one update late, as the trainer waits
 
     def operations_per_token(self, batches: Sequence[Batch]) -> float:
         """Return the floating-point operations of matrix products per target token."""
@@ -115,6 +118,8 @@ def training_speed(
     update = Update(shape, device, dtype, graphs=graphs)
     for batch in chosen:  # a graph is recorded for each shape
         update(batch)
+    if graphs and not update.passes.has_graphs:
+        raise RuntimeError("no graph was recorded; see the warning above")
     values = windows(
         [lambda batch=batch: update(batch) for batch in chosen],  # type: ignore[misc]
         [batch.num_target_tokens for batch in chosen],

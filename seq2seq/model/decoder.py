@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Memory, build_attention
-from seq2seq.model.kernels import matrix_gradients_at_once, maxout
+from seq2seq.model.kernels import for_gates, matrix_gradients_at_once, maxout
 from seq2seq.model.layers import Dropout, Linear, stack_layers
 
 Masks = tuple[Tensor, ...]
@@ -104,9 +104,10 @@ class Decoder(nn.Module):
         """Return features [T, B, O] and weights [T, B, S] or None under teacher forcing."""
         state = self.start(memory)
         outputs, weights, states = [], [], []
+        entering_TBX = for_gates(self.enter(embedded_TBE), state.hidden[0])
         all_masks = self.layer_masks(len(embedded_TBE), state)
         with matrix_gradients_at_once():
-            for entering_BX, masks in zip(self.enter(embedded_TBE), all_masks, strict=True):
+            for entering_BX, masks in zip(entering_TBX, all_masks, strict=True):
                 output_BX, weights_BS, state = self.step(entering_BX, state, memory, masks)
                 outputs.append(output_BX)
                 if weights_BS is not None:

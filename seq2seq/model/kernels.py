@@ -184,6 +184,11 @@ def gru_cell(gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor)
     return state_BH
 
 
+def for_gates(products: Tensor, state: Tensor) -> Tensor:
+    """Return products of inputs in the dtype in which a GPU's cell reads them, cast all at once."""
+    return products.to(state.dtype) if products.is_cuda else products
+
+
 class _Cell(torch.autograd.Function):
     """The gates of one step, with the gradient in a few kernels; on a GPU, in one each."""
 

@@ -17,7 +17,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.kernels import dropout_mask, gru_cell, linear, matrix_gradients_at_once
+from seq2seq.model.kernels import (
+    dropout_mask,
+    for_gates,
+    gru_cell,
+    linear,
+    matrix_gradients_at_once,
+)
 
 _KEEPS = 1e4  # a product of the update gate that makes it exactly 1
 
@@ -87,8 +93,9 @@ class GRU(nn.Module):
     ) -> Tensor:
         """Return the states [T, B, H] of a whole sequence of projected inputs.
 
-        A masked position keeps the state before it. So with right padding and `reverse`, the last
-        real position starts from the initial state, as it would without padding.
+        A masked position keeps the state before it (on a GPU, up to rounding). So with right
+        padding and `reverse`, the last real position starts from the initial state, as it would
+        without padding.
         """
         gates_input_TBG = self._normalized(gates_input_TBG)
         if mask_TB is not None:
@@ -97,7 +104,7 @@ class GRU(nn.Module):
             )
             keeps_TBG = ~mask_TB.unsqueeze(-1) & (gate_G == 1)
             gates_input_TBG = gates_input_TBG.masked_fill(keeps_TBG, _KEEPS)
-        gates_input = gates_input_TBG.unbind()
+        gates_input = for_gates(gates_input_TBG, hidden_BH).unbind()
         steps = range(len(gates_input))
         states: list[Tensor] = [hidden_BH] * len(steps)
         with matrix_gradients_at_once():

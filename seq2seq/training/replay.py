@@ -51,10 +51,15 @@ class Passes:
         self._record, self._static_shapes = record, static_shapes
         self._recorded: dict[Shape, tuple[Tensor, Callable[[], None]]] = {}
 
+    @property
+    def has_graphs(self) -> bool:
+        """Whether batches have been recorded."""
+        return bool(self._recorded)
+
     def __call__(self, batch: Batch, tokens: int, scheduled_sampling: float) -> None:
         """Compute a batch; its gradient is that of the loss divided by `tokens`."""
         numbers = 1 / tokens, scheduled_sampling
-        shape = len(batch), batch.source_BS.shape[1], batch.labels_BT.shape[1]
+        shape: Shape = (*batch.source_BS.shape, batch.labels_BT.shape[1])
         found = self._recording(bucket_of(*shape))
         if found is not None:
             memory, replay = found
@@ -94,10 +99,16 @@ class Passes:
         batch.source_lengths_B.fill_(1)
         try:
             replay = self._record(lambda: self._compute(batch, scale, scheduled_sampling))
+        except torch.OutOfMemoryError:
+            return None  # other shapes may fit
         except RuntimeError as error:
+            cause = error.__context__ or error  # the end of a failed recording raises another error
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()  # before the memory of recorded graphs is freed
             self._record, self._recorded = None, {}
-            reason = str(error).partition("\n")[0]
+            reason = str(cause).partition("\n")[0]
             log.warning("training.cuda_graphs: recording failed, so training is slower: %s", reason)
+            log.debug("recording failed", exc_info=cause)
             return None
         self._recorded[shape] = memory, replay
         return memory, replay
@@ -120,15 +131,15 @@ class Passes:
 def bucket_of(rows: int, source: int, target: int) -> Shape:
     """Return the shape that a batch of this shape is padded to.
 
-    Both sides have one length, which is even up to 16, then one of four in each octave, as the
-    number of rows is.
+    Both sides have one length, which is even up to 16, then one of four in each octave. The number
+    of rows is one of eight in each octave (see seq2seq.data.batching.cut_batches).
     """
-    length = _rounded(max(source, target), 2)
-    return _rounded(rows, 1), length, length
+    length = _rounded(max(source, target), least=2, in_octave=4)
+    return _rounded(rows, least=1, in_octave=8), length, length
 
 
-def _rounded(number: int, step: int) -> int:
-    step = max(step, 1 << max(0, (number - 1).bit_length() - 3))
+def _rounded(number: int, *, least: int, in_octave: int) -> int:
+    step = max(least, (1 << (number - 1).bit_length()) // (2 * in_octave))
     return -(-number // step) * step
 
 
@@ -163,7 +174,7 @@ class CudaGraphs:
         with torch.random.fork_rng([torch.cuda.current_device()]):
             run()
         graph = torch.cuda.CUDAGraph()
-        # Other threads may use the GPU meanwhile: one pins the memory of batches.
+        # Other threads may use the GPU meanwhile, such as the one that watches over NCCL.
         with torch.cuda.graph(
             graph, self._pool, torch.cuda.current_stream(), capture_error_mode="thread_local"
         ):
