@@ -92,7 +92,7 @@ def beam_search(
     trees = BeamTrees(number) if options.keep_tree else None
     while len(beams.sentences):
         ids_B = beams.sentences
-        log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
+        log_probs_BN, parents_BN, tokens_BN = _candidates(beams, *beams.step(size))
         taken_BN = np.isfinite(log_probs_BN)
         taken_BN &= ranks_N[: taken_BN.shape[1]] < size - finished[ids_B, None]
         ended_BN = taken_BN & (tokens_BN == EOS)
@@ -160,12 +160,13 @@ def decode(
     return [_check([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
-def _candidates(beams: BeamState) -> tuple[Floats, Ints, Ints]:
+def _candidates(
+    beams: BeamState, log_probs_RC: Floats, pieces_RC: Ints | None
+) -> tuple[Floats, Ints, Ints]:
     """Return log probabilities, parents and pieces of the best extensions after a step, sorted.
 
     Extensions are compared by hypothesis and column side by side, [B, K * C].
     """
-    log_probs_RC, pieces_RC = beams.step(beams.options.beam_size)
     log_probs_RC += beams.log_probs_R[:, None]
     totals_BX = log_probs_RC.reshape(len(beams.sentences), -1)
     totals_BN, places_BN = top(totals_BX, beams.options.beam_size)
