@@ -16,7 +16,6 @@ from conftest import toy_pairs
 from explaining import CONFIGS, with_model
 
 from notebook import PAGE, executed
-from seq2seq import wings
 from seq2seq.analysis.explain import explain
 from seq2seq.analysis.heatmaps import (
     MOST_PARTS,
@@ -207,7 +206,7 @@ def test_repr_is_shown_without_the_analysis(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [[found]] = translator.translate(["gato come"])
-    monkeypatch.delitem(wings._offers, "heatmaps")
+    monkeypatch.setattr("seq2seq.wings._offers", {})
     assert found._repr_html_() is None
     assert found.parts[0]._repr_html_() is None
 
