@@ -375,8 +375,10 @@ class BeamState:
 
         EOS is one of them where the prefix has been spelled.
         """
+        if not self._prefixes:
+            return []
         rows = zip(self.sentences.repeat(self.width), self.tokens_RT.tolist(), strict=True)
-        legal = [self._prefixes[b].legal(tokens) for b, tokens in rows] if self._prefixes else []
+        legal = [self._prefixes[b].legal(tokens) for b, tokens in rows]
         if all(pieces is None for pieces in legal):
             self._prefixes = []
             return []
