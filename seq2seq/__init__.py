@@ -5,6 +5,7 @@ The public names are imported when first used, so that `import seq2seq` is fast.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,12 @@ _HOMES = {
     "load_config": "seq2seq.config",
     "train": "seq2seq.pipeline",
 }
+
+# They register what they offer to the core (seq2seq.wings), and import little.
+with suppress(ImportError):
+    from seq2seq import analysis  # noqa: F401
+with suppress(ImportError):
+    from seq2seq import serving  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:

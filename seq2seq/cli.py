@@ -13,7 +13,8 @@ from importlib import import_module
 
 from seq2seq import __version__
 from seq2seq.commands.options import EXIT_CODES, Parser
-from seq2seq.errors import WINGS, did_you_mean, verdict
+from seq2seq.errors import did_you_mean, verdict
+from seq2seq.wings import WINGS
 
 # The modules of the commands, in the order of the help. Those of the wings are only there if the
 # folder is.
@@ -98,5 +99,7 @@ def _command_parser() -> Parser:
             if error.name not in WINGS:
                 raise
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow (seq2seq completion)
-        import_module("argcomplete").autocomplete(parser)
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     return parser

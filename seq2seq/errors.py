@@ -11,6 +11,8 @@ import difflib
 import errno
 from collections.abc import Iterable
 
+from seq2seq.wings import WINGS
+
 EXIT_FAULT, EXIT_USER = 1, 2
 
 # System errors about a path that was given; all others are faults.
@@ -28,7 +30,6 @@ _EXTRAS = {
     "mlflow": "mlflow",
     "wandb": "wandb",
 }
-WINGS = ("seq2seq.analysis", "seq2seq.serving")  # training and translating work without them
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages, GPU and CPU
 
 

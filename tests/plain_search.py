@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from prefix_model import BOS, EOS, PrefixModel
+from prefix_model import BOS, EOS, PIECES, TEXTS, PrefixModel
 
-from seq2seq.inference.prefix import END, FREE, Prefix
-from seq2seq.inference.search import SearchOptions
+from seq2seq.inference.prefix import Prefix
+from seq2seq.inference.protocol import SearchOptions
 
 ANY = Prefix()
 TINY = 2.0**-126  # the smallest normal float32
@@ -17,19 +17,43 @@ def pieces_after(
     tokens: tuple[int, ...], options: SearchOptions, limit: int, prefix: Prefix
 ) -> list[int]:
     """Return the legal next pieces."""
-    state = prefix.start
-    for piece in tokens:
-        state = prefix.steps[state][piece] if state >= 0 else FREE
-    if state >= 0:
-        return sorted(prefix.steps[state])
+    given = pieces_of_prefix(tokens, prefix)
+    if given and EOS not in given:
+        return given
     if len(tokens) == limit:
         return [EOS]
     allowed = [1, 3, 4, 5, 6] if options.allow_unk else [3, 4, 5, 6]
     size = options.no_repeat_ngram
     seen = {tokens[i : i + size] for i in range(len(tokens) - size + 1)} if size else set()
-    if state == END:
-        allowed = [p for p in allowed if p not in prefix.barred.tolist()]
+    allowed = [p for p in allowed if p in given or not given]
     return [p for p in allowed if p == EOS or (*tokens, p)[-size:] not in seen or not size]
+
+
+def pieces_of_prefix(tokens: tuple[int, ...], prefix: Prefix) -> list[int]:
+    """Return the pieces that may follow because of a prefix; none: any."""
+    found: set[int] = set()
+    for _, forced, rest in prefix.beginnings:
+        agrees = [
+            piece
+            for piece in range(PIECES)
+            if _agree((*tokens, piece), list(forced), rest.decode())
+        ]
+        if len(agrees) == PIECES:
+            return []
+        found |= {*agrees}
+    return sorted(found)
+
+
+def _agree(tokens: tuple[int, ...], forced: list[int], rest: str) -> bool:
+    size = len(forced)
+    if [*tokens[:size]] != forced[: len(tokens)]:
+        return False
+    before, text = ("".join(TEXTS[piece] for piece in tokens[size:end]) for end in (-1, None))
+    if len(tokens) <= size or (before.startswith(rest) and len(tokens) > size):
+        return True
+    if tokens[-1] <= EOS:
+        return tokens[-1] == EOS and rest == before + " "
+    return rest.startswith(text) or text.startswith(rest)
 
 
 def length_limit(length: int, options: SearchOptions, prefix: Prefix) -> int:

@@ -15,7 +15,8 @@ from seq2seq.inference.search import search
 
 BOS = 2
 EOS = 3
-PIECES = 7  # pad, unk, bos, eos and three words
+PIECES = 7  # pad, unk, bos, eos and three that spell text
+TEXTS = ["", "", "", "", " a", "b", " ab"]
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from traceback import extract_stack
 
 import pytest
 
+from seq2seq.inference.translator import Translator
+
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "seq2seq"
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 WALKS = ("A batch", "A sentence")
 MOST_FILES = 12
@@ -52,6 +56,23 @@ def test_walk_names_existing_functions(title: str) -> None:
 def test_walk_passes_through_few_files(title: str) -> None:
     files = [file for file, _ in walk(title)]
     assert len(set(files)) == len(files) <= MOST_FILES
+
+
+def test_step_of_the_search_passes_through_six_functions(trained: Path) -> None:
+    """The last one is Attention.forward; each of the others is a frame of the stack there."""
+    translator = Translator.load(trained, backend="torch")
+    stacks: list[list[str]] = []
+
+    def watch(*_: object) -> None:
+        frames = [each for each in extract_stack() if Path(each.filename).parent.parent == PACKAGE]
+        stacks.append([each.name for each in frames])
+
+    [model] = translator.models
+    with model.decoder.attention.register_forward_pre_hook(watch):
+        translator.translate(["gato come pan"])
+    assert stacks
+    for stack in stacks:
+        assert stack[stack.index("beam_search") :] == ["beam_search", *["step"] * 4]
 
 
 def test_every_path_on_the_page_exists() -> None:

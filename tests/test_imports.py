@@ -281,6 +281,16 @@ def test_dependencies_are_what_the_package_imports() -> None:
     assert imported | others == required.union(*EXTRAS.values())
 
 
+def test_only_commands_and_public_names_are_imported_by_string() -> None:
+    """An import by a string is one that `.importlinter` does not see."""
+    found = {
+        path.relative_to(ROOT / "seq2seq").as_posix()
+        for path in (ROOT / "seq2seq").rglob("*.py")
+        if re.search(r"import_module|__import__", path.read_text(encoding="utf-8"))
+    }
+    assert found == {"__init__.py", "cli.py"}
+
+
 def test_no_private_name_of_torch_is_required() -> None:
     """Private names may go with any version; the requirement is a lower bound only."""
     private = re.compile(r"(torch|dist|aten)(\.\w+)*\._(?!_version__)\w+")

@@ -206,7 +206,7 @@ def test_repr_is_shown_without_the_analysis(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [[found]] = translator.translate(["gato come"])
-    monkeypatch.setitem(sys.modules, "seq2seq.analysis.heatmaps", None)
+    monkeypatch.setattr("seq2seq.wings._offers", {})
     assert found._repr_html_() is None
     assert found.parts[0]._repr_html_() is None
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from random import Random
+from typing import ClassVar
 
-import numpy as np
 import pytest
 from conftest import toy_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_search import enumerate_all, plain_beam
+from prefix_model import TEXTS as PIECE_TEXTS
 from prefix_model import prefix_model
 from properties import examples
 from random_model import random_translator
@@ -22,7 +24,7 @@ from seq2seq.cli import main
 from seq2seq.config import TokenizerConfig
 from seq2seq.data.tokenizer import EOS, UNK, Tokenizer, normalize_line, train_tokenizer
 from seq2seq.errors import DataError
-from seq2seq.inference.prefix import END, FREE, Prefix, Spelling, forced_pieces
+from seq2seq.inference.prefix import Beginning, Prefix, Spelling, forced_pieces
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Sampling, sample
 from seq2seq.inference.search import search
@@ -30,13 +32,34 @@ from seq2seq.inference.translator import Translator
 
 WIDE = 3000
 
-# Pieces 1 and 4 to 6 of the fake model: usual paths, other ways to FREE, and one bar.
-GRAPHS = [
+
+class FakeTokenizer(Tokenizer):
+    """The pieces of the fake model."""
+
+    ids: ClassVar[dict[str, int]] = {}
+    vocab_size = len(PIECE_TEXTS)
+
+    def __init__(self) -> None:
+        pass
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [PIECE_TEXTS[i].replace(" ", "▁") for i in ids]
+
+
+FAKE = Spelling(FakeTokenizer())
+PREFIXES = [
     Prefix(),
     forced_pieces([4, 4, 4]),
     forced_pieces([1, 5]),
-    Prefix("x", [4], {0: {4: END}}, np.array([4, 6]), 1),
-    Prefix("x", [4, 5], {0: {4: 1, 5: 9, 6: FREE}, 1: {5: END, 6: FREE}, 9: {4: FREE}}, longest=3),
+    *(
+        Prefix("x", [Beginning("", *way) for way in ways], FAKE)
+        for ways in (
+            [([4], b" ")],
+            [([], b" ab")],
+            [([6], b" a"), ([4, 5], b" a")],
+            [([1, 4], b""), ([], b" abb")],
+        )
+    ),
 ]
 any_options = st.builds(
     SearchOptions,
@@ -60,7 +83,7 @@ def test_search_with_prefixes_matches_enumeration(
     seed: int, lengths: list[int], options: SearchOptions, shortens: bool, data: st.DataObject
 ) -> None:
     model = prefix_model(seed, lengths, shortens=shortens)
-    prefixes = [data.draw(st.sampled_from(GRAPHS)) for _ in lengths]
+    prefixes = [data.draw(st.sampled_from(PREFIXES)) for _ in lengths]
     for size in (WIDE, data.draw(st.integers(1, 5))):
         each = dataclasses.replace(options, beam_size=size, nbest=min(3, size))
         found = search(model, each, prefixes)
@@ -105,111 +128,61 @@ any_text = (
 )
 
 
-def paths(prefix: Prefix, state: int, before: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield all that leads to END or FREE."""
-    if state < 0:
-        yield before
-        return
-    for piece, after in prefix.steps[state].items():
-        yield from paths(prefix, after, (*before, piece))
-
-
 @examples(100)
-@given(any_tokenizer, any_text)
-def test_paths_spell_the_text_in_all_legal_ways(tokenizer: Tokenizer, text: str) -> None:
-    prefix = Spelling(tokenizer).prefix(text)
-    normal = normalize_line(text)
+@given(any_tokenizer, any_text, st.randoms())
+def test_legal_pieces_spell_the_text(tokenizer: Tokenizer, text: str, chance: Random) -> None:
+    prefix, normal = Spelling(tokenizer).prefix(text), normalize_line(text)
     assert prefix.text == normal
-    if not normal:
-        assert prefix.start == FREE
-        return
-    found = list(paths(prefix, prefix.start, ()))
-    assert len(set(found)) == len(found)
-    assert max(map(len, found)) <= prefix.longest
-    usual = tokenizer.encode(text)
-    assert tuple(usual) in found
-    marks = tokenizer.marks_case  # what may follow can spell nothing
-    for tokens in found:
-        assert prefix.decode(tokens, tokenizer).startswith(normal)
-        assert marks or tokens == tuple(usual) or prefix.decode(tokens, tokenizer) != normal
-    complete = normalize_line(text + "x") != normal + "x"
-    expected = {tuple(usual)}
-    for form, pieces in prefix.forms:
-        if any(piece not in tokenizer.spelled for piece in tokenizer.pieces(pieces)):
-            return
-        if not complete:
-            head, _, last = form.rpartition(" ")
-            before = tokenizer.encode_spelled(head)
-            expected |= {(*before, *rest) for rest in overlapping("▁" + last, tokenizer)}
-        if pieces is not prefix.tokens:
-            follows = tokenizer.pieces(range(tokenizer.vocab_size))
-            legal = {
-                n for n in range(EOS + 1, len(follows)) if not complete or follows[n][0] == "▁"
-            }
-            expected |= {(*pieces, piece) for piece in legal}
-    assert set(found) == expected
-
-
-def overlapping(word: str, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]:
-    """Yield all pieces that begin with a word and more, where all but the last are within it."""
-    for piece, number in tokenizer.spelled.items():
-        if piece.startswith(word) and piece != word:
-            yield (number,)
-        if word.startswith(piece) and piece != word:
-            yield from ((number, *rest) for rest in overlapping(word[len(piece) :], tokenizer))
+    tokens: list[int] = []
+    while (legal := prefix.legal(tokens)) is not None and tokens[-1:] != [EOS]:
+        tokens.append(chance.choice(legal.tolist()))
+    assert len([piece for piece in tokens if piece != EOS]) <= prefix.longest + 1
+    found = prefix.decode(tokens, tokenizer)
+    assert found.startswith(normal)
+    # Where pieces mark capitals, what follows the text may spell nothing.
+    if normalize_line(text + "x") != normal + "x" and not tokenizer.marks_case:
+        assert found == normal or found.startswith(f"{normal} ") or tokens[-1] != EOS
 
 
 @examples(200)
 @given(any_tokenizer, st.text("ahoAHO3 !", max_size=15), st.text("ahoAHO3 !", max_size=15))
 def test_usual_pieces_of_longer_texts_are_legal(tokenizer: Tokenizer, text: str, more: str) -> None:
     tokens = tokenizer.encode(text + more)
-    if any(piece not in tokenizer.spelled for piece in tokenizer.pieces(tokens)):
+    if any(piece.startswith("<") for piece in tokenizer.pieces(tokens)):
         return
     prefix = Spelling(tokenizer).prefix(text)
-    state = prefix.start
-    for piece in tokens:
-        if state != FREE:
-            legal = prefix.steps[state] if state != END else set(tokens) - set(prefix.barred)
-            assert piece in legal
-        state = prefix.after(state, piece)
-    assert state in (END, FREE)
+    for place, piece in enumerate([*tokens, EOS]):
+        legal = prefix.legal(tokens[:place])
+        assert legal is None or piece in legal
 
 
-@pytest.mark.parametrize(
-    ("text", "forms"),
-    [
-        ("hola", ["hola"]),
-        ("Ho", ["ↄho"]),
-        ("H", ["ↄh", "Ↄ h", "ↃↃ h"]),
-        ("HO", ["Ↄ ho", "ↄhↄo", "ↃↃ ho"]),
-        ("Él: NO PUEDO I", ["ↄél: Ↄ no Ↄ puedo ↄi", "ↄél: ↃↃ no puedo i"]),
-        ("NO PUEDO IR", ["ↃↃ no puedo ir", "Ↄ no Ↄ puedo ↄiↄr"]),
-        ("NO PUEDO IR A", ["ↃↃ no puedo ir a", "ↃↃ no puedo ir ↄↄ ↄa"]),
-        ("NO PUEDO IR a", ["ↃↃ no puedo ir ↄↄ a"]),
-        ("NO PUEDO ", ["Ↄ no Ↄ puedo", "ↃↃ no puedo"]),
-        ("NO PUEDO IR ", ["ↃↃ no puedo ir"]),
-        ("son 3 ", ["son 3", "son ↃↃ 3"]),
-        ("¿", ["¿", "Ↄ ¿", "ↃↃ ¿"]),
-    ],
-)
-def test_forms_of_texts_with_capitals(text: str, forms: list[str]) -> None:
-    prefix = Spelling(tokenizer("unigram", True, True)).prefix(text)
-    assert [form for form, _ in prefix.forms] == forms
+def test_unfinished_word_has_any_pieces_that_agree() -> None:
+    spelling = Spelling(tokenizer("bpe", byte_fallback=False))
+    prefix = spelling.prefix("the hou")
+    names = spelling.tokenizer.pieces
+    usual = spelling.tokenizer.encode("the")
+    assert prefix.legal([]).tolist() == usual[:1]  # type: ignore[union-attr]
+    found = names(prefix.legal(usual))  # type: ignore[arg-type]
+    assert found == [
+        piece for piece in found if "▁hou".startswith(piece) or piece.startswith("▁hou")
+    ]
+    assert {"▁", "▁h", "▁hous"} & {*found}
 
 
 def test_unknown_characters_and_accents_in_capitals() -> None:
     marked = tokenizer("unigram", byte_fallback=False, case_marks=True)
     spelling = Spelling(marked)
-    [usual, (row, pieces)] = spelling.prefix("ЖЖ THE ").forms
-    assert (usual[0], row) == ("Ↄ жж Ↄ the", "ↃↃ жж the")
+    [usual, (row, pieces, _)] = spelling.prefix("ЖЖ THE ").beginnings
+    assert (usual.before, row) == (" Ↄ жж Ↄ the", " ↃↃ жж the")
     longer = [*pieces, *marked.encode_spelled("house ↄↄ is")]
     assert spelling.prefix("ЖЖ THE ").decode(longer, marked) == "ЖЖ THE HOUSE is"
     assert spelling.prefix("ЖЖ THE HO").decode(longer, marked) == "ЖЖ THE HOUSE is"
     spelled = tokenizer("unigram", byte_fallback=True, case_marks=True)
     prefix = Spelling(spelled).prefix("THE HO")
     accent = [i for i in spelled.encode("\u0301") if spelled.pieces([i])[0].startswith("<0x")]
-    for _, pieces in prefix.forms:
-        found = prefix.decode([*pieces, *accent, *spelled.encode("us")[1:]], spelled)
+    for _, pieces, rest in prefix.beginnings:
+        last = spelled.encode_spelled(rest.decode().strip())
+        found = prefix.decode([*pieces, *last, *accent, *spelled.encode("us")[1:]], spelled)
         assert found.startswith("THE HO\u0301")
 
 
@@ -299,10 +272,15 @@ def test_prefix_of_a_line_that_is_split(trained: Path) -> None:
 def test_unknown_characters_are_kept() -> None:
     plain = tokenizer("unigram", byte_fallback=False)
     prefix = Spelling(plain).prefix("a жж the hou")
-    assert UNK in prefix.tokens
+    [(_, pieces, _)] = prefix.beginnings
+    assert UNK in pieces
     [[best]] = random_translator(1, plain).translate(["the"], prefixes=["a жж the hou"])
     assert best.text.startswith("a жж the hou")
-    assert EOS not in prefix.tokens
+    whole = Spelling(plain).prefix("a жж the", is_all=True)
+    assert whole.decode(plain.encode("a жж the"), plain) == "a жж the"
+    assert whole.legal(plain.encode("a жж the")) == [EOS]
+    [(_, last, rest)] = Spelling(plain).prefix("a жж").beginnings  # no other pieces spell it
+    assert (UNK in last, rest) == (True, b"")
 
 
 def test_accent_after_the_prefix_is_not_composed() -> None:
@@ -310,8 +288,9 @@ def test_accent_after_the_prefix_is_not_composed() -> None:
     prefix = Spelling(spelled).prefix("the ho")
     accent = [i for i in spelled.encode("\u0301") if spelled.pieces([i])[0].startswith("<0x")]
     assert len(accent) == 2
-    assert spelled.decode([*prefix.tokens, *accent]) == "the h\u00f3"
-    assert prefix.decode([*prefix.tokens, *accent], spelled) == "the ho\u0301"
+    tokens = [*spelled.encode("the ho"), *accent]
+    assert spelled.decode(tokens) == "the h\u00f3"
+    assert prefix.decode(tokens, spelled) == "the ho\u0301"
 
 
 def test_faults(trained: Path) -> None:

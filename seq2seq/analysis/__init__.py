@@ -5,10 +5,27 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields, is_dataclass
+from types import ModuleType
 from typing import Any, Literal, TypeAlias
+
+from seq2seq.wings import offer
 
 # How contributions of source pieces are computed (seq2seq/analysis/attribution.py).
 Method: TypeAlias = Literal["gradient", "integrated", "occlusion"]
+
+
+@offer
+def _heatmaps() -> ModuleType:
+    from seq2seq.analysis import heatmaps
+
+    return heatmaps
+
+
+@offer
+def _report() -> ModuleType:
+    from seq2seq.analysis import report
+
+    return report
 
 
 def to_json(value: Any) -> Any:

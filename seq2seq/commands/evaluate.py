@@ -16,12 +16,12 @@ import json
 import logging
 from dataclasses import asdict, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from seq2seq.commands import options
 from seq2seq.errors import DataError, UserError
+from seq2seq.wings import offered
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     reports = arguments.report is not None
     if reports:  # without Jinja2, fail before translating
-        reporting = import_module("seq2seq.analysis.report")  # scoring must do without that wing
+        reporting = offered("report", "seq2seq.analysis")
     tables: dict[str, Any] = {}
     test = arguments.test or arguments.challenge
     if test is None or (arguments.target and not arguments.test):

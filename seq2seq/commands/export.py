@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib import import_module
 from pathlib import Path
 
 from seq2seq.commands import options
 from seq2seq.errors import UserError
+from seq2seq.wings import offered
 
 
 def add(commands: options.Commands) -> None:
@@ -101,9 +101,8 @@ def _export_web(arguments: argparse.Namespace) -> int:
     for name in ("output", "compact", "valid", "target", "json"):
         if getattr(arguments, name):
             raise UserError(f"--web writes a folder of its own; remove --{name}")
-    # By its name: the core does without the wing.
-    static = import_module("seq2seq.serving.static")
     precision, libraries = arguments.precision or "int8", arguments.libraries
+    static = offered("static", "seq2seq.serving")
     folder = static.export_web(arguments.run, arguments.web, precision, libraries)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"{folder}  {size / 1e6:.1f} MB")

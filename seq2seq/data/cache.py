@@ -18,10 +18,10 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -239,8 +239,8 @@ def _hash(made_of: Any) -> str:
 
 @functools.cache
 def code_of(*modules: str) -> str:
-    """Return a hash of the source of modules, so that new code does not use old results."""
-    return _hash([inspect.getsource(import_module(name)) for name in modules])
+    """Return a hash of the source of imported modules: new code does not use old results."""
+    return _hash([inspect.getsource(sys.modules[name]) for name in modules])
 
 
 def _try_again(action: Callable[[], T]) -> T:

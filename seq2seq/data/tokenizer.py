@@ -52,6 +52,20 @@ def normalize_line(text: str) -> str:
     return normalize(text.replace(SPACE_PIECE, " "))
 
 
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def bytes_of_piece(piece: str) -> bytes:
+    """Return what a piece spells in UTF-8, of which it may be a single byte."""
+    byte = _BYTE.fullmatch(piece)
+    if byte:
+        return bytes.fromhex(byte[1])
+    if piece == UNK_PIECE:  # characters that the tokenizer does not know, but they are in the text
+        return "\ufffd".encode()
+    is_special = piece in (PAD_PIECE, BOS_PIECE, EOS_PIECE)
+    return b"" if is_special else piece.replace(SPACE_PIECE, " ").encode()
+
+
 class Tokenizer:
     """A trained SentencePiece model.
 
@@ -171,16 +185,6 @@ class Tokenizer:
         """The number of special pieces, marks and bytes, which come before all others."""
         ranks = range(EOS + len(CASE_PIECES) * self.marks_case + 1, self.vocab_size)
         return next((n for n in ranks if not self._processor.IsByte(n)), self.vocab_size)
-
-    @cached_property
-    def spelled(self) -> dict[str, int]:
-        """The ids of all pieces that spell text, by their spelling: no special pieces and bytes."""
-        special = (self._processor.IsControl, self._processor.IsUnknown, self._processor.IsUnused)
-        return {
-            piece: number
-            for number, piece in enumerate(self._pieces)
-            if not (self._processor.IsByte(number) or any(each(number) for each in special))
-        }
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from seq2seq.data.tokenizer import BOS, EOS
 from seq2seq.errors import ConfigError
-from seq2seq.inference.prefix import END, FREE, NO_PREFIX, Prefix
+from seq2seq.inference.prefix import NO_PREFIX, Prefix
 from seq2seq.inference.protocol import (
     TINY,
     BeamNode,
@@ -91,7 +91,7 @@ def beam_search(
     trees = BeamTrees(number) if options.keep_tree else None
     while len(beams.sentences):
         ids_B = beams.sentences
-        log_probs_BN, parents_BN, tokens_BN = _candidates(beams)
+        log_probs_BN, parents_BN, tokens_BN = _candidates(beams, *beams.step(size))
         taken_BN = np.isfinite(log_probs_BN)
         taken_BN &= ranks_N[: taken_BN.shape[1]] < size - finished[ids_B, None]
         ended_BN = taken_BN & (tokens_BN == EOS)
@@ -161,12 +161,13 @@ def decode(
     return [_check([copy for _, copy in sorted(by_copy.items())]) for by_copy in found]
 
 
-def _candidates(beams: BeamState) -> tuple[Floats, Ints, Ints]:
+def _candidates(
+    beams: BeamState, log_probs_RC: Floats, pieces_RC: Ints | None
+) -> tuple[Floats, Ints, Ints]:
     """Return log probabilities, parents and pieces of the best extensions after a step, sorted.
 
     Extensions are compared by hypothesis and column side by side, [B, K * C].
     """
-    log_probs_RC, pieces_RC = beams.step(beams.options.beam_size)
     log_probs_RC += beams.log_probs_R[:, None]
     totals_BX = log_probs_RC.reshape(len(beams.sentences), -1)
     totals_BN, places_BN = top(totals_BX, beams.options.beam_size)
@@ -243,10 +244,7 @@ class BeamState:
         self._cut_R: Bools | None = None  # ended by the limit, not by the model
         self._shortest = min(limits, default=0)
         self._forbidden = options.forbidden
-        self._prefixes = prefixes or []
-        # The state of each row in its prefix (seq2seq.inference.prefix); None when all are beyond.
-        starts = [prefix.start for prefix in self._prefixes for _ in range(copies)]
-        self._prefix_states_R = _unless_free(starts)
+        self._prefixes = list(prefixes or [])  # until all rows have spelled theirs
 
     @property
     def length(self) -> int:
@@ -267,8 +265,8 @@ class BeamState:
         options = self.options
         if self.watch is not None:
             self.watch(self.sentences, self.tokens_RT[:: self.width])
-        blocked = None
-        if self._prefix_states_R is not None:
+        blocked, legal = None, self._legal_pieces()
+        if legal:
             count = None  # the likeliest pieces may all be illegal
         if options.no_repeat_ngram > 0:
             blocked = repeated(self.tokens_RT, options.no_repeat_ngram)
@@ -283,10 +281,14 @@ class BeamState:
             self._weights.append(weights_RS)
         if covers:
             self._cover(weights_RS)
-        if self._prefix_states_R is None:
-            self._forbid(log_probs_RC, pieces_RC, blocked)
-        else:
-            self._follow_prefixes(log_probs_RC, blocked)
+        given_RC = log_probs_RC.copy() if legal else log_probs_RC
+        self._forbid(log_probs_RC, pieces_RC, blocked)
+        for row, pieces in enumerate(legal):
+            if pieces is not None:
+                # Pieces that spell a prefix are legal, whatever the options say.
+                values = (log_probs_RC if EOS in pieces else given_RC)[row, pieces]
+                log_probs_RC[row] = -np.inf
+                log_probs_RC[row, pieces] = values
         return log_probs_RC, pieces_RC
 
     def scores(self, log_probs_BN: Floats, parents_BN: Ints) -> npt.NDArray[np.float64]:
@@ -347,16 +349,6 @@ class BeamState:
             self.tokens_RT = self.tokens_RT[rows]
             if self._coverage_RS is not None:
                 self._coverage_RS = self._coverage_RS[rows]
-        if self._prefix_states_R is not None:
-            sentences = self.sentences.repeat(len(rows) // len(self.sentences)).tolist()
-            self._prefix_states_R = _unless_free(
-                [
-                    self._prefixes[sentence].after(self._prefix_states_R[row], piece)
-                    for sentence, row, piece in zip(
-                        sentences, rows.tolist(), tokens.tolist(), strict=True
-                    )
-                ]
-            )
         self._parents.append(rows)
         self.tokens_RT = np.concatenate((self.tokens_RT, tokens[:, None]), 1)
         self.tokens_R = tokens
@@ -380,24 +372,19 @@ class BeamState:
         self._coverage_RS = covered_RS
         self._penalty_R = logs_RS.sum(1) * self.options.coverage_penalty
 
-    def _follow_prefixes(self, log_probs_RV: Floats, blocked: tuple[Ints, Ints] | None) -> None:
-        """Write -inf for illegal pieces, and for those that do not follow the prefixes.
+    def _legal_pieces(self) -> list[Ints | None]:
+        """Return for each row the pieces that follow its prefix, or None: any; empty: any in all.
 
-        Pieces of a prefix are legal, whatever the options say.
+        EOS is one of them where the prefix has been spelled.
         """
-        assert self._prefix_states_R is not None
-        legal = []
-        for row, state in enumerate(self._prefix_states_R):
-            prefix = self._prefixes[self.sentences[row // self.width]]
-            if state >= 0:
-                pieces = list(prefix.steps[state])
-                legal.append((row, pieces, log_probs_RV[row, pieces]))
-            elif state == END:
-                log_probs_RV[row, prefix.barred] = -np.inf
-        self._forbid(log_probs_RV, None, blocked)
-        for row, pieces, values in legal:
-            log_probs_RV[row] = -np.inf
-            log_probs_RV[row, pieces] = values
+        if not self._prefixes:
+            return []
+        rows = zip(self.sentences.repeat(self.width), self.tokens_RT.tolist(), strict=True)
+        legal = [self._prefixes[b].legal(tokens) for b, tokens in rows]
+        if all(pieces is None for pieces in legal):
+            self._prefixes = []
+            return []
+        return legal
 
     def _forbid(
         self, log_probs_RC: Floats, pieces_RC: Ints | None, blocked: tuple[Ints, Ints] | None
@@ -522,8 +509,3 @@ def top(scores_RC: Floats, count: int) -> tuple[Floats, Ints]:
         columns_RC[:, place], found_RC[:, place] = columns_R, scores_RC[rows_R, columns_R]
         scores_RC[rows_R, columns_R] = -np.inf
     return found_RC, columns_RC
-
-
-def _unless_free(states_R: list[int]) -> list[int] | None:
-    """Return the states of rows in their prefixes, or None if all rows are beyond them."""
-    return states_R if any(state != FREE for state in states_R) else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.inference.protocol import BeamNode, Floats
 from seq2seq.inference.sentences import split_sentences
+from seq2seq.wings import offered
 
 # Where a long line may be split, best first: sentence ends, clause marks, spaces, anywhere.
 _CUTS = (r"(?<=[.!?…。！？])\s+", r"(?<=[,;:–—])\s+", r"\s+")
@@ -201,12 +201,9 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
 
 
 def _attention_html(parts: Sequence[Part], **numbers: float) -> str | None:
-    """Return the HTML that the wing seq2seq.analysis makes; without it None: the repr is shown.
-
-    Translating must do without that wing, so it is imported by its name, and only here.
-    """
+    """Return the HTML that the wing seq2seq.analysis makes; without it None: the repr is shown."""
     try:
-        heatmaps = import_module("seq2seq.analysis.heatmaps")
+        heatmaps = offered("heatmaps", "seq2seq.analysis")
     except ModuleNotFoundError:
         return None
     html: str = heatmaps.attention_html(parts, **numbers)

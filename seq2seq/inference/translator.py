@@ -17,7 +17,8 @@ from seq2seq.data.ragged import source_batches
 from seq2seq.data.tokenizer import EOS, EOS_PIECE, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
-from seq2seq.inference.prefix import NO_PREFIX, Alternative, Prefix, Spelling, next_words
+from seq2seq.inference.alternatives import Alternative, next_words
+from seq2seq.inference.prefix import NO_PREFIX, Prefix, Spelling
 from seq2seq.inference.protocol import (
     SEARCH_KEYS,
     Backend,
@@ -250,9 +251,9 @@ class Translator:
             begin = begins.pop(0) if is_all else "".join(begins)
             begins = begins if is_all else []
             prefix = self.spelling.prefix(begin, is_all=is_all)
-            if len(prefix.tokens) > _MAX_FORCED:
+            if prefix.longest > _MAX_FORCED:
                 raise DataError(
-                    f"prefix {number}: {len(prefix.tokens)} pieces are too many to force; give at "
+                    f"prefix {number}: {prefix.longest} pieces are too many to force; give at "
                     f"most {_MAX_FORCED}"
                 )
             found += zip(sentence, [prefix, *repeat(NO_PREFIX, len(sentence) - 1)], strict=True)
@@ -360,7 +361,7 @@ class Translator:
         """Return the likeliest next words after a prefix of a translation, best first.
 
         The prefix is taken as complete words. Each word comes with its probability
-        (seq2seq.inference.prefix) and with the best translation that begins with the prefix
+        (seq2seq.inference.alternatives) and with the best translation that begins with the prefix
         and the word; the word "" is the end of the translation. In a source of several sentences,
         the words are those of the sentence that the prefix ends in (see `translate`), and after
         complete sentences those of the next one. `check` is called before each step of the model;
@@ -384,28 +385,25 @@ class Translator:
             )
         sentence, given = begun[place]
         decoding = self.decoding(np.array([[*sentence.ids, EOS]]))
+
+        def watch(*_: object) -> None:
+            check()
+
         with _checkpoint_errors():
-            words = next_words(decoding, given, self.spelling, chosen, number, check)
-        longer = [self.spelling.prefix(f"{given.text} {word} ") for word, _ in words if word]
+            words = next_words(decoding, given, self.spelling, chosen, number, watch)
+        longer = [self.spelling.prefix(f"{given.text} {word} ") for word, *_ in words if word]
         # The other sentences are the same in all translations.
         [rest], *continued = self._translate(
             [begun[:place] + begun[place + 1 :], *([(sentence, begin)] for begin in longer)],
             replace(chosen, nbest=1),
-            watch=lambda *_: check(),
+            watch=watch,
         )
-        [ended] = self.force([sentence.text], [given.text], chosen)
-        end = replace(ended, space=sentence.space)
-        best = (found.parts[0] for [found] in continued)
-        return [
-            Alternative(
-                word,
-                log_prob,
-                Translation(
-                    [*rest.parts[:place], next(best) if word else end, *rest.parts[place:]]
-                ),
-            )
-            for word, log_prob in words
-        ]
+        found = []
+        for word, log_prob, ended in words:
+            best = continued.pop(0)[0].parts if word else self.parts(sentence, [ended], given)
+            parts = [*rest.parts[:place], *best, *rest.parts[place:]]
+            found.append(Alternative(word, log_prob, Translation(parts)))
+        return found
 
     def decoding(self, source_BS: Ints) -> Decoding:
         """Return the models bound to a batch of sources, padded with PAD."""

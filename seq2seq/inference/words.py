@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.cleaning import normalize
-from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE, SPACE_PIECE, UNK_PIECE
+from seq2seq.data.tokenizer import EOS_PIECE, bytes_of_piece
 from seq2seq.errors import DataError
 from seq2seq.inference.text import Part
 
@@ -29,7 +29,6 @@ Floats = npt.NDArray[np.float64]
 Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
 
 _WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def words(text: str) -> list[str]:
@@ -74,9 +73,7 @@ def words_of_pieces(pieces: Sequence[str], split: Split = str.split) -> list[lis
     characters, such as a lone space, belongs to the word after it; the end of sentence belongs to
     none.
     """
-    raw = [_bytes_of(piece) for piece in pieces]
-    if pieces and pieces[-1] == EOS_PIECE:
-        raw[-1] = b""
+    raw = list(map(bytes_of_piece, pieces))
     word_of_byte = _words_of_bytes(b"".join(raw), split)
     found, end = [], 0
     for piece in raw:
@@ -88,15 +85,6 @@ def words_of_pieces(pieces: Sequence[str], split: Split = str.split) -> list[lis
             found[index] = after
         after = found[index][:1]
     return found
-
-
-def _bytes_of(piece: str) -> bytes:
-    byte = _BYTE.fullmatch(piece)
-    if byte:
-        return bytes.fromhex(byte[1])
-    if piece == UNK_PIECE:  # characters that the tokenizer does not know, but they are in the text
-        return "\ufffd".encode()
-    return b"" if piece in (BOS_PIECE, PAD_PIECE) else piece.replace(SPACE_PIECE, " ").encode()
 
 
 def _words_of_bytes(raw: bytes, split: Split) -> list[int]:

@@ -13,9 +13,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import ModuleType
 
 from seq2seq.commands import options
 from seq2seq.errors import UserError
+from seq2seq.wings import offer
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _BYTES_PER_CHARACTER = 12  # as %-escapes of four bytes, or as two \uXXXX
@@ -37,6 +39,13 @@ class Limits:
     def body_bytes(self) -> int:
         """The largest body."""
         return self.characters * _BYTES_PER_CHARACTER + _OTHER_BYTES
+
+
+@offer
+def _static() -> ModuleType:
+    from seq2seq.serving import static
+
+    return static
 
 
 def add(commands: options.Commands) -> None:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -188,9 +187,13 @@ def check_tracker(name: str) -> None:
     """Raise ConfigError if a tracker cannot be used; begin no record."""
     with _beginning(name):
         if name == "mlflow":
-            import_module("mlflow").search_experiments(max_results=1)
+            import mlflow
+
+            mlflow.search_experiments(max_results=1)
         else:
-            import_module("wandb").login()
+            import wandb
+
+            wandb.login()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from importlib import import_module
 from pathlib import Path
 
 from seq2seq.commands import options
@@ -35,11 +34,14 @@ def add(commands: options.Commands) -> None:
 
 
 def _push(arguments: argparse.Namespace) -> int:
+    # An extra that is missing is named before anything is written.
+    import matplotlib  # noqa: F401
+
     from seq2seq import hub
     from seq2seq.analysis.publishing import write_folder
 
-    for package in ("matplotlib", *([] if arguments.output else ["huggingface_hub"])):
-        import_module(package)  # an extra that is missing is named before anything is written
+    if not arguments.output:
+        import huggingface_hub  # noqa: F401
     repo, revision = arguments.repo, arguments.revision
     with tempfile.TemporaryDirectory() as made:
         folder = Path(arguments.output or f"{made}/run")

@@ -3,7 +3,7 @@
 // A decoding is a model bound to a sentence: `sourceLength`, `start()`, which returns a state, and
 // `step(pieces, state)`, which resolves to {logProbs: [rows * vocabulary], weights: [rows * source] or
 // null, state}. `select(state, rows)` reorders a state. All numbers of a model are float32.
-import {after, BOS, END, EOS, maxLength, NO_PREFIX, PAD, UNK} from "./protocol.js";
+import {BOS, EOS, maxLength, NO_PREFIX, PAD, UNK} from "./protocol.js";
 
 const FORBIDDEN = [PAD, UNK, BOS];
 const TINY = 2 ** -126; // the smallest normal float32
@@ -15,9 +15,7 @@ const lengthNorm = (options, length) => ((5 + length) / 6) ** options.length_pen
 export async function search(decoding, options, {prefix = NO_PREFIX, keepTree = false, watch} = {}) {
   const limit = Math.max(maxLength(options, decoding.sourceLength), prefix.longest);
   const longestNorm = lengthNorm(options, limit + 1);
-  let rows = [
-    {tokens: [], logProb: 0, logProbs: [], weights: [], coverage: null, place: prefix.start, node: 0},
-  ];
+  let rows = [{tokens: [], logProb: 0, logProbs: [], weights: [], coverage: null, node: 0}];
   let state = decoding.start();
   let best = null;
   let finished = 0;
@@ -58,8 +56,7 @@ export async function search(decoding, options, {prefix = NO_PREFIX, keepTree = 
     for (const {parent, token, logProb, score, status, node, row} of grown) {
       const logProbs = [...parent.logProbs, logProb - parent.logProb];
       if (status === "unfinished") {
-        const place = after(prefix, parent.place, token);
-        next.push({...parent, tokens: [...parent.tokens, token], logProb, logProbs, place, node, row});
+        next.push({...parent, tokens: [...parent.tokens, token], logProb, logProbs, node, row});
       } else if (status === "finished") {
         finished++;
         if (!best || score > best.score) {
@@ -112,22 +109,22 @@ function likeliest(logProbs, rows, {prefix, options, limit}) {
   return found;
 }
 
-// Writes -Infinity for illegal pieces; at the length limit only EOS is legal.
-function restrict(logProbs, row, {prefix, options, limit}) {
-  if (row.place >= 0) {
-    const legal = [...prefix.steps.get(row.place).keys()].map(piece => [piece, logProbs[piece]]);
+// Writes -Infinity for illegal pieces; at the length limit only EOS is legal. Pieces that spell a prefix
+// are legal, whatever the options say.
+export function restrict(logProbs, row, {prefix, options, limit}) {
+  const keep = pieces => {
+    const kept = pieces.map(piece => [piece, logProbs[piece]]);
     logProbs.fill(-Infinity);
-    for (const [piece, logProb] of legal) logProbs[piece] = logProb;
-    return;
-  }
-  const repeated = repeats(row.tokens, options.no_repeat_ngram);
-  for (const piece of [...FORBIDDEN, ...repeated, ...(row.place === END ? prefix.barred : [])])
+    for (const [piece, logProb] of kept) logProbs[piece] = logProb;
+  };
+  const legal = prefix.legal(row.tokens);
+  if (legal) keep(legal);
+  if (legal && !legal.includes(EOS)) return;
+  for (const piece of [...FORBIDDEN, ...repeats(row.tokens, options.no_repeat_ngram)])
     logProbs[piece] = -Infinity;
   if (row.tokens.length < limit) return;
-  const end = logProbs[EOS];
-  row.isCut = logProbs.some(logProb => logProb > end);
-  logProbs.fill(-Infinity);
-  logProbs[EOS] = end;
+  row.isCut = logProbs.some(logProb => logProb > logProbs[EOS]);
+  keep([EOS]);
 }
 
 // The pieces that would repeat an n-gram of this size.

@@ -40,7 +40,6 @@ export async function loadTranslator(about, read, libraries) {
 class Tokenizer {
   constructor(processor, pieces) {
     Object.assign(this, {processor, pieces});
-    this.spelled = pieces.flatMap((piece, id) => (id > EOS && !/^<0x..>$/.test(piece) ? [id] : []));
     this.casePieces = CASE_PIECES.map(piece => pieces.indexOf(piece)).filter(id => id > 0);
   }
 
