@@ -128,8 +128,8 @@ def stand_in_backward(grad: Tensor, kept: Tensor, has_bias: bool) -> tuple[Tenso
 def fused_cell(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
     """Let the CPU use the fused cell; return the dtypes that it was given."""
     given: list[torch.dtype] = []
-    monkeypatch.setattr(kernels.aten, "_thnn_fused_gru_cell", partial(stand_in, given))
-    monkeypatch.setattr(kernels.aten, "_thnn_fused_gru_cell_backward", stand_in_backward)
+    monkeypatch.setattr(kernels.FusedCell, "aten_step", partial(stand_in, given))
+    monkeypatch.setattr(kernels.FusedCell, "aten_gradients", stand_in_backward)
     monkeypatch.setattr(kernels, "SeparateCell", kernels.FusedCell)
     return given
 

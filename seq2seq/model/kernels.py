@@ -196,7 +196,8 @@ class _Cell(torch.autograd.Function):
     def forward(
         ctx: Any, gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor
     ) -> Tensor:
-        cell = FusedCell if hidden_BH.is_cuda else SeparateCell
+        fused = hidden_BH.is_cuda and FusedCell.aten_step and FusedCell.aten_gradients
+        cell = FusedCell if fused else SeparateCell
         state_BH, kept = cell.step(gates_input_BG, gates_hidden_BG, hidden_BH)
         ctx.save_for_backward(hidden_BH, kept)
         ctx.cell, ctx.dtypes = cell, (gates_input_BG.dtype, gates_hidden_BG.dtype)
@@ -211,7 +212,13 @@ class _Cell(torch.autograd.Function):
 
 
 class FusedCell:
-    """ATen's kernel, the one of torch.nn.GRUCell on a GPU, for which all is of one dtype."""
+    """ATen's kernel, the one of torch.nn.GRUCell on a GPU, for which all is of one dtype.
+
+    torch has no public names for it and its gradient; without them, a GPU has separate kernels.
+    """
+
+    aten_step: Any = getattr(aten, "_thnn_fused_gru_cell", None)
+    aten_gradients: Any = getattr(aten, "_thnn_fused_gru_cell_backward", None)
 
     @staticmethod
     def step(
@@ -220,7 +227,7 @@ class FusedCell:
         """Return the next state, and what the gradient needs."""
         dtype = hidden_BH.dtype
         with torch.autocast(hidden_BH.device.type, enabled=False):  # it would narrow the state
-            state_BH, kept = aten._thnn_fused_gru_cell(
+            state_BH, kept = FusedCell.aten_step(
                 gates_input_BG.to(dtype), gates_hidden_BG.to(dtype), hidden_BH
             )
         return state_BH, kept
@@ -230,7 +237,7 @@ class FusedCell:
         grad_BH: Tensor, previous_BH: Tensor, kept: Tensor, dtypes: Sequence[torch.dtype]
     ) -> tuple[Tensor, ...]:
         """Return the gradients of both products, in these dtypes, and of the previous state."""
-        found = aten._thnn_fused_gru_cell_backward(grad_BH.contiguous(), kept, False)
+        found = FusedCell.aten_gradients(grad_BH.contiguous(), kept, False)
         return found[0].to(dtypes[0]), found[1].to(dtypes[1]), found[2]
 
 
