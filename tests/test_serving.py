@@ -44,7 +44,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.packaged import SAMPLE, model_names
 from seq2seq.serving import Limits, batching, interactive, libretranslate, server, subtitles
 from seq2seq.serving import models as served_models
-from seq2seq.serving.batching import Batcher, _Waiting
+from seq2seq.serving.batching import Batcher
 from seq2seq.serving.models import LANGUAGE_NAMES, ServedModel, ServedModels, load_models
 from seq2seq.serving.server import listen, run
 from seq2seq.serving.service import Service
@@ -768,8 +768,7 @@ def test_stream_of_a_client_that_has_gone_leaves_no_warning(
             while b"event: partial" not in found:
                 found += raw.recv(1000)
             # The server gets all that follows at once: the reset of the connection, and 50 events.
-            [task, *_] = client.service.batcher._tasks
-            task.get_loop().call_soon_threadsafe(held.wait, 60)
+            client.service.batcher._task.get_loop().call_soon_threadsafe(held.wait, 60)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         gone.set()
         assert shown.wait(60)
@@ -785,7 +784,7 @@ def break_batching(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("defect")
 
-    monkeypatch.setattr(_Waiting, "deliver", fail)
+    monkeypatch.setattr(Batcher, "_take", fail)
 
 
 def test_server_whose_batching_failed_is_not_ready(

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from seq2seq.analysis import Method
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits, interactive
-from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
+from seq2seq.serving.batching import Batcher, RequestError
 from seq2seq.serving.models import ServedModel, ServedModels
 
 LINES = [source for source, _ in toy_pairs(6, seed=8)]
@@ -331,11 +331,11 @@ def test_calls_wait_in_the_queue(translator: Translator) -> None:
         # Batches do not wait for them.
         found = await batcher.translate("toy", LINES[:1], translator.options(), seconds=60)
         assert found == translator.translate(LINES[:1])
-        with pytest.raises(DeadlineError):
+        with pytest.raises(RequestError, match="the translation took too long"):
             await batcher.call(lambda: 1, "short", seconds=0.01)
         second = asyncio.create_task(batcher.call(lambda: 2, "short", seconds=60))
         await asyncio.sleep(0)
-        with pytest.raises(QueueFullError):
+        with pytest.raises(RequestError, match="too many requests are waiting"):
             await batcher.call(lambda: 3, "short", seconds=60)
         done.set()
         assert await asyncio.gather(first, second) == [True, 2]

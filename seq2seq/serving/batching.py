@@ -24,7 +24,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, get_args
@@ -92,21 +92,6 @@ class RequestError(HTTPException):
         super().__init__(status, message, headers)
 
 
-class QueueFullError(RequestError):
-    """As many requests wait as may wait."""
-
-    def __init__(self) -> None:
-        message = "too many requests are waiting; try again later"
-        super().__init__(message, 429, {"Retry-After": "1"})
-
-
-class DeadlineError(RequestError):
-    """A request was not translated in time."""
-
-    def __init__(self) -> None:
-        super().__init__("the translation took too long; send less text at once", 504)
-
-
 class AbandonedError(Exception):
     """Nobody waits any longer for what is computed."""
 
@@ -121,7 +106,7 @@ class _Job(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _Request:
     """A request, some sentences of which may be translated already."""
 
     model: str
@@ -141,6 +126,11 @@ class _Waiting:
         if len(self.found) == len(self.sentences) and not self.done.done():
             self.done.set_result([self.found[n] for n in range(len(self.sentences))])
 
+    def fail(self, error: Exception) -> None:
+        """Complete the request with an error, if it is not complete."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
 
 @dataclass(eq=False)
 class _Worker:
@@ -150,8 +140,8 @@ class _Worker:
     models: Sequence[str]
     lengths: Sequence[bool]  # of the sentences that it takes: whether they are long
     thread: Executor | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)  # what waits
-    taken: Sequence[tuple[_Waiting, int]] = ()  # its batch: requests with numbers of sentences
+    batch: Sequence[tuple[_Request, int]] = ()  # requests with numbers of sentences; empty: idle
+    task: asyncio.Task[None] | None = None  # that waits for the translations of its batch
 
     def takes(self, model: str, *, is_long: bool) -> bool:
         """Return whether it translates such sentences of a model."""
@@ -211,16 +201,14 @@ class Batcher:
         self.models, self.limits, self.metrics = models, limits or Limits(), Metrics()
         self.failure: WorkerError | None = None  # why nothing can be translated any more
         self.metrics.queue_length.set_function(lambda: self.queue_length)
-        self._waiting: list[_Waiting] = []
-        self._unfinished: set[asyncio.Future[list[list[Part]]]] = set()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._requests: list[_Request] = []
+        self._changed = asyncio.Event()  # what waits, or which workers are idle
         names = list(models.by_name)
         self._pool: Executor | None = None
         if processes == 1:
-            kinds = [(name, is_long) for name in names for is_long in (False, True)]
             self._workers = [
                 _Worker(n, [name], [is_long], ThreadPoolExecutor(1))
-                for n, (name, is_long) in enumerate(kinds)
+                for n, (name, is_long) in enumerate(product(names, (False, True)))
             ]
         else:  # the first is kept for short sentences
             self._workers = [_Worker(n, names, [False, True][: n + 1]) for n in range(processes)]
@@ -231,8 +219,7 @@ class Batcher:
             assert load is not None
             self._pool = worker_pool(lambda: self._translate, processes)
             empty = _Job(0, names[0], models.by_name[names[0]].translator.options(), [])
-            for forked in [self._pool.submit(work, empty) for _ in range(processes)]:
-                forked.result()
+            self._pool.submit(work, empty).result()  # all of them are forked before the first job
             make = partial(_make_translate, load, self._stops)
             self._start_pool = partial(worker_pool, make, processes, method="spawn")
         self._killed = 0  # workers since a batch was translated
@@ -243,17 +230,14 @@ class Batcher:
 
     def start(self) -> None:
         """Start translating, in the running event loop."""
-        for worker in self._workers:
-            task = asyncio.create_task(self._run(worker))
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+        self._task = asyncio.create_task(self._hand_out())
+        self._task.add_done_callback(self._ended)
 
     def _fail(self, reason: str) -> None:
         """Fail all requests from now on."""
         self.failure = self.failure or WorkerError(reason)
-        for done in self._unfinished:
-            if not done.done():
-                done.set_exception(self.failure)
+        for each in self._requests:
+            each.fail(self.failure)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Fail all requests if what hands out batches has raised."""
@@ -266,9 +250,10 @@ class Batcher:
 
     async def stop(self) -> None:
         """Stop; what is being translated ends at the next step of its search."""
-        for task in self._tasks:
+        tasks = [self._task, *(worker.task for worker in self._workers if worker.task)]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._stops[:] = [1] * len(self._stops)
         threads = [worker.thread for worker in self._workers]
         for executor in filter(None, [*threads, *self._threads.values(), self._pool]):
@@ -277,7 +262,7 @@ class Batcher:
     @property
     def queue_length(self) -> int:
         """The number of requests that wait, at least in part."""
-        return len(self._waiting) + self._calls
+        return sum(bool(each.pending) for each in self._requests) + self._calls
 
     def split(
         self, model: str, lines: Sequence[str], options: SearchOptions, forced: str = ""
@@ -306,33 +291,28 @@ class Batcher:
         """Return the translations of each line, best first.
 
         If the caller is cancelled, its sentences are dropped; a batch that has nobody else's ends.
-        Raises QueueFullError, DeadlineError when this many seconds have passed, WorkerError when
-        there is no worker any more, and what `split` and translating raise.
+        Raises RequestError if too many requests wait or when this many seconds have passed,
+        WorkerError when there is no worker any more, and what `split` and translating raise.
         """
         if self.failure:
             raise self.failure
-        if self.queue_length >= self.limits.queue:
-            raise QueueFullError
+        self._check_queue()
         split = self.split(model, lines, options)
         sentences = [sentence for line in split for sentence in line]
         if not sentences:
             return [join_parts([]) for _ in lines]
-        done: asyncio.Future[list[list[Part]]] = asyncio.get_running_loop().create_future()
-        request = _Waiting(model, options, sentences, done)
-        self._waiting.append(request)
-        self._unfinished.add(done)
-        for worker in self._workers:
-            worker.changed.set()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[list[list[Part]]] = loop.create_future()
+        request = _Request(model, options, sentences, done)
+        self._requests.append(request)
+        self._changed.set()
+        loop.call_later(DELAY, self._changed.set)
         try:
-            found = iter(await asyncio.wait_for(done, seconds))
-        except asyncio.TimeoutError:
-            raise DeadlineError from None
+            found = iter(await _in_time(done, seconds))
         finally:
-            self._unfinished.discard(done)
-            with contextlib.suppress(ValueError):
-                self._waiting.remove(request)
+            self._requests.remove(request)
             for worker in self._workers:
-                if worker.taken and all(each.done.done() for each, _ in worker.taken):
+                if worker.batch and all(each.done.done() for each, _ in worker.batch):
                     self._stops[worker.number] = 1
         translations = [join_parts([next(found) for _ in line]) for line in split]
         log_warnings(model, [best for best, *_ in translations])
@@ -355,40 +335,50 @@ class Batcher:
 
         If the caller is cancelled, work that has not begun is dropped. Raises as `translate` does.
         """
-        if self.queue_length >= self.limits.queue:
-            raise QueueFullError
+        self._check_queue()
         self._calls += 1
         try:
             found = asyncio.get_running_loop().run_in_executor(self._threads[kind], work)
-            return await asyncio.wait_for(found, seconds)
-        except asyncio.TimeoutError:
-            raise DeadlineError from None
+            return await _in_time(found, seconds)
         finally:
             self._calls -= 1
 
-    async def _run(self, worker: _Worker) -> None:
-        """Hand batches to a worker until the server stops."""
+    def _check_queue(self) -> None:
+        """Raise RequestError if as many requests wait as may wait."""
+        if self.queue_length >= self.limits.queue:
+            message = "too many requests are waiting; try again later"
+            raise RequestError(message, 429, {"Retry-After": "1"})
+
+    async def _hand_out(self) -> None:
+        """Hand batches to idle workers until the server stops."""
         while True:
-            worker.taken = taken = await self._take(worker)
-            first, _ = taken[0]
-            sentences = [each.sentences[number] for each, number in taken]
-            job = _Job(worker.number, first.model, first.options, sentences)
-            started = time.monotonic()
-            try:
-                found = await self._compute(worker, job)
-            except AbandonedError:
-                continue
-            except Exception as error:
-                for each, _ in taken:
-                    if not each.done.done():
-                        each.done.set_exception(error)
-                continue
-            finally:
-                worker.taken = ()
+            await self._changed.wait()
+            self._changed.clear()
+            for worker in self._workers:
+                if not worker.batch and (batch := self._take(worker)):
+                    worker.batch = batch
+                    worker.task = asyncio.create_task(self._run(worker))
+
+    async def _run(self, worker: _Worker) -> None:
+        """Translate a worker's batch."""
+        batch, (first, _) = worker.batch, worker.batch[0]
+        sentences = [each.sentences[number] for each, number in batch]
+        job = _Job(worker.number, first.model, first.options, sentences)
+        started = time.monotonic()
+        try:
+            found = await self._compute(worker, job)
             self.metrics.batch_seconds.observe(time.monotonic() - started)
             self.metrics.batch_sentences.observe(len(sentences))
-            for (each, number), hypotheses in zip(taken, found, strict=True):
+            for (each, number), hypotheses in zip(batch, found, strict=True):
                 each.deliver(number, hypotheses)
+        except AbandonedError:
+            pass
+        except Exception as error:
+            for each, _ in batch:
+                each.fail(error)
+        finally:
+            worker.batch = ()
+            self._changed.set()
 
     async def _compute(self, worker: _Worker, job: _Job) -> list[list[Part]]:
         """Return the translations of a batch, which is tried again if its worker is killed."""
@@ -420,55 +410,46 @@ class Batcher:
             log.warning("%s; starting others", _KILLED)
             self._pool = self._start_pool()
 
-    async def _take(self, worker: _Worker) -> list[tuple[_Waiting, int]]:
-        """Return the batch that a worker translates next."""
-        while True:
-            worker.changed.clear()
-            waiting = sorted(self._waiting, key=attrgetter("size"))  # of equals the first to come
-            kinds = ((each, size > _LONG) for each in waiting for size in each.pending.values())
-            able = ((r, is_long) for r, is_long in kinds if worker.takes(r.model, is_long=is_long))
-            first, is_long = next(able, (None, False))
-            if first is None:
-                await worker.changed.wait()
-                continue
-            alike = [r for r in waiting if (r.model, r.options) == (first.model, first.options)]
-            taken, is_full = self._fill(alike, is_long)
-            rest = first.arrived + DELAY - time.monotonic()
-            if not is_full and rest > 0:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(worker.changed.wait(), rest)
-                continue
-            if not is_full:
-                idle = [w for w in self._workers if w.takes(first.model, is_long=is_long)]
-                taken, _ = self._fill(alike, is_long, among=sum(not w.taken for w in idle))
-            for each, number in taken:
-                del each.pending[number]
-                if not each.pending:
-                    self._waiting.remove(each)
-            return taken
-
-    def _fill(
-        self, requests: Sequence[_Waiting], is_long: bool, *, among: int = 1
-    ) -> tuple[list[tuple[_Waiting, int]], bool]:
-        """Return a batch of long or of other sentences of requests, and whether it is full.
-
-        `among` several idle workers, it is one worker's share of what waits, if that is less.
-        """
-        first = requests[0]
-        config = self.models.by_name[first.model].translator.config.inference
-        budget = max(1, config.batch_tokens // first.options.beam_size)
+    def _take(self, worker: _Worker) -> list[tuple[_Request, int]]:
+        """Return the batch that an idle worker translates now, if there is one."""
+        ordered = sorted(self._requests, key=attrgetter("size"))  # of equals the first to come
         able = [
             (each, number, size)
-            for each in requests
+            for each in ordered
             for number, size in each.pending.items()
-            if (size > _LONG) == is_long
+            if worker.takes(each.model, is_long=size > _LONG)
         ]
-        if among > 1:
-            budget = min(budget, -(-sum(size for *_, size in able) // among))
-        taken: list[tuple[_Waiting, int]] = []
-        for each, number, size in able:
+        if not able:
+            return []
+        first, _, size = able[0]
+        is_long = size > _LONG
+        alike = [
+            (each, number, size)
+            for each, number, size in able
+            if (each.model, each.options, size > _LONG) == (first.model, first.options, is_long)
+        ]
+        config = self.models.by_name[first.model].translator.config.inference
+        budget = max(1, config.batch_tokens // first.options.beam_size)
+        pieces = sum(size for *_, size in alike)
+        if pieces < budget:
+            if first.arrived + DELAY > time.monotonic():
+                return []
+            takes = (w.takes(first.model, is_long=is_long) for w in self._workers if not w.batch)
+            budget = -(-pieces // sum(takes))  # one worker's share
+        taken: list[tuple[_Request, int]] = []
+        for each, number, size in alike:
             budget -= size
             if budget < 0 and taken:
                 break
             taken.append((each, number))
-        return taken, budget <= 0
+            del each.pending[number]
+        return taken
+
+
+async def _in_time(work: asyncio.Future[T], seconds: float) -> T:
+    """Return the result of work. Raises RequestError when this many seconds have passed."""
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except asyncio.TimeoutError:
+        message = "the translation took too long; send less text at once"
+        raise RequestError(message, 504) from None
