@@ -42,9 +42,10 @@ from seq2seq.inference import text as inference_text
 from seq2seq.inference.text import Sentence
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import SAMPLE, model_names
-from seq2seq.serving import Limits, batching, interactive, libretranslate, server, subtitles
+from seq2seq.serving import Limits, batching, interactive, libretranslate, server
 from seq2seq.serving import models as served_models
 from seq2seq.serving.batching import Batcher
+from seq2seq.serving.documents import read_subtitles, write_subtitles
 from seq2seq.serving.models import LANGUAGE_NAMES, ServedModel, ServedModels, load_models
 from seq2seq.serving.server import listen, run
 from seq2seq.serving.service import Service
@@ -358,7 +359,7 @@ def downloaded(client: Client, answer: Answer) -> Answer:
 
 @pytest.mark.parametrize("text", [FILM, FILM.replace("\n", "\r\n"), FILM.rstrip(), "", "no time"])
 def test_subtitles_are_html_without_a_loss(text: str) -> None:
-    assert subtitles.from_html(subtitles.to_html(text)) == text
+    assert write_subtitles(read_subtitles(text)) == text
 
 
 def test_subtitles_keep_times_tags_and_lines(trained_client: Client) -> None:

@@ -18,9 +18,15 @@ from starlette import datastructures
 
 from seq2seq.inference.text import Translation
 from seq2seq.packaged import LANGUAGE_NAMES
-from seq2seq.serving import subtitles
 from seq2seq.serving.batching import RequestError
-from seq2seq.serving.markup import Block, Token, read_html, write_html
+from seq2seq.serving.documents import (
+    Parts,
+    read_html,
+    read_subtitles,
+    read_text,
+    write,
+    write_subtitles,
+)
 from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
 from seq2seq.serving.service import (
     READING,
@@ -121,38 +127,33 @@ class SettingsResponse(BaseModel):
 
 @dataclass
 class _Item:
-    """A text of a request: what to translate of it, and what its translation is made of."""
+    """A text of a request: what to translate of it, and the translations of that."""
 
     model: ServedModel | None  # none: it is in the target language already
     detected: DetectedLanguage | None
-    parts: Sequence[str | Token | Block]  # lines, or the parts of a document
+    parts: Parts
+    found: Sequence[Sequence[Translation]] = ()
 
     @property
     def lines(self) -> list[str]:
         """The lines to translate."""
-        if self.model is None:
-            return []
-        lines = [part.text if isinstance(part, Block) else part for part in self.parts]
-        return [line for line in lines if isinstance(line, str) and line.strip()]
+        return [part.text for part in self.parts if not isinstance(part, str)]
 
-    def texts(self, found: Sequence[Sequence[Translation]], most: int) -> list[str]:
+    def texts(self, most: int) -> list[str]:
         """Return the translations, best first, at most this many, each a different text."""
-        ranks = max(map(len, found), default=1)
-        chosen = ([of[min(rank, len(of) - 1)] for of in found] for rank in range(ranks))
-        return list(dict.fromkeys(map(self._text, chosen)))[:most]
+        ranks = max(map(len, self.found), default=1)
+        chosen = ([of[min(rank, len(of) - 1)] for of in self.found] for rank in range(ranks))
+        return list(dict.fromkeys(write(self.parts, each) for each in chosen))[:most]
 
-    def _text(self, translations: Sequence[Translation]) -> str:
-        documents = [part for part in self.parts if not isinstance(part, str)]
-        if documents:
-            return write_html(documents, translations)
-        remaining = iter(translations)
-        lines = [part for part in self.parts if isinstance(part, str)]
-        if self.model is None:
-            return "".join(lines)
-        return "\n".join(
-            line.replace(line.strip(), next(remaining).text) if line.strip() else line
-            for line in lines
-        )
+    @property
+    def warnings(self) -> list[str]:
+        """Why the best translation may be wrong."""
+        parts = [part for best, *_ in self.found for part in best.parts]
+        wrong = {
+            "unlikely": any(part.unlikely for part in parts),
+            "unfinished": not all(part.finished for part in parts),
+        }
+        return [name for name, is_so in wrong.items() if is_so]
 
 
 @router.post("/translate", response_model=TranslateResponse, responses=TRANSLATING)
@@ -182,11 +183,11 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
     if kind == ".srt" and "-->" not in text:
         raise RequestError("file: no subtitles, whose times have an arrow (-->); use .txt")
     given = TranslateRequest(
-        q=subtitles.to_html(text) if kind == ".srt" else text, source=wanted.source,
+        q=read_subtitles(text) if kind == ".srt" else text, source=wanted.source,
         target=wanted.target, format="text" if kind == ".txt" else "html",
     )  # fmt: skip
     [found] = (await unless_disconnected(request, _answer(service, given)))["translatedText"]
-    found = subtitles.from_html(found) if kind == ".srt" else found
+    found = write_subtitles(found) if kind == ".srt" else found
     key = secrets.token_urlsafe()
     service.files[key] = f"{name.stem[:80]}.{wanted.target[:20]}{kind}", found.encode()
     while sum(len(content) for _, content in service.files.values()) > _KEPT_BYTES:
@@ -224,15 +225,11 @@ async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[
     call = asyncio.to_thread if is_html or is_auto else _at_once
     of_text = partial(_item, service, source=source, target=target, is_html=is_html)
     items = [await call(partial(of_text, text)) for text in texts]
-    found = await _translations(service, items, wanted)
+    await _translate(service, items, wanted)
     service.batcher.metrics.characters.inc(sum(map(len, texts)))
-    most = wanted.alternatives + 1
-    every = await call(
-        lambda: [item.texts(of, most) for item, of in zip(items, found, strict=True)]
-    )
+    every = await call(lambda: [item.texts(wanted.alternatives + 1) for item in items])
     answer: dict[str, list[Any]] = {"translatedText": [each[0] for each in every]}
-    warnings = [_warnings(of) for of in found]
-    if any(warnings):
+    if any(warnings := [item.warnings for item in items]):
         answer["warnings"] = warnings
     if wanted.alternatives:
         answer["alternatives"] = [each[1:] for each in every]
@@ -241,25 +238,13 @@ async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[
     return answer
 
 
-def _warnings(found: Sequence[Sequence[Translation]]) -> list[str]:
-    """Return why the translation of a text, given that of each line, may be wrong."""
-    parts = [part for translations in found for part in translations[0].parts]
-    wrong = {
-        "unlikely": any(part.unlikely for part in parts),
-        "unfinished": not all(part.finished for part in parts),
-    }
-    return [name for name, is_so in wrong.items() if is_so]
-
-
 def _item(service: Service, text: str, source: str | None, target: str, is_html: bool) -> _Item:
     """Return what to translate of a text; its language is detected if there is no `source`."""
     models, detected = service.models, None
-    parts: Sequence[str | Token | Block] = read_html(text) if is_html else text.split("\n")
+    parts = read_html(text) if is_html else read_text(text)
     if source is None:
         able = {code for code in models.tokenizers if models.of(code, target)}
-        visible = text
-        if is_html:
-            visible = " ".join(part.text for part in parts if isinstance(part, Block))
+        visible = " ".join(part.text for part in parts if not isinstance(part, str))
         detected = models.detect(visible, able | {target})[0]
         if not detected.confidence:  # no language: keep the text
             detected = DetectedLanguage(language=target, confidence=0)
@@ -274,26 +259,22 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
     return _Item(model, detected, parts if model else [text])
 
 
-async def _translations(
-    service: Service, items: Sequence[_Item], wanted: TranslateRequest
-) -> list[list[list[Translation]]]:
-    """Return for each item the translations of its lines."""
+async def _translate(service: Service, items: Sequence[_Item], wanted: TranslateRequest) -> None:
+    """Find the translations of the lines of each item."""
     loop = asyncio.get_running_loop()
     end = loop.time() + service.limits.seconds
-    found: list[list[list[Translation]]] = [[] for _ in items]
     # Only `auto` makes more than one model.
-    for name in dict.fromkeys(item.model.name for item in items if item.model):
-        own = [n for n, item in enumerate(items) if item.model and item.model.name == name]
-        options = service.models.by_name[name].translator.options(
+    for model in {item.model.name: item.model for item in items if item.model}.values():
+        own = [item for item in items if item.model is model]
+        options = model.translator.options(
             **service.search, nbest=wanted.alternatives + 1, keep_weights=wanted.format == "html"
         )
-        lines = [line for number in own for line in items[number].lines]
+        lines = [line for item in own for line in item.lines]
         translated = iter(
-            await service.batcher.translate(name, lines, options, seconds=end - loop.time())
+            await service.batcher.translate(model.name, lines, options, seconds=end - loop.time())
         )
-        for number in own:
-            found[number] = [next(translated) for _ in items[number].lines]
-    return found
+        for item in own:
+            item.found = [next(translated) for _ in item.lines]
 
 
 @router.post(

@@ -1,10 +1,12 @@
-"""Translate the text of HTML: block by block, with inline tags where their words went.
+"""What is translated of texts, HTML and subtitles, and how their translations are put together.
 
-Tags are kept as they were written. Blocks (paragraphs, list items, line breaks and every tag that
-is not inline) are translated on their own. Within a block, a target word belongs to the elements of
-the source word that the model attended to most when it produced it. Each element encloses one
-stretch of target words, so it appears exactly once. An inline element that is kept (`code`, or with
-translate="no") is part of the line that is translated, and then replaces its stretch.
+A text is translated line by line. HTML is translated block by block, with inline tags where their
+words went; all tags are kept as they were written. Blocks (paragraphs, list items, line breaks and
+every tag that is not inline) are translated on their own. Within a block, a target word belongs to
+the elements of the source word that the model attended to most when it produced it. Each element
+encloses one stretch of target words, so it appears exactly once. An inline element that is kept
+(`code`, or with translate="no") is part of the line that is translated, and then replaces its
+stretch. Subtitles are translated as HTML.
 
 Legend: s source words, t target words, of one block
 """
@@ -15,8 +17,7 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
-from itertools import accumulate
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,31 +33,56 @@ _INLINE = frozenset({
 _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "wbr"}
 )
-# What is in these is not translated, and separates blocks.
-_VERBATIM = frozenset({
-    "code", "math", "noscript", "pre", "script", "style", "svg", "template", "textarea",
-})  # fmt: skip
+# What is in these is not translated, and separates blocks; so are script, style and textarea.
+_VERBATIM = frozenset({"code", "math", "noscript", "pre", "svg", "template"})
+# As browsers split HTML into tokens. A tag that has no end is text.
+_TOKEN = re.compile(
+    r"""(?P<comment><!--.*?(?:-->|\Z))
+    |<(?P<whole>script|style|textarea)(?=[\s/>]).*?(?:</(?P=whole)(?=[\s/>])[^>]*>|\Z)
+    |<(?P<end>/?)(?P<name>[a-z][^\s/<>]*)
+        (?P<rest>[^<>=]*(?:=\s*(?:"[^"]*"|'[^']*'|(?!["'\s]))[^<>=]*)*)>
+    |<(?:[!?]|/(?![a-z]))[^>]*>?
+    |(?P<text><?[^<]+|<)""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_ATTRIBUTE = re.compile(r"""([^\s=/]+)(?:\s*=\s*("[^"]*"|'[^']*'|\S+))?""")
 _EDGE = "\0"  # of an element that is kept
 _DEEPEST = 100  # inline elements within each other; blocks end at further ones
+_SUBTITLE_HEAD = re.compile(
+    r"((?<!\s)(?:\s*(?:^\d+\s*?\n)?^[\d:,. ]+-->.*\n?)+(?:\{\\.*?\})?(?:[-–—]\s*)?"
+    r"|\r?\n[-–—]\s*|\s+\Z)", re.MULTILINE
+)  # fmt: skip
+_NO_SUBTITLE_TAG = re.compile(r"<(?!/?(?:b|i|u|s|font)\b)")
+
+
+@dataclass
+class Line:
+    """A line of a text."""
+
+    text: str
+
+    def write(self, translation: Translation) -> str:
+        """Return the translation."""
+        return translation.text
 
 
 @dataclass(eq=False)
-class Token:
-    """A piece of a document, as it was written."""
+class _Token:
+    """A piece of HTML, as it was written."""
 
     # text, start, end, mark (an inline tag without text), kept (an inline element that is not
     # translated), or other
     kind: str
-    raw: str
     name: str = ""
     text: str = ""  # of kinds text and kept, without character references
+    raw: str = ""
 
 
 @dataclass
 class Block:
-    """Text that is translated at once, and its inline tags."""
+    """Text of HTML that is translated at once, and its inline tags."""
 
-    tokens: list[Token]
+    tokens: list[_Token]
 
     @property
     def text(self) -> str:
@@ -65,6 +91,72 @@ class Block:
         texts = (token.text.join([edges.get(token.kind, "")] * 2) for token in self.tokens)
         line = re.sub(rf"(?<=[\w']){_EDGE}+(?=[\w'])", " ", "".join(texts))
         return normalize_line(line.replace(_EDGE, ""))
+
+    def write(self, translation: Translation) -> str:
+        """Return the translation with the block's tags and its white space on both ends."""
+        text = "".join(token.text for token in self.tokens)
+        before = text[: len(text) - len(text.lstrip())]
+        after = text[len(text.rstrip()) :]
+        elements = _elements(self)
+        if elements:
+            _place(elements, _weights(translation))
+        return before + _render(translation.text, elements) + after
+
+
+Parts = Sequence[str | Line | Block]  # of a document: what is translated, and what is between
+
+
+def read_text(text: str) -> Parts:
+    """Return the lines of a text, and the white space around them."""
+    parts = re.split(r"(\S(?:.*\S)?)", text)
+    return [Line(part) if number % 2 else part for number, part in enumerate(parts)]
+
+
+def read_html(document: str) -> Parts:
+    """Return the blocks of HTML that have text, and what is between them."""
+    found: list[str | Line | Block] = []
+    inline: list[_Token] = []
+    tokens = _tokens(document)
+    _match_tags(tokens)
+    for token in (*tokens, _Token("other")):
+        if token.kind != "other":
+            inline.append(token)
+            continue
+        if any(token.kind == "text" and normalize_line(token.text) for token in inline):
+            found.append(Block(inline))
+        else:
+            found += [token.raw for token in inline]
+        found.append(token.raw)
+        inline = []
+    return found
+
+
+def read_subtitles(text: str) -> str:
+    """Return subtitles in SubRip's format (.srt) as HTML that keeps tags and line breaks.
+
+    Numbers, times and the dashes of speakers are in elements that are not translated. The lines
+    between them are one block, since a sentence may go on in the next line.
+    """
+    parts = _SUBTITLE_HEAD.split(text)
+    parts[1::2] = [f"<template>{part}</template>" for part in parts[1::2]]
+    texts = (_NO_SUBTITLE_TAG.sub("&lt;", part.replace("&", "&amp;")) for part in parts[::2])
+    parts[::2] = [re.sub(r"\r?\n", " <wbr>", text) for text in texts]
+    return "".join(parts)
+
+
+def write_subtitles(document: str) -> str:
+    """Return the subtitles of HTML that `read_subtitles` has made; none has a blank line."""
+    end = "\r\n" if "\r\n" in document else "\n"
+    parts = re.split("</?template>", document)
+    lines = (filter(None, map(str.strip, part.split("<wbr>"))) for part in parts[::2])
+    parts[::2] = [html.unescape(end.join(of)) for of in lines]
+    return "".join(parts)
+
+
+def write(parts: Parts, translations: Sequence[Translation]) -> str:
+    """Return a document with these translations; those of blocks have attention weights."""
+    remaining = iter(translations)
+    return "".join(part if isinstance(part, str) else part.write(next(remaining)) for part in parts)
 
 
 @dataclass(eq=False)
@@ -81,105 +173,47 @@ class _Element:
     first: int = 0  # t
     last: int = -1  # t
 
+    def __post_init__(self) -> None:
+        self.around = {self} | (self.parent.around if self.parent else set())  # and itself
 
-class _Reader(HTMLParser):
-    """Split a document into tokens, which together have all of its characters."""
 
-    def __init__(self, document: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tokens: list[Token] = []
-        self._starts: list[int] = []  # of the tokens
-        self._skipped: list[str] = []  # open elements, within one that is not translated
-        lines = document.split("\n")
-        self._lines = [0, *accumulate(len(line) + 1 for line in lines)]  # where each begins
-        self.feed(document)
-        self.close()
-        if self._skipped and self.tokens[-1].kind == "kept":  # without an end
-            self.tokens[-1].kind = "other"
-        self.tokens = self.tokens or [Token("other", "")]
-        start = 0
-        for token, end in zip(self.tokens, [*self._starts[1:], len(document)], strict=True):
-            token.raw, start = document[start:end], end
-
-    def _add(self, kind: str, name: str = "", text: str = "") -> None:
-        """Add a token that begins where the parser is."""
-        if self._skipped and self.tokens[-1].kind == "kept":
-            self.tokens[-1].text += text
-            if kind == "other":
-                self.tokens[-1].kind = "other"
-            return
-        line, column = self.getpos()
-        self._starts.append(self._lines[line - 1] + column)
-        self.tokens.append(Token("other" if self._skipped else kind, "", name, text))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        keeps = tag in _VERBATIM or dict(attrs).get("translate") == "no"
-        kind = "mark" if tag in _VOID else "kept" if keeps else "start"
-        self._add(kind if tag in _INLINE else "other", tag)
-        if (self._skipped or keeps) and tag not in _VOID:
-            self._skipped.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add("mark" if tag in _INLINE else "other", tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._add("end" if tag in _INLINE else "other", tag)
-        if tag in self._skipped:
-            while self._skipped.pop() != tag:
+def _tokens(document: str) -> list[_Token]:
+    """Return the tokens of HTML, which together have all of its characters."""
+    found: list[_Token] = []
+    starts: list[int] = []  # of the tokens in the document
+    skipped: list[str] = []  # open elements, within one that is not translated
+    for match in _TOKEN.finditer(document):
+        name, rest, text = (match["name"] or "").lower(), match["rest"] or "", match["text"] or ""
+        attributes = {each.lower(): value for each, value in _ATTRIBUTE.findall(rest)}
+        is_end, is_void = bool(match["end"]), name in _VOID or "/" in _ATTRIBUTE.sub("", rest)
+        keeps = name in _VERBATIM or attributes.get("translate", "").strip("\"'").lower() == "no"
+        kind = "text" if text else "mark" if match["comment"] else "other"
+        if name in _INLINE:
+            kind = "end" if is_end else "mark" if is_void else "kept" if keeps else "start"
+        if not skipped:
+            found.append(_Token(kind, name, html.unescape(text)))
+            starts.append(match.start())
+        elif kind == "other":
+            found[-1].kind = "other"
+        elif found[-1].kind == "kept":
+            found[-1].text += html.unescape(text)
+        if name and not is_end and not is_void and (skipped or keeps):
+            skipped.append(name)
+        elif is_end and name in skipped:
+            while skipped.pop() != name:
                 pass
-
-    def handle_data(self, data: str) -> None:
-        self._add("text", text=data)
-
-    def handle_comment(self, data: str) -> None:
-        self._add("mark")
-
-    def handle_decl(self, decl: str) -> None:
-        self._add("other")
-
-    def handle_pi(self, data: str) -> None:
-        self._add("other")
-
-    def parse_html_declaration(self, i: int) -> int:
-        # HTML has no marked sections: to browsers they are comments, to HTMLParser assertions.
-        if self.rawdata.startswith("<![", i):
-            return self.parse_bogus_comment(i)
-        return super().parse_html_declaration(i)
-
-
-def read_html(document: str) -> list[Token | Block]:
-    """Return the blocks of a document that have text, and what is between them."""
-    tokens = _Reader(document).tokens
-    _match_tags(tokens)
-    found: list[Token | Block] = []
-    inline: list[Token] = []
-    for token in (*tokens, Token("other", "")):
-        if token.kind != "other":
-            inline.append(token)
-            continue
-        if any(token.kind == "text" and normalize_line(token.text) for token in inline):
-            found.append(Block(inline))
-        else:
-            found += inline
-        found.append(token)
-        inline = []
+    if skipped:  # without an end
+        found[-1].kind = "other"
+    for token, (start, end) in zip(found, pairwise([*starts, len(document)]), strict=True):
+        token.raw = document[start:end]
     return found
 
 
-def write_html(tokens: Sequence[Token | Block], translations: Sequence[Translation]) -> str:
-    """Return a document with the translations of its blocks, which have attention weights."""
-    remaining = iter(translations)
-    return "".join(
-        _write_block(token, next(remaining)) if isinstance(token, Block) else token.raw
-        for token in tokens
-    )
-
-
-def _match_tags(tokens: list[Token]) -> None:
+def _match_tags(tokens: list[_Token]) -> None:
     """Make inline tags that have no partner in their block ends of blocks."""
     while True:  # a new end of a block may separate two tags
-        opened: list[Token] = []
-        matched: set[Token] = set()
+        opened: list[_Token] = []
+        matched: set[_Token] = set()
         for token in tokens:
             if token.kind == "other":
                 opened = []
@@ -194,17 +228,6 @@ def _match_tags(tokens: list[Token]) -> None:
             return
         for token in alone:
             token.kind = "other"
-
-
-def _write_block(block: Block, translation: Translation) -> str:
-    """Return the translation with the block's tags and its white space on both ends."""
-    text = "".join(token.text for token in block.tokens)
-    before = text[: len(text) - len(text.lstrip())]
-    after = text[len(text.rstrip()) :]
-    elements = _elements(block)
-    if elements:
-        _place(elements, _weights(translation))
-    return before + _render(translation.text, elements) + after
 
 
 def _elements(block: Block) -> list[_Element]:
@@ -264,7 +287,7 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
         return
     best_t = weights_ts.argmax(1) if sources else np.zeros(targets, dtype=int)
     innermost = {source: e for e in elements if not e.is_mark for source in e.sources}
-    chains_t = [_chain(innermost.get(int(source))) for source in best_t]
+    around_t = [e.around if (e := innermost.get(int(source))) else set() for source in best_t]
     for element in elements:
         parent = element.parent
         low, high = (parent.first, parent.last) if parent else (0, targets - 1)
@@ -274,12 +297,11 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
             at = min(max(at, low), high + 1)
             element.first, element.last = at, at - 1
             continue
-        around = _chain(element)
         values = []
-        for chain in chains_t[low : high + 1]:
+        for around in around_t[low : high + 1]:
             # A word of a sibling is never enclosed, and one that is not its own never replaced.
-            is_free = chain <= around and not element.is_kept
-            values.append(1.0 if element in chain else -1.0 if is_free else -np.inf)
+            is_free = around <= element.around and not element.is_kept
+            values.append(1.0 if element in around else -1.0 if is_free else -np.inf)
         if 1.0 in values:
             first, last = _heaviest(values)
             element.first, element.last = low + first, low + last
@@ -294,16 +316,7 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
         at = low + (int(attention_t.argmax()) if is_free else 0)
         element.first, element.last = at, at - 1
         if is_free and not element.is_kept:
-            chains_t[at], element.last = around, at
-
-
-def _chain(element: _Element | None) -> set[_Element]:
-    """Return an element and those around it."""
-    found = set()
-    while element is not None:
-        found.add(element)
-        element = element.parent
-    return found
+            around_t[at], element.last = element.around, at
 
 
 def _heaviest(values: Sequence[float]) -> tuple[int, int]:
