@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from seq2seq.analysis import Method
 from seq2seq.errors import UserError, missing_package, one_line
-from seq2seq.inference.protocol import BeamNode, SearchOptions
+from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Kind, RequestError, log_warnings
 from seq2seq.serving.models import ServedModel
@@ -98,43 +98,15 @@ class ModelResponse(BaseModel):
     beam: int = Field(description="hypotheses that its search keeps")
 
 
-class WordWeights(BaseModel):
-    """Attention between words, as `seq2seq explain --words` gives it."""
-
-    source: list[str] = Field(description="the last is </s>, the end of sentence")
-    target: list[str]
-    weights: list[list[float]] = Field(description="a row for each target word; it sums to 1")
-
-
-class PartResponse(BaseModel):
-    """A sentence that was translated at once, as `seq2seq translate --format jsonl` writes it."""
-
-    space: str = Field(description="the white space before it, in the source and in the text")
-    source: str
-    text: str
-    source_tokens: list[str]
-    tokens: list[str]
-    log_probs: list[float] = Field(description="of each target piece; they sum to log_prob")
-    score: float
-    log_prob: float
-    finished: bool = Field(description="false: ended by the length limit")
-    unlikely: bool = Field(description="the model finds it so unlikely that it may be wrong")
-    attention: list[list[float]] | None = Field(
-        None,
-        description="a row for each target piece; of several sentences, the best translation's",
-    )
-    words: WordWeights | None
-    source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
-    target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
-    tree: list[BeamNode] | None = Field(None, description="the root, then a level for each step")
-
-
 class LineTranslation(BaseModel):
     """A translation of a text, as `seq2seq translate --format jsonl --attention` writes it."""
 
     text: str
     score: float
-    parts: list[PartResponse]
+    parts: list[dict[str, Any]] = Field(
+        description="sentences, also with `words` and the weights between them, the numbers of the "
+        "words of each piece, and on request the `tree` of its search"
+    )
 
 
 class LineResponse(BaseModel):
@@ -154,12 +126,12 @@ class NextWord(BaseModel):
 # --- Routes
 
 
-@router.get("/models", response_model=list[ModelResponse])
-async def models(request: Request) -> Response:
+@router.get("/models")
+async def models(request: Request) -> list[ModelResponse]:
     """List the models with their languages, decoder style, score function and beam."""
     service = service_of(request)
     names = {each.code: each.name for each in service.models.languages}
-    found = [
+    return [
         ModelResponse(
             name=model.name,
             source=model.source,
@@ -172,7 +144,6 @@ async def models(request: Request) -> Response:
         )
         for model in service.models.by_name.values()
     ]
-    return JSONResponse([each.model_dump() for each in found])
 
 
 @router.post("/translate", name="translateLine", response_model=LineResponse, responses=TRANSLATING)

@@ -118,11 +118,11 @@ class SettingsResponse(BaseModel):
     apiKeys: bool
     keyRequired: bool
     charLimit: int
-    frontendTimeout: int = Field(description="milliseconds to wait for the end of typing")
+    frontendTimeout: int = Field(500, description="milliseconds to wait for the end of typing")
     language: LanguagePair
-    suggestions: bool
-    filesTranslation: bool
-    supportedFilesFormat: list[str]
+    suggestions: bool = False
+    filesTranslation: bool = True
+    supportedFilesFormat: list[str] = list(_FILES)
 
 
 @dataclass
@@ -295,32 +295,23 @@ async def detect(request: Request, wanted: DetectRequest) -> Response:
     return JSONResponse(answer[0] if isinstance(wanted.q, str) else answer)
 
 
-@router.get("/languages", response_model=list[Language])
-async def languages(request: Request) -> Response:
+@router.get("/languages")
+async def languages(request: Request) -> list[Language]:
     """List the languages."""
-    return JSONResponse([each.model_dump() for each in service_of(request).models.languages])
+    return service_of(request).models.languages
 
 
-@router.get("/frontend/settings", response_model=SettingsResponse)
-async def settings(request: Request) -> Response:
+@router.get("/frontend/settings")
+async def settings(request: Request) -> SettingsResponse:
     """Get what a form for translating needs to know."""
     service = service_of(request)
-    names = {each.code: each.name for each in service.models.languages}
+    languages = {each.code: each for each in service.models.languages}
     first = next(iter(service.models.by_name.values()))
-    return JSONResponse(
-        {
-            "apiKeys": bool(service.keys),
-            "keyRequired": bool(service.keys),
-            "charLimit": service.limits.characters,
-            "frontendTimeout": 500,
-            "language": {
-                side: {"code": code, "name": names[code]}
-                for side, code in (("source", first.source), ("target", first.target))
-            },
-            "suggestions": False,
-            "filesTranslation": True,
-            "supportedFilesFormat": _FILES,
-        }
+    return SettingsResponse(
+        apiKeys=bool(service.keys),
+        keyRequired=bool(service.keys),
+        charLimit=service.limits.characters,
+        language=LanguagePair(source=languages[first.source], target=languages[first.target]),
     )
 
 

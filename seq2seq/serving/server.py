@@ -146,21 +146,22 @@ def _complete(document: dict[str, Any], service: Service) -> None:
 # --- Routes for whoever operates the server
 
 
-@router.get("/health", response_model=StatusResponse)
-async def health() -> Response:
+@router.get("/health")
+async def health() -> StatusResponse:
     """Ask whether the server runs."""
-    return JSONResponse({"status": "ok"})
+    return StatusResponse(status="ok")
 
 
 @router.get(
-    "/ready", response_model=StatusResponse,
+    "/ready",
     responses={503: {"model": StatusResponse, "description": "it cannot translate any more"}},
-)  # fmt: skip
-async def ready(request: Request) -> Response:
+)
+async def ready(request: Request, response: Response) -> StatusResponse:
     """Ask whether the server can translate."""
     if failure := service_of(request).batcher.failure:
-        return JSONResponse({"status": str(failure)}, 503)
-    return JSONResponse({"status": "ready"})
+        response.status_code = 503
+        return StatusResponse(status=str(failure))
+    return StatusResponse(status="ready")
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -171,13 +172,13 @@ async def metrics(request: Request) -> Response:
 
 
 @router.get("/docs", include_in_schema=False)  # where LibreTranslate has a page about it
-@router.get("/spec", response_model=dict[str, Any])
-async def spec(request: Request) -> Response:
+@router.get("/spec")
+async def spec(request: Request) -> dict[str, Any]:
     """Get this document."""
     app: FastAPI = request.app
     if app.openapi_schema is None:
         _complete(app.openapi(), service_of(request))
-    return JSONResponse(app.openapi_schema)
+    return app.openapi()
 
 
 # --- Errors

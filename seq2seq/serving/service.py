@@ -174,7 +174,7 @@ class ParametersRoute(APIRoute):
         endpoint = self.endpoint
         kind: type[Keyed] | None = inspect.get_annotations(endpoint, eval_str=True).get("wanted")
         if kind is None:
-            return endpoint
+            return super().get_route_handler()
 
         async def handle(request: Request) -> Response:
             service = service_of(request)
