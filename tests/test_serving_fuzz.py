@@ -36,8 +36,7 @@ class App:
     """The application, and what its OpenAPI document says of it."""
 
     def __init__(self, models: Any) -> None:
-        batcher = Batcher(models, LIMITS)
-        self.app = create_app(Service(batcher, LIMITS))
+        self.app = create_app(Service(Batcher(models, LIMITS)))
         self.loop = asyncio.new_event_loop()
         self.lifespan = self.app.router.lifespan_context(self.app)
         self.loop.run_until_complete(self.lifespan.__aenter__())

@@ -308,13 +308,14 @@ class Batcher:
         self._changed.set()
         loop.call_later(DELAY, self._changed.set)
         try:
-            found = iter(await _in_time(done, seconds))
+            found = await _in_time(done, seconds)
         finally:
             self._requests.remove(request)
             for worker in self._workers:
                 if worker.batch and all(each.done.done() for each, _ in worker.batch):
                     self._stops[worker.number] = 1
-        translations = [join_parts([next(found) for _ in line]) for line in split]
+        remaining = iter(found)
+        translations = [join_parts([next(remaining) for _ in line]) for line in split]
         log_warnings(model, [best for best, *_ in translations])
         return translations
 

@@ -172,9 +172,10 @@ class _Element:
     sources: list[int] = field(default_factory=list)  # s; of a mark: the one it comes before
     first: int = 0  # t
     last: int = -1  # t
+    around: set[_Element] = field(init=False)  # with itself
 
     def __post_init__(self) -> None:
-        self.around = {self} | (self.parent.around if self.parent else set())  # and itself
+        self.around = {self} | (self.parent.around if self.parent else set())
 
 
 def _tokens(document: str) -> list[_Token]:

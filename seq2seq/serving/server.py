@@ -12,14 +12,13 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from fastapi.routing import APIRoute
 from prometheus_client import generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -82,9 +81,6 @@ def create_app(service: Service) -> FastAPI:
         yield
         await service.batcher.stop()
 
-    routers = (libretranslate.router, api.router, router)
-    routes = (route for each in routers for route in each.routes)
-    paths = {*_PAGE, *(route.path for route in routes if isinstance(route, APIRoute))}
     cors = Middleware(
         CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"]
     )
@@ -101,7 +97,7 @@ def create_app(service: Service) -> FastAPI:
         # Traces would have the query string, and so texts and keys.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
-        middleware=[Middleware(_Observed, metrics=service.batcher.metrics, paths=paths), cors],
+        middleware=[Middleware(_Observed, metrics=service.batcher.metrics), cors],
         exception_handlers={
             HTTPException: _refused,
             ClientDisconnect: _client_closed,
@@ -110,11 +106,11 @@ def create_app(service: Service) -> FastAPI:
         },
     )
     app.state.service = service
-    for each in routers:
+    for each in (libretranslate.router, api.router, router):
         app.router.routes.extend(each.routes)  # include_router would match every request twice
     for path, source in _PAGE.items():
-        content, kind = source.read_bytes(), _TYPES[source.suffix]
-        response = Response(content, headers=_PAGE_HEADERS, media_type=kind)
+        kind = _TYPES[source.suffix]
+        response = Response(source.read_bytes(), headers=_PAGE_HEADERS, media_type=kind)
         app.router.routes.append(Route(path, response, methods=["GET"]))
     # Browsers ask for one at every path but the page, whose icon is empty.
     app.router.routes.append(Route("/favicon.ico", Response(status_code=204), methods=["GET"]))
@@ -206,8 +202,8 @@ class _Observed:
     Log and metrics get neither the query string nor the body, which may hold texts and keys.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
-        self.app, self.metrics, self.paths = app, metrics, paths
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -231,7 +227,7 @@ class _Observed:
             self.metrics.in_progress.dec()
             seconds = time.monotonic() - started
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            path = own["path"] if own["path"] in self.paths else "other"
+            path = own["route"].path if "route" in own else "other"
             self.metrics.requests.labels(method, path, str(status)).inc()
             self.metrics.seconds.observe(seconds)
             client = scope["client"][0] if scope.get("client") else "-"
@@ -327,19 +323,20 @@ class _Connection(H11Protocol):
     def __init__(self, seconds: float, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._seconds = seconds
-        self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._watch_head()
+        self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch_head()
+        if self.cycle and not self.cycle.response_complete:
+            self._due.cancel()
+        elif self._due.cancelled():
+            self._expect_head()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._forget_head()
+    def _expect_head(self) -> None:
+        self._due = self.loop.call_later(self._seconds, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:
         if repr(self.conn.our_state) in ("IDLE", "SEND_RESPONSE"):  # no response has begun
@@ -347,15 +344,3 @@ class _Connection(H11Protocol):
             head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
             self.transport.write(head.encode() + _NOT_HTTP)
         self.transport.close()
-
-    def _watch_head(self) -> None:
-        """Wait for a head unless a request is being answered."""
-        if self.cycle and not self.cycle.response_complete:
-            self._forget_head()
-        elif self._due is None:
-            self._due = self.loop.call_later(self._seconds, self.transport.close)
-
-    def _forget_head(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import inspect
-import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -17,7 +16,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
-from starlette.types import Message, Receive
+from starlette.types import Message
 
 from seq2seq.errors import one_line
 from seq2seq.serving import Limits
@@ -82,7 +81,6 @@ class Service:
     """What the routes use."""
 
     batcher: Batcher
-    limits: Limits = field(default_factory=Limits)
     search: Mapping[str, Any] = field(default_factory=dict)  # for Translator.options
     keys: Sequence[str] = ()  # none: no key is needed
     # translated files by the keys of their addresses: names and contents
@@ -93,6 +91,11 @@ class Service:
         """The models of the server."""
         return self.batcher.models
 
+    @property
+    def limits(self) -> Limits:
+        """What the server accepts."""
+        return self.batcher.limits
+
     def check_key(self, request: Request, wanted: Keyed) -> None:
         """Raise RequestError if the server has keys and the request has none of them.
 
@@ -100,9 +103,9 @@ class Service:
         """
         if not self.keys:
             return
-        header = request.headers.get("authorization", "").encode("latin-1")
-        bearer = re.fullmatch(rb"(?i)bearer +(\S+) *", header)
-        given = {(wanted.api_key or "").encode(), bearer[1] if bearer else b""}
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        bearer = key.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+        given = {(wanted.api_key or "").encode(), bearer}
         if not any(hmac.compare_digest(g, key.encode()) for g in given for key in self.keys):
             raise RequestError("api_key: missing or wrong; ask the owner of this server", 403)
 
@@ -203,9 +206,20 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
 
     Raises RequestError for a body that is too large, too slow, or not JSON or a form.
     """
-    request = Request(request.scope, _limited(request, limits.body_bytes))
+    most, size = limits.body_bytes, 0
+
+    async def receive() -> Message:
+        nonlocal size
+        message = await request.receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            error = f"the body has more than {most} bytes; send less at once"
+            raise RequestError(error, 413, _CLOSE)
+        return message
+
+    limited = Request(request.scope, receive)
     try:
-        body = await asyncio.wait_for(request.body(), limits.read_seconds)
+        body = await asyncio.wait_for(limited.body(), limits.read_seconds)
     except asyncio.TimeoutError:
         message = f"the body did not arrive within {limits.read_seconds:g} seconds"
         raise RequestError(message, 408, _CLOSE) from None
@@ -216,9 +230,8 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Some clients leave out the type of JSON, or send that of a form.
     if kind == _MULTIPART:
-        size = limits.body_bytes
         try:
-            form = await request.form(max_files=1, max_fields=fields, max_part_size=size)
+            form = await limited.form(max_files=1, max_fields=fields, max_part_size=most)
         except (LookupError, ValueError):
             raise RequestError("the form cannot be read; encode it as its type says") from None
         return found | _fields({name: form.getlist(name) for name in form})
@@ -248,25 +261,6 @@ def _urlencoded(data: bytes, most: int) -> dict[str, Any]:
     except ValueError:
         raise RequestError(f"more than {most} parameters; send fewer") from None
     return _fields(found)
-
-
-def _limited(request: Request, most: int) -> Receive:
-    """Return what receives a request, and raises RequestError if its body is too large."""
-    error = RequestError(f"the body has more than {most} bytes; send less at once", 413, _CLOSE)
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:
-        raise error
-    size = 0
-
-    async def receive() -> Message:
-        nonlocal size
-        message = await request.receive()
-        size += len(message.get("body", b""))
-        if size > most:
-            raise error
-        return message
-
-    return receive
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
