@@ -32,7 +32,6 @@ from seq2seq.serving.service import (
     errors,
     operation_id,
     service_of,
-    unless_disconnected,
 )
 
 T = TypeVar("T")
@@ -206,7 +205,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
 
     try:
         # What fails before the first step has a status of its own.
-        first = await unless_disconnected(request, events.get())
+        first = await events.get()
         if first is None:
             work.result()
     except BaseException:
@@ -294,8 +293,7 @@ async def _answer(
 ) -> Response:
     """Return what some work finds as JSON, which is written where the work is done; set `ended`."""
     try:
-        called = _call(service_of(request), kind, lambda: _json(work()))
-        text = await unless_disconnected(request, called)
+        text = await _call(service_of(request), kind, lambda: _json(work()))
     finally:
         ended.set()
     return Response(text, media_type="application/json")

@@ -18,15 +18,8 @@ from starlette import datastructures
 
 from seq2seq.inference.text import Translation
 from seq2seq.packaged import LANGUAGE_NAMES
+from seq2seq.serving import documents
 from seq2seq.serving.batching import RequestError
-from seq2seq.serving.documents import (
-    Parts,
-    read_html,
-    read_subtitles,
-    read_text,
-    write,
-    write_subtitles,
-)
 from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
 from seq2seq.serving.service import (
     READING,
@@ -37,7 +30,6 @@ from seq2seq.serving.service import (
     Service,
     operation_id,
     service_of,
-    unless_disconnected,
 )
 
 T = TypeVar("T")
@@ -131,7 +123,7 @@ class _Item:
 
     model: ServedModel | None  # none: it is in the target language already
     detected: DetectedLanguage | None
-    parts: Parts
+    parts: documents.Parts
     found: Sequence[Sequence[Translation]] = ()
 
     @property
@@ -143,7 +135,7 @@ class _Item:
         """Return the translations, best first, at most this many, each a different text."""
         ranks = max(map(len, self.found), default=1)
         chosen = ([of[min(rank, len(of) - 1)] for of in self.found] for rank in range(ranks))
-        return list(dict.fromkeys(write(self.parts, each) for each in chosen))[:most]
+        return list(dict.fromkeys(documents.write(self.parts, each) for each in chosen))[:most]
 
     @property
     def warnings(self) -> list[str]:
@@ -161,7 +153,7 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
     """Translate texts."""
     service = service_of(request)
     service.check_size(_texts(wanted), wanted.alternatives)
-    answer = await unless_disconnected(request, _answer(service, wanted))
+    answer = await _answer(service, wanted)
     if isinstance(wanted.q, str):
         return JSONResponse({name: value for name, [value] in answer.items()})
     return JSONResponse(answer)
@@ -183,11 +175,11 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
     if kind == ".srt" and "-->" not in text:
         raise RequestError("file: no subtitles, whose times have an arrow (-->); use .txt")
     given = TranslateRequest(
-        q=read_subtitles(text) if kind == ".srt" else text, source=wanted.source,
+        q=documents.read_subtitles(text) if kind == ".srt" else text, source=wanted.source,
         target=wanted.target, format="text" if kind == ".txt" else "html",
     )  # fmt: skip
-    [found] = (await unless_disconnected(request, _answer(service, given)))["translatedText"]
-    found = write_subtitles(found) if kind == ".srt" else found
+    [found] = (await _answer(service, given))["translatedText"]
+    found = documents.write_subtitles(found) if kind == ".srt" else found
     key = secrets.token_urlsafe()
     service.files[key] = f"{name.stem[:80]}.{wanted.target[:20]}{kind}", found.encode()
     while sum(len(content) for _, content in service.files.values()) > _KEPT_BYTES:
@@ -241,7 +233,7 @@ async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[
 def _item(service: Service, text: str, source: str | None, target: str, is_html: bool) -> _Item:
     """Return what to translate of a text; its language is detected if there is no `source`."""
     models, detected = service.models, None
-    parts = read_html(text) if is_html else read_text(text)
+    parts = documents.read_html(text) if is_html else documents.read_text(text)
     if source is None:
         able = {code for code in models.tokenizers if models.of(code, target)}
         visible = " ".join(part.text for part in parts if not isinstance(part, str))
@@ -286,12 +278,8 @@ async def detect(request: Request, wanted: DetectRequest) -> Response:
     service = service_of(request)
     texts = _texts(wanted)
     service.check_size(texts)
-
-    async def detected() -> list[list[dict[str, Any]]]:
-        found = [await asyncio.to_thread(service.models.detect, text) for text in texts]
-        return [[each.model_dump() for each in of] for of in found]
-
-    answer = await unless_disconnected(request, detected())
+    found = [await asyncio.to_thread(service.models.detect, text) for text in texts]
+    answer = [[each.model_dump() for each in of] for of in found]
     return JSONResponse(answer[0] if isinstance(wanted.q, str) else answer)
 
 

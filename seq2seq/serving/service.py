@@ -27,8 +27,6 @@ _MULTIPART = "multipart/form-data"
 _CLOSE = {"Connection": "close"}  # what is left of the request is not read
 _MOST_FIELDS = 100  # of a form, beside the texts
 
-T = TypeVar("T")
-
 _STATUS = {
     400: "a parameter is missing or cannot be used",
     403: "the key is missing or wrong",
@@ -171,6 +169,7 @@ class ParametersRoute(APIRoute):
 
     FastAPI reads a body as one of these only. Its signature is what the OpenAPI document is made
     of; the parameter `wanted` gets the model that is declared for it, after its key was checked.
+    What answers a request is cancelled when the client disconnects.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -183,8 +182,7 @@ class ParametersRoute(APIRoute):
             service = service_of(request)
             wanted = parse_request(await read_parameters(request, service.limits), kind)
             service.check_key(request, wanted)
-            response: Response = await endpoint(request, wanted)
-            return response
+            return await _unless_disconnected(request, endpoint(request, wanted))
 
         return handle
 
@@ -263,8 +261,8 @@ def _urlencoded(data: bytes, most: int) -> dict[str, Any]:
     return _fields(found)
 
 
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of some work; cancel it and raise ClientDisconnect if the client does."""
+async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """Return what work returns; cancel it and raise ClientDisconnect if the client disconnects."""
     working = asyncio.ensure_future(work)
     disconnected = asyncio.ensure_future(_disconnected(request))
     try:
