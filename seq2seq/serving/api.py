@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -34,7 +34,7 @@ from seq2seq.serving.service import (
     service_of,
 )
 
-T = TypeVar("T")
+Work = Callable[[threading.Event], Any]  # the event is set when nobody waits for it any more
 
 router = APIRouter(
     prefix="/api", route_class=ParametersRoute, generate_unique_id_function=operation_id
@@ -151,9 +151,8 @@ async def translate(request: Request, wanted: LineRequest) -> Response:
 
     The options are those of the command; a smaller beam is raised to `nbest`.
     """
-    ended = threading.Event()
-    kind, work = _translation(service_of(request), wanted, lambda _: _check(ended))
-    return await _answer(request, kind, work, ended)
+    kind, work = _translation(service_of(request), wanted, lambda _: None)
+    return await _answer(request, kind, work)
 
 
 @router.post(
@@ -168,14 +167,8 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
     """
     service = service_of(request)
     loop, events = asyncio.get_running_loop(), asyncio.Queue[str | None]()
-    ended = threading.Event()
-
-    def show(text: str) -> None:
-        _check(ended)
-        loop.call_soon_threadsafe(events.put_nowait, text)
-
-    kind, translate = _translation(service, wanted, show)
-    work = asyncio.ensure_future(_call(service, kind, lambda: _json(translate())))
+    show = partial(loop.call_soon_threadsafe, events.put_nowait)
+    work = asyncio.ensure_future(_call(service, *_translation(service, wanted, show)))
 
     def end(done: asyncio.Future[str]) -> None:
         if not done.cancelled():
@@ -183,10 +176,6 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
         events.put_nowait(None)
 
     work.add_done_callback(end)
-
-    def stop() -> None:
-        ended.set()
-        work.cancel()
 
     async def send(text: str | None) -> AsyncIterator[str]:
         try:
@@ -201,7 +190,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
             except RequestError as error:
                 yield _event("error", _json({"error": error.detail}))
         finally:
-            stop()
+            work.cancel()
 
     try:
         # What fails before the first step has a status of its own.
@@ -209,7 +198,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
         if first is None:
             work.result()
     except BaseException:
-        stop()
+        work.cancel()
         raise
     return StreamingResponse(send(first), media_type=_EVENTS, headers={"Cache-Control": "no-store"})
 
@@ -218,11 +207,11 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
 async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     """Find the likeliest next words after a prefix."""
     service = service_of(request)
-    model, ended = _model(service, wanted), threading.Event()
+    model = _model(service, wanted)
     options = _options(service, model)
     kind = service.batcher.kind(model.name, wanted.q, options, wanted.prefix)
 
-    def work() -> list[dict[str, Any]]:
+    def work(ended: threading.Event) -> list[dict[str, Any]]:
         found = model.translator.alternatives(
             wanted.q, wanted.prefix, wanted.number, options, check=partial(_check, ended)
         )
@@ -231,38 +220,42 @@ async def alternatives(request: Request, wanted: WordsRequest) -> Response:
             for each in found
         ]
 
-    return await _answer(request, kind, work, ended)
+    return await _answer(request, kind, work)
 
 
 @router.post("/explain", response_model=dict[str, Any], responses=TRANSLATING | errors(501))
 async def explain(request: Request, wanted: ExplainRequest) -> Response:
     """Explain a translation as `seq2seq explain --json`, but of large matrices only the shape."""
     service = service_of(request)
-    model, ended = _model(service, wanted), threading.Event()
-    work = partial(
-        interactive.explain, model, wanted.q, beam=_options(service, model).beam_size,
-        target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
-        attribution=wanted.attribution, watch=partial(_check, ended),
-    )  # fmt: skip
-    return await _answer(request, "explain", work, ended)
+    model = _model(service, wanted)
+
+    def work(ended: threading.Event) -> dict[str, Any]:
+        return interactive.explain(
+            model, wanted.q, beam=_options(service, model).beam_size, target=wanted.target,
+            look={wanted.step: wanted.position} if wanted.step else {},
+            attribution=wanted.attribution, watch=partial(_check, ended),
+        )  # fmt: skip
+
+    return await _answer(request, "explain", work)
 
 
 def _translation(
-    service: Service, wanted: LineRequest, show: Callable[[str], None]
-) -> tuple[Kind, Callable[[], dict[str, Any]]]:
-    """Return the work for a text, and its kind.
-
-    `show` gets the text of each step of the search; what it raises ends the search.
-    """
+    service: Service, wanted: LineRequest, show: Callable[[str], object]
+) -> tuple[Kind, Work]:
+    """Return the work for a text, and its kind; `show` gets the text of each step of the search."""
     model = _model(service, wanted)
     beam = {"beam_size": wanted.beam} if wanted.beam else {}
     options = _options(
         service, model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree
     )
 
-    def work() -> dict[str, Any]:
+    def work(ended: threading.Event) -> dict[str, Any]:
+        def watch(text: str) -> None:
+            _check(ended)
+            show(text)
+
         found = interactive.translate(
-            model.translator, wanted.q, options, prefix=wanted.prefix, show=show
+            model.translator, wanted.q, options, prefix=wanted.prefix, show=watch
         )
         log_warnings(model.name, found[:1])
         return interactive.translations_json(found, tree=wanted.tree)
@@ -288,14 +281,9 @@ def _options(service: Service, model: ServedModel, **changes: Any) -> SearchOpti
     return model.translator.options(**{**service.search, **changes})
 
 
-async def _answer(
-    request: Request, kind: Kind, work: Callable[[], Any], ended: threading.Event
-) -> Response:
-    """Return what some work finds as JSON, which is written where the work is done; set `ended`."""
-    try:
-        text = await _call(service_of(request), kind, lambda: _json(work()))
-    finally:
-        ended.set()
+async def _answer(request: Request, kind: Kind, work: Work) -> Response:
+    """Return what some work finds as JSON."""
+    text = await _call(service_of(request), kind, work)
     return Response(text, media_type="application/json")
 
 
@@ -305,13 +293,15 @@ def _check(ended: threading.Event) -> None:
         raise ClientDisconnect
 
 
-async def _call(service: Service, kind: Kind, work: Callable[[], T]) -> T:
-    """Return the result of some work.
+async def _call(service: Service, kind: Kind, work: Work) -> str:
+    """Return what some work finds as JSON, which is written where the work is done.
 
     Raises RequestError for a UserError, and for a package that is not installed.
     """
     try:
-        return await service.batcher.call(work, kind, seconds=service.limits.seconds)
+        return await service.batcher.call(
+            lambda ended: _json(work(ended)), kind, seconds=service.limits.seconds
+        )
     except UserError as error:
         raise RequestError(str(error)) from None
     except ModuleNotFoundError as error:

@@ -27,6 +27,7 @@ from functools import partial
 from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
+from threading import Event
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -331,18 +332,21 @@ class Batcher:
         is_short = max(sizes) <= _LONG and sum(sizes) <= budget
         return "short" if is_short else "long"
 
-    async def call(self, work: Callable[[], T], kind: Kind, *, seconds: float) -> T:
+    async def call(self, work: Callable[[Event], T], kind: Kind, *, seconds: float) -> T:
         """Return the result of work that is in no batch, from one thread for all of its kind.
 
-        If the caller is cancelled, work that has not begun is dropped. Raises as `translate` does.
+        Work gets an event that is set when nobody waits for it any more. If the caller is
+        cancelled, work that has not begun is dropped. Raises as `translate` does.
         """
         self._check_queue()
         self._calls += 1
+        ended = Event()
         try:
-            found = asyncio.get_running_loop().run_in_executor(self._threads[kind], work)
+            found = asyncio.get_running_loop().run_in_executor(self._threads[kind], work, ended)
             return await _in_time(found, seconds)
         finally:
             self._calls -= 1
+            ended.set()
 
     def _check_queue(self) -> None:
         """Raise RequestError if as many requests wait as may wait."""
