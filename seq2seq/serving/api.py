@@ -167,7 +167,10 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
     """
     service = service_of(request)
     loop, events = asyncio.get_running_loop(), asyncio.Queue[str | None]()
-    show = partial(loop.call_soon_threadsafe, events.put_nowait)
+
+    def show(text: str) -> None:
+        loop.call_soon_threadsafe(events.put_nowait, text)
+
     work = asyncio.ensure_future(_call(service, *_translation(service, wanted, show)))
 
     def end(done: asyncio.Future[str]) -> None:
