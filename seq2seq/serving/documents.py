@@ -99,7 +99,7 @@ class Block:
         after = text[len(text.rstrip()) :]
         elements = _elements(self)
         if elements:
-            _place(elements, _weights(translation))
+            _place(elements, _weights(translation, len(words(self.text))))
         return before + _render(translation.text, elements) + after
 
 
@@ -161,21 +161,28 @@ def write(parts: Parts, translations: Sequence[Translation]) -> str:
 
 @dataclass(eq=False)
 class _Element:
-    """An inline element of a block; one that is kept has all of it as its start."""
+    """An inline element of a block; one that is kept has all of it as its start tag."""
 
-    start: str
+    start_tag: str
     parent: _Element | None
-    place: int  # the visible characters before it
     is_kept: bool
-    end: str = ""
-    is_mark: bool = True  # has no visible characters, but a place before a word
-    sources: list[int] = field(default_factory=list)  # s; of a mark: the one it comes before
+    begin: int  # the number of visible characters of the block before it
+    stop: int = 0  # and with it
+    end_tag: str = ""
+    sources: list[int] = field(
+        default_factory=list
+    )  # s; of a mark: the one it comes before, if any
     first: int = 0  # t
     last: int = -1  # t
     around: set[_Element] = field(init=False)  # with itself
 
     def __post_init__(self) -> None:
         self.around = {self} | (self.parent.around if self.parent else set())
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it has no visible characters, but a place before a word."""
+        return self.begin == self.stop
 
 
 def _tokens(document: str) -> list[_Token]:
@@ -235,39 +242,33 @@ def _elements(block: Block) -> list[_Element]:
     """Return the elements of a block in the order of their start tags, with their source words."""
     found: list[_Element] = []
     opened: list[_Element] = []
-    holders: list[list[_Element]] = []  # the elements around each visible character
+    chars = 0
     for token in block.tokens:
+        begin = chars
+        chars += len("".join(normalize_line(token.text).split()))
         if token.kind == "end":
-            opened[-1].end = token.raw
-            opened = opened[:-1]
-            continue
-        around = opened
-        if token.kind != "text":
+            element = opened.pop()
+            element.end_tag, element.stop = token.raw, chars
+        elif token.kind != "text":
             parent = opened[-1] if opened else None
-            element = _Element(token.raw, parent, len(holders), token.kind == "kept")
-            found.append(element)
-            around = [*opened, element]
+            found.append(_Element(token.raw, parent, token.kind == "kept", begin, chars))
             if token.kind == "start":
-                opened = around
-        size = len("".join(normalize_line(token.text).split()))
-        holders += [around] * size
-        for element in around if size else []:
-            element.is_mark = False
+                opened.append(found[-1])
     word_of = [number for number, word in enumerate(words(block.text)) for _ in word]
-    for number, around in zip(word_of, holders, strict=False):
-        for element in around:
-            if element.sources[-1:] != [number]:
-                element.sources.append(number)
     for element in found:
-        if element.is_mark:
-            element.sources = [*word_of[element.place : element.place + 1], -1][:1]
+        stop = element.stop + element.is_mark
+        element.sources = list(dict.fromkeys(word_of[element.begin : stop]))
     return found
 
 
-def _weights(translation: Translation) -> Floats:
-    """Return the weights [t, s] of all parts; a part without attention has a diagonal."""
+def _weights(translation: Translation, least: int) -> Floats:
+    """Return the weights [t, s] of all parts; a part without attention has a diagonal.
+
+    They have at least as many columns as the block has words; a word that was cut has several.
+    """
     shapes = [(len(words(part.text)), len(words(part.source))) for part in translation.parts]
-    weights_ts: Floats = np.zeros(np.sum(shapes, 0))
+    targets, sources = np.sum(shapes, 0)
+    weights_ts: Floats = np.zeros((targets, max(sources, least)))
     t = s = 0
     for part, (targets, sources) in zip(translation.parts, shapes, strict=True):
         part_ts = weights_ts[t : t + targets, s : s + sources]
@@ -283,18 +284,18 @@ def _weights(translation: Translation) -> Floats:
 
 def _place(elements: list[_Element], weights_ts: Floats) -> None:
     """Set the target words of each element: one stretch, within that of its parent."""
-    targets, sources = weights_ts.shape
+    targets = len(weights_ts)
     if not targets:  # all of them are empty
         return
-    best_t = weights_ts.argmax(1) if sources else np.zeros(targets, dtype=int)
     innermost = {source: e for e in elements if not e.is_mark for source in e.sources}
-    around_t = [e.around if (e := innermost.get(int(source))) else set() for source in best_t]
+    around_t = [innermost[s].around if s in innermost else set() for s in weights_ts.argmax(1)]
     for element in elements:
         parent = element.parent
         low, high = (parent.first, parent.last) if parent else (0, targets - 1)
         if element.is_mark:
-            [source] = element.sources
-            at = targets if source < 0 or source >= sources else int(weights_ts[:, source].argmax())
+            # One at the end of the block comes last.
+            attention_t = weights_ts[:, element.sources].sum(1)
+            at = int(attention_t.argmax()) if element.sources else targets
             at = min(max(at, low), high + 1)
             element.first, element.last = at, at - 1
             continue
@@ -309,8 +310,7 @@ def _place(elements: list[_Element], weights_ts: Floats) -> None:
             continue
         # No word is its own: it gets the free one that attends most to its words; one that is kept
         # comes before that word.
-        columns = [source for source in element.sources if source < sources]
-        attention_t = weights_ts[low : high + 1, columns].sum(1)
+        attention_t = weights_ts[low : high + 1, element.sources].sum(1)
         if not element.is_kept:
             attention_t[np.isneginf(values)] = -np.inf
         is_free = bool(np.isfinite(attention_t).any())
@@ -357,12 +357,13 @@ def _render(text: str, elements: list[_Element]) -> str:
                 continue
             if element.is_kept:
                 kept.update(dict.fromkeys(range(element.first, element.last + 1), element))
-            before[element.first] += element.start
+            before[element.first] += element.start_tag
             add(element, element.last)
-            after[element.last] += element.end
+            after[element.last] += element.end_tag
 
     def whole(element: _Element) -> str:
-        return element.start + "".join(map(whole, children.get(element, []))) + element.end
+        inner = "".join(map(whole, children.get(element, [])))
+        return element.start_tag + inner + element.end_tag
 
     add(None, len(targets) - 1)
     found: list[str] = []
