@@ -7,6 +7,7 @@ Face hub as `hf:user/name[@revision]`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -59,37 +60,6 @@ def is_read_only(run: Path) -> bool:
     return run.resolve().parent == MODELS.resolve() or hub.cache_of(run) is not None
 
 
-class Subject(Section):
-    """What a score is of: a task or a test set."""
-
-    type: str
-    name: str
-
-
-class CardMetric(Section):
-    """A score."""
-
-    type: str
-    name: str
-    value: float
-    args: dict[str, str] | None = None  # sacreBLEU's signature
-
-
-class CardResult(Section):
-    """Scores on a test set."""
-
-    task: Subject
-    dataset: Subject
-    metrics: tuple[CardMetric, ...]
-
-
-class CardIndex(Section):
-    """The scores of a model."""
-
-    name: str
-    results: tuple[CardResult, ...]
-
-
 class Card(Section):
     """The card of a model: README.md in its directory, which begins with these keys.
 
@@ -103,7 +73,7 @@ class Card(Section):
     pipeline_tag: str = "translation"
     datasets: tuple[str, ...] | None = Field(None, description="training data on the hub")
     metrics: tuple[str, ...] = ("bleu", "chrf")
-    index: tuple[CardIndex, ...] = Field((), alias="model-index", description="scores")
+    index: tuple[dict[str, Any], ...] = Field((), alias="model-index", description="scores")
     data: str = Field(description="training data")
     data_license: str | None = Field(None, description="its licence")
 
