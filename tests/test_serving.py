@@ -1079,7 +1079,7 @@ def test_spec_is_valid_and_responses_fit_it(client: Client) -> None:
     fits("/translate", client.translate(LINES[0], source="auto", alternatives=2))
     fits("/translate", client.translate(LINES[:2], source="auto", alternatives=2))
     fits("/translate", client.translate(LINES[0]))
-    fits("/translate", client.post("/translate").json, status="400")
+    fits("/translate", client.post("/translate").json, status="default")
     fits("/detect", client.post("/detect", q="gato").json)
     fits("/detect", client.post("/detect", q=["gato", "12"]).json)
     fits("/translate_file", client.post_file("a.txt", b"gato").json)

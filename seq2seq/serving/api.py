@@ -24,12 +24,11 @@ from seq2seq.serving import interactive
 from seq2seq.serving.batching import Kind, RequestError, log_warnings
 from seq2seq.serving.models import ServedModel
 from seq2seq.serving.service import (
-    TRANSLATING,
+    ERRORS,
     Keyed,
     Number,
     ParametersRoute,
     Service,
-    errors,
     operation_id,
     service_of,
 )
@@ -37,7 +36,10 @@ from seq2seq.serving.service import (
 Work = Callable[[threading.Event], Any]  # the event is set when nobody waits for it any more
 
 router = APIRouter(
-    prefix="/api", route_class=ParametersRoute, generate_unique_id_function=operation_id
+    prefix="/api",
+    route_class=ParametersRoute,
+    generate_unique_id_function=operation_id,
+    responses=ERRORS,
 )
 _EVENTS = "text/event-stream"
 _MOST_HYPOTHESES = 20  # that a request can ask for
@@ -145,7 +147,7 @@ async def models(request: Request) -> list[ModelResponse]:
     ]
 
 
-@router.post("/translate", name="translateLine", response_model=LineResponse, responses=TRANSLATING)
+@router.post("/translate", name="translateLine", response_model=LineResponse)
 async def translate(request: Request, wanted: LineRequest) -> Response:
     """Translate a text, best first, as `translate --format jsonl --attention`.
 
@@ -157,7 +159,7 @@ async def translate(request: Request, wanted: LineRequest) -> Response:
 
 @router.post(
     "/stream", response_class=Response,
-    responses=TRANSLATING | {200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}},
 )  # fmt: skip
 async def stream(request: Request, wanted: LineRequest) -> Response:
     """Translate a text, step by step.
@@ -206,7 +208,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
     return StreamingResponse(send(first), media_type=_EVENTS, headers={"Cache-Control": "no-store"})
 
 
-@router.post("/alternatives", response_model=list[NextWord], responses=TRANSLATING)
+@router.post("/alternatives", response_model=list[NextWord])
 async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     """Find the likeliest next words after a prefix."""
     service = service_of(request)
@@ -226,7 +228,7 @@ async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     return await _answer(request, kind, work)
 
 
-@router.post("/explain", response_model=dict[str, Any], responses=TRANSLATING | errors(501))
+@router.post("/explain", response_model=dict[str, Any])
 async def explain(request: Request, wanted: ExplainRequest) -> Response:
     """Explain a translation as `seq2seq explain --json`, but of large matrices only the shape."""
     service = service_of(request)

@@ -22,8 +22,7 @@ from seq2seq.serving import documents
 from seq2seq.serving.batching import RequestError
 from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
 from seq2seq.serving.service import (
-    READING,
-    TRANSLATING,
+    ERRORS,
     Keyed,
     Number,
     ParametersRoute,
@@ -38,7 +37,9 @@ AUTO = "auto"  # instead of a source language
 _FILES = (".txt", ".html", ".srt")
 _KEPT_SECONDS, _KEPT_BYTES = 600, 2**26  # of translated files
 
-router = APIRouter(route_class=ParametersRoute, generate_unique_id_function=operation_id)
+router = APIRouter(
+    route_class=ParametersRoute, generate_unique_id_function=operation_id, responses=ERRORS
+)
 
 
 class _Languages(Keyed):
@@ -148,7 +149,7 @@ class _Item:
         return [name for name, is_so in wrong.items() if is_so]
 
 
-@router.post("/translate", response_model=TranslateResponse, responses=TRANSLATING)
+@router.post("/translate", response_model=TranslateResponse)
 async def translate(request: Request, wanted: TranslateRequest) -> Response:
     """Translate texts."""
     service = service_of(request)
@@ -159,7 +160,7 @@ async def translate(request: Request, wanted: TranslateRequest) -> Response:
     return JSONResponse(answer)
 
 
-@router.post("/translate_file", response_model=FileResponse, responses=TRANSLATING)
+@router.post("/translate_file", response_model=FileResponse)
 async def translate_file(request: Request, wanted: FileRequest) -> Response:
     """Translate a file, and return where the translation is."""
     service, name = service_of(request), PurePath(wanted.file.filename or "")
@@ -269,10 +270,7 @@ async def _translate(service: Service, items: Sequence[_Item], wanted: Translate
             item.found = [next(translated) for _ in item.lines]
 
 
-@router.post(
-    "/detect", response_model=list[DetectedLanguage] | list[list[DetectedLanguage]],
-    responses=READING,
-)  # fmt: skip
+@router.post("/detect", response_model=list[DetectedLanguage] | list[list[DetectedLanguage]])
 async def detect(request: Request, wanted: DetectRequest) -> Response:
     """Detect the language of a text, or of each of several."""
     service = service_of(request)

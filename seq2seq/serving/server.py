@@ -124,9 +124,6 @@ def _complete(document: dict[str, Any], service: Service) -> None:
         if body := operations.get("post", {}).get("requestBody"):
             kinds = _BODIES[-1:] if path == "/translate_file" else _BODIES
             body["content"] = dict.fromkeys(kinds, body["content"]["application/json"])
-            del operations["post"]["responses"]["422"]  # FastAPI's own check is not used
-    for name in ("HTTPValidationError", "ValidationError"):
-        del schemas[name]
     limits, languages = service.limits, sorted(service.models.tokenizers)
     schemas["TranslateRequest"]["properties"]["alternatives"]["maximum"] = limits.alternatives
     for name in ("TranslateRequest", "DetectRequest"):

@@ -27,17 +27,6 @@ _MULTIPART = "multipart/form-data"
 _CLOSE = {"Connection": "close"}  # what is left of the request is not read
 _MOST_FIELDS = 100  # of a form, beside the texts
 
-_STATUS = {
-    400: "a parameter is missing or cannot be used",
-    403: "the key is missing or wrong",
-    408: "the request took too long to arrive",
-    413: "the request is too large",
-    429: "too many requests wait; try again after the seconds in Retry-After",
-    500: "an error of the server",
-    501: "the server lacks a package that this needs",
-    504: "the translation took too long",
-}
-
 
 def _no_bool(value: Any) -> Any:
     if isinstance(value, bool):
@@ -65,13 +54,10 @@ class Error(BaseModel):
 Parameters = TypeVar("Parameters", bound=Keyed)
 
 
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` of a route that can fail with these statuses."""
-    return {status: {"model": Error, "description": _STATUS[status]} for status in statuses}
-
-
-READING = errors(400, 403, 408, 413)  # what a request that is only read can get
-TRANSLATING = READING | errors(429, 500, 504)
+# FastAPI's own check of requests, whose status would be 422, is not used.
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {"model": Error, "description": "an error; docs/serving.md lists the statuses"}
+}
 
 
 @dataclass(frozen=True)
