@@ -19,12 +19,12 @@ import logging
 import multiprocessing
 import time
 import traceback
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, product
+from itertools import accumulate, chain, product
 from operator import attrgetter
 from pathlib import Path
 from threading import Event
@@ -107,51 +107,49 @@ class _Job(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Request:
-    """A request, some sentences of which may be translated already."""
+class _Waiting:
+    """A sentence of a request, until its translations are found."""
 
-    model: str
-    options: SearchOptions
-    sentences: Sequence[Sentence]
-    done: asyncio.Future[list[list[Part]]]
+    sentence: Sentence
+    kind: tuple[str, SearchOptions, bool]  # model, options, whether it is long; alike in a batch
+    request: object  # the same for all sentences of a request
+    request_size: int
+    found: asyncio.Future[list[Part]]
     arrived: float = field(default_factory=time.monotonic)
-    found: dict[int, list[Part]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.pending = dict(enumerate(map(_size, self.sentences)))  # no worker has been handed
-        self.size = sum(self.pending.values())
-
-    def deliver(self, number: int, hypotheses: list[Part]) -> None:
-        """Take the translations of a sentence; the last one completes the request."""
-        self.found[number] = hypotheses
-        if len(self.found) == len(self.sentences) and not self.done.done():
-            self.done.set_result([self.found[n] for n in range(len(self.sentences))])
-
-    def fail(self, error: Exception) -> None:
-        """Complete the request with an error, if it is not complete."""
-        if not self.done.done():
-            self.done.set_exception(error)
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A thread or a worker process, which translates one batch at a time."""
+    """A thread or a worker process that translates one batch at a time."""
 
     number: int
     models: Sequence[str]
     lengths: Sequence[bool]  # of the sentences that it takes: whether they are long
     thread: Executor | None = None
-    batch: Sequence[tuple[_Request, int]] = ()  # requests with numbers of sentences; empty: idle
+    batch: Sequence[_Waiting] = ()  # empty: idle
     task: asyncio.Task[None] | None = None  # that waits for the translations of its batch
 
-    def takes(self, model: str, *, is_long: bool) -> bool:
-        """Return whether it translates such sentences of a model."""
+    def takes(self, item: _Waiting) -> bool:
+        """Return whether it translates such sentences."""
+        model, _, is_long = item.kind
         return model in self.models and is_long in self.lengths
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether it has a batch that nobody waits for any more."""
+        return bool(self.batch) and all(item.found.done() for item in self.batch)
 
 
 def _size(sentence: Sentence) -> int:
     """Return the number of source pieces, EOS included."""
     return len(sentence.ids) + 1
+
+
+def _fail(items: Iterable[_Waiting], error: Exception) -> None:
+    """Let all requests fail that wait for these sentences."""
+    for item in items:
+        if not item.found.done():
+            item.found.set_exception(error)
 
 
 def log_warnings(model: str, translations: Sequence[Translation]) -> None:
@@ -202,8 +200,8 @@ class Batcher:
         self.models, self.limits, self.metrics = models, limits or Limits(), Metrics()
         self.failure: WorkerError | None = None  # why nothing can be translated any more
         self.metrics.queue_length.set_function(lambda: self.queue_length)
-        self._requests: list[_Request] = []
-        self._changed = asyncio.Event()  # what waits, or which workers are idle
+        self._queue: list[_Waiting] = []  # of shorter requests first, of equals the first to come
+        self._changed = asyncio.Event()  # the queue, or which workers are idle
         names = list(models.by_name)
         self._pool: Executor | None = None
         if processes == 1:
@@ -237,8 +235,8 @@ class Batcher:
     def _fail(self, reason: str) -> None:
         """Fail all requests from now on."""
         self.failure = self.failure or WorkerError(reason)
-        for each in self._requests:
-            each.fail(self.failure)
+        batches = (worker.batch for worker in self._workers)
+        _fail(chain(self._queue, *batches), self.failure)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Fail all requests if what hands out batches has raised."""
@@ -263,7 +261,7 @@ class Batcher:
     @property
     def queue_length(self) -> int:
         """The number of requests that wait, at least in part."""
-        return sum(bool(each.pending) for each in self._requests) + self._calls
+        return len({item.request for item in self._queue}) + self._calls
 
     def split(
         self, model: str, lines: Sequence[str], options: SearchOptions, forced: str = ""
@@ -300,20 +298,24 @@ class Batcher:
         self._check_queue()
         split = self.split(model, lines, options)
         sentences = [sentence for line in split for sentence in line]
-        if not sentences:
-            return [join_parts([]) for _ in lines]
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[list[list[Part]]] = loop.create_future()
-        request = _Request(model, options, sentences, done)
-        self._requests.append(request)
+        loop, request, size = asyncio.get_running_loop(), object(), sum(map(_size, sentences))
+        items = [
+            _Waiting(
+                each, (model, options, _size(each) > _LONG), request, size, loop.create_future()
+            )
+            for each in sentences
+        ]
+        self._queue = sorted([*self._queue, *items], key=attrgetter("request_size"))
         self._changed.set()
         loop.call_later(DELAY, self._changed.set)
         try:
-            found = await _in_time(done, seconds)
+            found = await _in_time(asyncio.gather(*(item.found for item in items)), seconds)
         finally:
-            self._requests.remove(request)
+            for item in items:
+                item.found.cancel()
+            self._queue = [item for item in self._queue if item.request is not request]
             for worker in self._workers:
-                if worker.batch and all(each.done.done() for each, _ in worker.batch):
+                if worker.is_abandoned:
                     self._stops[worker.number] = 1
         remaining = iter(found)
         translations = [join_parts([next(remaining) for _ in line]) for line in split]
@@ -366,21 +368,21 @@ class Batcher:
 
     async def _run(self, worker: _Worker) -> None:
         """Translate a worker's batch."""
-        batch, (first, _) = worker.batch, worker.batch[0]
-        sentences = [each.sentences[number] for each, number in batch]
-        job = _Job(worker.number, first.model, first.options, sentences)
+        model, options, _ = worker.batch[0].kind
+        sentences = [item.sentence for item in worker.batch]
         started = time.monotonic()
         try:
+            job = _Job(worker.number, model, options, sentences)
             found = await self._compute(worker, job)
             self.metrics.batch_seconds.observe(time.monotonic() - started)
             self.metrics.batch_sentences.observe(len(sentences))
-            for (each, number), hypotheses in zip(batch, found, strict=True):
-                each.deliver(number, hypotheses)
+            for item, hypotheses in zip(worker.batch, found, strict=True):
+                if not item.found.done():
+                    item.found.set_result(hypotheses)
         except AbandonedError:
             pass
         except Exception as error:
-            for each, _ in batch:
-                each.fail(error)
+            _fail(worker.batch, error)
         finally:
             worker.batch = ()
             self._changed.set()
@@ -415,39 +417,26 @@ class Batcher:
             log.warning("%s; starting others", _KILLED)
             self._pool = self._start_pool()
 
-    def _take(self, worker: _Worker) -> list[tuple[_Request, int]]:
-        """Return the batch that an idle worker translates now, if there is one."""
-        ordered = sorted(self._requests, key=attrgetter("size"))  # of equals the first to come
-        able = [
-            (each, number, size)
-            for each in ordered
-            for number, size in each.pending.items()
-            if worker.takes(each.model, is_long=size > _LONG)
-        ]
+    def _take(self, worker: _Worker) -> list[_Waiting]:
+        """Take from the queue the batch that an idle worker translates now, if there is one."""
+        able = [item for item in self._queue if worker.takes(item)]
         if not able:
             return []
-        first, _, size = able[0]
-        is_long = size > _LONG
-        alike = [
-            (each, number, size)
-            for each, number, size in able
-            if (each.model, each.options, size > _LONG) == (first.model, first.options, is_long)
-        ]
-        config = self.models.by_name[first.model].translator.config.inference
-        budget = max(1, config.batch_tokens // first.options.beam_size)
-        pieces = sum(size for *_, size in alike)
-        if pieces < budget:
+        first = able[0]
+        alike = [item for item in able if item.kind == first.kind]
+        sizes = [*accumulate(_size(item.sentence) for item in alike)]
+        model, options, _ = first.kind
+        config = self.models.by_name[model].translator.config.inference
+        budget = config.batch_tokens // options.beam_size
+        if sizes[-1] < budget:
             if first.arrived + DELAY > time.monotonic():
                 return []
-            takes = (w.takes(first.model, is_long=is_long) for w in self._workers if not w.batch)
-            budget = -(-pieces // sum(takes))  # one worker's share
-        taken: list[tuple[_Request, int]] = []
-        for each, number, size in alike:
-            budget -= size
-            if budget < 0 and taken:
-                break
-            taken.append((each, number))
-            del each.pending[number]
+            idle = sum(each.takes(first) for each in self._workers if not each.batch)
+            budget = -(-sizes[-1] // idle)  # one worker's share
+        taken = [item for item, size in zip(alike, sizes, strict=True) if size <= budget]
+        taken = taken or [first]
+        chosen = {*taken}
+        self._queue = [item for item in self._queue if item not in chosen]
         return taken
 
 
