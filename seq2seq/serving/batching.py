@@ -1,10 +1,10 @@
 """Requests wait in a bounded queue and are translated in batches.
 
-All of this runs in one event loop. What computes is in worker threads, two per model, or in worker
-processes that have all models; a worker is handed one batch at a time. A batch holds sentences of
-requests for one model with equal options, of the shortest request first. It is complete when its
-sentences fill the token budget, or when its first request has waited for `DELAY` seconds; then idle
-processes share its sentences.
+All of this runs in one event loop. Worker threads (two for each model) or worker processes (each
+with all models) translate one batch at a time. A batch holds sentences of requests for one model
+with equal options, the shortest request first. It is handed to a worker as soon as its sentences
+fill the token budget or its first request has waited for `DELAY` seconds; in the latter case idle
+workers share the sentences.
 
 Nobody waits long for somebody else: a request with more sentences than fit into a batch lets
 shorter ones pass; long sentences have batches and a worker of their own; and a batch ends between
@@ -56,10 +56,10 @@ _SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """What a server has done since it started, for Prometheus.
+    """Counts since the server started, for Prometheus.
 
-    No label holds anything that a client sends: paths and methods are those that the server has, so
-    that the number of series is bounded and nothing personal is in them.
+    Labels hold only paths and methods that the server knows, never what a client sends, so the
+    number of series is bounded and nothing personal is in them.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Metrics:
 
 
 class RequestError(HTTPException):
-    """A request cannot be used, or not answered now."""
+    """A request that cannot be used, or cannot be answered now."""
 
     def __init__(
         self, message: str, status: int = 400, headers: Mapping[str, str] | None = None
@@ -94,7 +94,7 @@ class RequestError(HTTPException):
 
 
 class AbandonedError(Exception):
-    """Nobody waits any longer for what is computed."""
+    """All requests of a batch were abandoned."""
 
 
 class _Job(NamedTuple):
@@ -153,7 +153,7 @@ def _fail(items: Iterable[_Waiting], error: Exception) -> None:
 
 
 def log_warnings(model: str, translations: Sequence[Translation]) -> None:
-    """Log how many sentences have an unlikely or an unfinished translation, if any has."""
+    """Log how many sentences have an unlikely or unfinished translation, if any do."""
     parts = [part for translation in translations for part in translation.parts]
     unlikely = sum(part.unlikely for part in parts)
     unfinished = sum(not part.finished for part in parts)
@@ -184,9 +184,9 @@ def _make_translate(
 class Batcher:
     """The queue of a server, and its workers.
 
-    With several `processes` these are forked at once, so nothing may have started threads before.
-    Those that take the place of a killed one are not forked, since by then there are threads: they
-    `load` the models again.
+    Several worker `processes` are forked at once, so nothing may have started threads before.
+    Processes that replace killed ones are spawned, since by then there are threads, and `load` the
+    models again.
     """
 
     def __init__(
@@ -217,8 +217,7 @@ class Batcher:
         if processes > 1:
             assert load is not None
             self._pool = worker_pool(lambda: self._translate, processes)
-            empty = _Job(0, names[0], models.by_name[names[0]].translator.options(), [])
-            self._pool.submit(work, empty).result()  # all of them are forked before the first job
+            self._pool.submit(int).result()  # the first job, whatever it is, forks all of them
             make = partial(_make_translate, load, self._stops)
             self._start_pool = partial(worker_pool, make, processes, method="spawn")
         self._killed = 0  # workers since a batch was translated
@@ -230,7 +229,6 @@ class Batcher:
     def start(self) -> None:
         """Start translating, in the running event loop."""
         self._task = asyncio.create_task(self._hand_out())
-        self._task.add_done_callback(self._ended)
 
     def _fail(self, reason: str) -> None:
         """Fail all requests from now on."""
@@ -238,17 +236,8 @@ class Batcher:
         batches = (worker.batch for worker in self._workers)
         _fail(chain(self._queue, *batches), self.failure)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Fail all requests if what hands out batches has raised."""
-        if not task.cancelled() and (error := task.exception()):
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            name = f"{Path(place.filename).name}:{place.lineno}"
-            self._fail(
-                f"batching failed ({name}: {type(error).__name__}: {error}); please report it"
-            )
-
     async def stop(self) -> None:
-        """Stop; what is being translated ends at the next step of its search."""
+        """Stop; batches that are being translated end at the next step of their search."""
         tasks = [self._task, *(worker.task for worker in self._workers if worker.task)]
         for task in tasks:
             task.cancel()
@@ -335,9 +324,9 @@ class Batcher:
         return "short" if is_short else "long"
 
     async def call(self, work: Callable[[Event], T], kind: Kind, *, seconds: float) -> T:
-        """Return the result of work that is in no batch, from one thread for all of its kind.
+        """Return the result of work outside batches, which runs in one thread for each kind.
 
-        Work gets an event that is set when nobody waits for it any more. If the caller is
+        The event that it gets is set once nobody waits for the result any more. If the caller is
         cancelled, work that has not begun is dropped. Raises as `translate` does.
         """
         self._check_queue()
@@ -357,14 +346,21 @@ class Batcher:
             raise RequestError(message, 429, {"Retry-After": "1"})
 
     async def _hand_out(self) -> None:
-        """Hand batches to idle workers until the server stops."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            for worker in self._workers:
-                if not worker.batch and (batch := self._take(worker)):
-                    worker.batch = batch
-                    worker.task = asyncio.create_task(self._run(worker))
+        """Hand batches to idle workers until the server stops; a defect here fails all requests."""
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                for worker in self._workers:
+                    if not worker.batch and (batch := self._take(worker)):
+                        worker.batch = batch
+                        worker.task = asyncio.create_task(self._run(worker))
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            name = f"{Path(place.filename).name}:{place.lineno}"
+            self._fail(
+                f"batching failed ({name}: {type(error).__name__}: {error}); please report it"
+            )
 
     async def _run(self, worker: _Worker) -> None:
         """Translate a worker's batch."""
@@ -388,7 +384,7 @@ class Batcher:
             self._changed.set()
 
     async def _compute(self, worker: _Worker, job: _Job) -> list[list[Part]]:
-        """Return the translations of a batch, which is tried again if its worker is killed."""
+        """Return the translations of a batch; try again once if its worker is killed."""
         loop = asyncio.get_running_loop()
         self._stops[worker.number] = 0
         if worker.thread is not None:
@@ -407,7 +403,7 @@ class Batcher:
         raise WorkerError(_KILLED)
 
     def _replace_pool(self) -> None:
-        """Start other workers in place of those that ended with one that was killed."""
+        """Replace all workers after one was killed, which ends the others too."""
         assert self._pool is not None
         self._pool.shutdown(wait=False)
         self._killed += 1

@@ -1,4 +1,4 @@
-"""What is translated of texts, HTML and subtitles, and how their translations are put together.
+"""Split texts, HTML and subtitles into what is translated, and put the translations together.
 
 A text is translated line by line. HTML is translated block by block, with inline tags where their
 words went; all tags are kept as they were written. Blocks (paragraphs, list items, line breaks and
@@ -33,7 +33,7 @@ _INLINE = frozenset({
 _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "wbr"}
 )
-# What is in these is not translated, and separates blocks; so are script, style and textarea.
+# Like script, style and textarea, these are not translated; all but code separate blocks.
 _VERBATIM = frozenset({"code", "math", "noscript", "pre", "svg", "template"})
 # As browsers split HTML into tokens. A tag that has no end is text.
 _TOKEN = re.compile(
@@ -113,7 +113,7 @@ def read_text(text: str) -> Parts:
 
 
 def read_html(document: str) -> Parts:
-    """Return the blocks of HTML that have text, and what is between them."""
+    """Return the blocks of HTML that have text, and the markup between them."""
     found: list[str | Line | Block] = []
     inline: list[_Token] = []
     tokens = _tokens(document)
@@ -154,7 +154,7 @@ def write_subtitles(document: str) -> str:
 
 
 def write(parts: Parts, translations: Sequence[Translation]) -> str:
-    """Return a document with these translations; those of blocks have attention weights."""
+    """Return a document with these translations; those of blocks need attention weights."""
     remaining = iter(translations)
     return "".join(part if isinstance(part, str) else part.write(next(remaining)) for part in parts)
 
@@ -186,7 +186,7 @@ class _Element:
 
 
 def _tokens(document: str) -> list[_Token]:
-    """Return the tokens of HTML, which together have all of its characters."""
+    """Return the tokens of HTML; together they have all of its characters."""
     found: list[_Token] = []
     starts: list[int] = []  # of the tokens in the document
     skipped: list[str] = []  # open elements, within one that is not translated

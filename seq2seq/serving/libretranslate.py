@@ -106,7 +106,7 @@ class LanguagePair(BaseModel):
 
 
 class SettingsResponse(BaseModel):
-    """What a form for translating needs to know."""
+    """What a translation form needs to know."""
 
     apiKeys: bool
     keyRequired: bool
@@ -195,7 +195,7 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
 
 @router.get("/download_file/{name}", include_in_schema=False)
 async def download_file(request: Request) -> Response:
-    """Return a translated file; it is no page of this server, whatever is in it."""
+    """Return a translated file, with headers that keep browsers from opening it as a page."""
     kept = service_of(request).files.get(request.query_params.get("key", ""))
     if kept is None:
         raise RequestError("no such file; translated files are kept for ten minutes", 404)
@@ -214,7 +214,7 @@ async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[
     is_auto, is_html = wanted.source == AUTO, wanted.format == "html"
     source = None if is_auto else service.language("source", wanted.source)
     target = service.language("target", wanted.target)
-    # HTML and detection take long enough to hold up others, so that texts take turns.
+    # HTML and detection would hold up other requests for too long, so they run in threads.
     call = asyncio.to_thread if is_html or is_auto else _at_once
     of_text = partial(_item, service, source=source, target=target, is_html=is_html)
     items = [await call(partial(of_text, text)) for text in texts]
@@ -289,7 +289,7 @@ async def languages(request: Request) -> list[Language]:
 
 @router.get("/frontend/settings")
 async def settings(request: Request) -> SettingsResponse:
-    """Get what a form for translating needs to know."""
+    """Get what a translation form needs to know."""
     service = service_of(request)
     languages = {each.code: each for each in service.models.languages}
     first = next(iter(service.models.by_name.values()))
@@ -306,5 +306,5 @@ def _texts(wanted: TranslateRequest | DetectRequest) -> list[str]:
 
 
 async def _at_once(function: Callable[[], T]) -> T:
-    """Return what a function returns, as asyncio.to_thread does from another thread."""
+    """Return what a function returns, like asyncio.to_thread but in this thread."""
     return function()

@@ -49,7 +49,7 @@ _HINTS = {  # for the errors of Starlette
 }
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-_PAGE = {  # which uses the routes below /api
+_PAGE = {  # it calls the routes below /api
     "/": PAGE / "index.html",
     **{f"/page/{path.name}": path for path in PAGE_FILES},
 }
@@ -63,7 +63,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-router = APIRouter(generate_unique_id_function=operation_id)  # for whoever operates the server
+router = APIRouter(generate_unique_id_function=operation_id)  # for the operator of the server
 
 
 class StatusResponse(BaseModel):
@@ -89,12 +89,12 @@ def create_app(service: Service) -> FastAPI:
         version=VERSION,
         description="Machine translation with the interface of LibreTranslate. All parameters may "
         "be sent as JSON, as a form or as a query string.",
-        # Its pages of documentation load scripts from another host.
+        # FastAPI's pages of documentation load scripts from another host.
         openapi_url=None,
-        redirect_slashes=False,  # to the host that the client names
+        redirect_slashes=False,  # a redirect would go to any host that the client names
         servers=[{"url": "/"}],
         separate_input_output_schemas=False,
-        # Traces would have the query string, and so texts and keys.
+        # Traces would contain the query string, and with it texts and keys.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
         middleware=[Middleware(_Observed, metrics=service.batcher.metrics), cors],
@@ -112,7 +112,7 @@ def create_app(service: Service) -> FastAPI:
         kind = _TYPES[source.suffix]
         response = Response(source.read_bytes(), headers=_PAGE_HEADERS, media_type=kind)
         app.router.routes.append(Route(path, response, methods=["GET"]))
-    # Browsers ask for one at every path but the page, whose icon is empty.
+    # The page declares an empty icon; for every other path, browsers ask for this one.
     app.router.routes.append(Route("/favicon.ico", Response(status_code=204), methods=["GET"]))
     return app
 
@@ -136,7 +136,7 @@ def _complete(document: dict[str, Any], service: Service) -> None:
         schemas[name]["properties"]["model"]["enum"] = [*service.models.by_name]
 
 
-# --- Routes for whoever operates the server
+# --- Routes for the operator of the server
 
 
 @router.get("/health")
@@ -188,7 +188,7 @@ async def _client_closed(_: Request, __: Exception) -> Response:
 
 
 async def _server_error(_: Request, error: Exception) -> Response:
-    # Of a lost worker the log says more: the server is about to stop.
+    # The log says more about a lost worker: the server is about to stop.
     found = None if isinstance(error, WorkerError) else verdict(error)
     return JSONResponse({"error": found[1] if found else _INTERNAL}, 500)
 
@@ -239,8 +239,8 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises UserError if the address cannot be used."""
     try:
         [(family, _, _, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # Only of sockets that name TCP does asyncio set TCP_NODELAY, without which the body of a
-        # response waits up to 40 ms for the client to acknowledge its head.
+        # asyncio sets TCP_NODELAY only on sockets that name TCP as their protocol. Without it, the
+        # body of a response waits up to 40 ms for the client to acknowledge its head.
         found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
@@ -272,7 +272,7 @@ def run(service: Service, listening: socket.socket) -> int:
 def make_server(service: Service) -> uvicorn.Server:
     """Return a server that runs the application."""
     seconds = service.limits.seconds + service.limits.read_seconds + _GRACE
-    # They log what is not HTTP or no form, at a lower level; starting and stopping is logged here.
+    # At lower levels they log requests that are not HTTP or no form, and that the server starts.
     for name in ("uvicorn.error", "python_multipart"):
         logging.getLogger(name).setLevel(logging.ERROR)
     config = uvicorn.Config(
@@ -303,18 +303,18 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if not self._service.batcher.failure:
             log.info("stopping: answering the requests that were accepted")
-            # Connections that the system has accepted are read before the socket is closed.
+            # Read the connections that the system has accepted before closing the socket.
             await asyncio.sleep(0.1)
-            # Worker processes have the socket too, so closing it here would not end it.
+            # Worker processes share the socket, so closing it here would leave it open.
             for each in sockets or []:
                 each.shutdown(socket.SHUT_RDWR)
         await super().shutdown(sockets)
 
 
 class _Connection(H11Protocol):
-    """uvicorn's connection, closed when the head of a request takes too long to arrive.
+    """uvicorn's connection, closed if the head of a request takes too long to arrive.
 
-    What is not HTTP gets JSON.
+    Requests that are not HTTP get JSON.
     """
 
     def __init__(self, seconds: float, **arguments: Any) -> None:

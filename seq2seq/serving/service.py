@@ -24,7 +24,7 @@ from seq2seq.serving.batching import Batcher, RequestError
 from seq2seq.serving.models import ServedModel, ServedModels
 
 _MULTIPART = "multipart/form-data"
-_CLOSE = {"Connection": "close"}  # what is left of the request is not read
+_CLOSE = {"Connection": "close"}  # the rest of the request is not read
 _MOST_FIELDS = 100  # of a form, beside the texts
 
 
@@ -151,11 +151,11 @@ operation_id = attrgetter("name")  # of a route; generated clients name a method
 
 
 class ParametersRoute(APIRoute):
-    """A route whose parameters are JSON, a form or a query string, as the clients have it.
+    """A route with parameters as JSON, a form or a query string, whichever the client sends.
 
-    FastAPI reads a body as one of these only. Its signature is what the OpenAPI document is made
-    of; the parameter `wanted` gets the model that is declared for it, after its key was checked.
-    What answers a request is cancelled when the client disconnects.
+    FastAPI reads a body as one of these only. The OpenAPI document follows the endpoint's
+    signature; its parameter `wanted` gets a request of the declared type, once the key was checked.
+    The endpoint is cancelled when the client disconnects.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -186,7 +186,7 @@ def parse_request(values: Mapping[str, Any], kind: type[Parameters]) -> Paramete
 
 
 async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
-    """Return the parameters of the query string and of the body, which come first.
+    """Return the parameters of the query string and the body; those of the body take precedence.
 
     Raises RequestError for a body that is too large, too slow, or not JSON or a form.
     """
