@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
@@ -23,24 +23,11 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Kind, RequestError, log_warnings
 from seq2seq.serving.models import ServedModel
-from seq2seq.serving.service import (
-    ERRORS,
-    Keyed,
-    Number,
-    ParametersRoute,
-    Service,
-    operation_id,
-    service_of,
-)
+from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
 
 Work = Callable[[threading.Event], Any]  # the event is set when nobody waits for it any more
 
-router = APIRouter(
-    prefix="/api",
-    route_class=ParametersRoute,
-    generate_unique_id_function=operation_id,
-    responses=ERRORS,
-)
+router = make_router("/api")
 _EVENTS = "text/event-stream"
 _MOST_HYPOTHESES = 20  # that a request can ask for
 

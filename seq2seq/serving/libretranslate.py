@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response, UploadFile
+from fastapi import Request, Response, UploadFile
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette import datastructures
@@ -21,15 +21,7 @@ from seq2seq.packaged import LANGUAGE_NAMES
 from seq2seq.serving import documents
 from seq2seq.serving.batching import RequestError
 from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
-from seq2seq.serving.service import (
-    ERRORS,
-    Keyed,
-    Number,
-    ParametersRoute,
-    Service,
-    operation_id,
-    service_of,
-)
+from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
 
 T = TypeVar("T")
 
@@ -37,9 +29,7 @@ AUTO = "auto"  # instead of a source language
 _FILES = (".txt", ".html", ".srt")
 _KEPT_SECONDS, _KEPT_BYTES = 600, 2**26  # of translated files
 
-router = APIRouter(
-    route_class=ParametersRoute, generate_unique_id_function=operation_id, responses=ERRORS
-)
+router = make_router()
 
 
 class _Languages(Keyed):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import generate_latest
 from pydantic import BaseModel
@@ -32,7 +32,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.errors import UserError, WorkerError, one_line, verdict
 from seq2seq.serving import api, libretranslate
 from seq2seq.serving.batching import Metrics
-from seq2seq.serving.service import Service, operation_id, service_of
+from seq2seq.serving.service import Service, make_router, service_of
 from seq2seq.serving.static import PAGE, PAGE_FILES
 from seq2seq.version import VERSION
 
@@ -63,7 +63,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-router = APIRouter(generate_unique_id_function=operation_id)  # for the operator of the server
+router = make_router()  # for the operator of the server
 
 
 class StatusResponse(BaseModel):

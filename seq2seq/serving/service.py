@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
@@ -52,12 +52,6 @@ class Error(BaseModel):
 
 
 Parameters = TypeVar("Parameters", bound=Keyed)
-
-
-# FastAPI's own check of requests, whose status would be 422, is not used.
-ERRORS: dict[int | str, dict[str, Any]] = {
-    "default": {"model": Error, "description": "an error; docs/serving.md lists the statuses"}
-}
 
 
 @dataclass(frozen=True)
@@ -147,10 +141,7 @@ def service_of(request: Request) -> Service:
     return service
 
 
-operation_id = attrgetter("name")  # of a route; generated clients name a method after it
-
-
-class ParametersRoute(APIRoute):
+class _ParametersRoute(APIRoute):
     """A route with parameters as JSON, a form or a query string, whichever the client sends.
 
     FastAPI reads a body as one of these only. The OpenAPI document follows the endpoint's
@@ -171,6 +162,17 @@ class ParametersRoute(APIRoute):
             return await _unless_disconnected(request, endpoint(request, wanted))
 
         return handle
+
+
+def make_router(prefix: str = "") -> APIRouter:
+    """Return a router for some routes. Generated clients name a method after each endpoint."""
+    error = {"model": Error, "description": "an error; docs/serving.md lists the statuses"}
+    return APIRouter(
+        prefix=prefix,
+        route_class=_ParametersRoute,
+        generate_unique_id_function=attrgetter("name"),
+        responses={"default": error},  # FastAPI's own check of requests (422) is not used
+    )
 
 
 def parse_request(values: Mapping[str, Any], kind: type[Parameters]) -> Parameters:
