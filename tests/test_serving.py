@@ -392,7 +392,7 @@ def test_a_file_is_translated_as_its_text(client: Client) -> None:
         ("a.md", b"gato", {}, "file: unknown format '.md'; use one of .txt, .html, .srt"),
         ("", b"gato", {}, "file: unknown format ''"),
         ("a.txt", b"ni\xf1o", {}, "file: not UTF-8; save it as UTF-8"),
-        ("a.srt", b"gato", {}, "file: no subtitles, whose times have an arrow (-->); use .txt"),
+        ("a.srt", b"gato", {}, "file: found no times of subtitles with an arrow (-->); use .txt"),
         ("a.srt", b"a" * 1001, {}, "file: 1001 characters; send at most 1000"),
         ("a.txt", b"gato", {"source": "xx"}, "source: unknown language 'xx'"),
         ("a.txt", b"gato", {"file": "gato"}, "file: "),

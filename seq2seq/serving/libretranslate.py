@@ -164,7 +164,7 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
         raise RequestError("file: not UTF-8; save it as UTF-8") from None
     service.check_size([text], name="file")
     if kind == ".srt" and "-->" not in text:
-        raise RequestError("file: no subtitles, whose times have an arrow (-->); use .txt")
+        raise RequestError("file: found no times of subtitles with an arrow (-->); use .txt")
     given = TranslateRequest(
         q=documents.read_subtitles(text) if kind == ".srt" else text, source=wanted.source,
         target=wanted.target, format="text" if kind == ".txt" else "html",
@@ -227,7 +227,8 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
     parts = documents.read_html(text) if is_html else documents.read_text(text)
     if source is None:
         able = {code for code in models.tokenizers if models.of(code, target)}
-        visible = " ".join(part.text for part in parts if not isinstance(part, str))
+        blocks = (part.text for part in parts if not isinstance(part, str))
+        visible = " ".join(blocks) if is_html else text
         detected = models.detect(visible, able | {target})[0]
         if not detected.confidence:  # no language: keep the text
             detected = DetectedLanguage(language=target, confidence=0)
