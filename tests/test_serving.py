@@ -730,14 +730,14 @@ def test_pairs_without_a_model(models: ServedModels) -> None:
 
 
 def test_keys(models: ServedModels) -> None:
-    with served(models, keys=["one", "zwöi"]) as client:
+    with served(models, keys=["one", "zwöi", "voilà"]) as client:
         assert client.post("/translate", q="gato", source="es", target="en").status == 403
         assert client.post("/detect", q="gato", api_key="two").status == 403
         assert client.post("/detect", q="gato", api_key="zwöi").status == 200
         assert client.translate("gato", api_key="one")["translatedText"]
         for given, status in (
-            ("Bearer one", 200), ("bearer zwöi", 200), ("Bearer two", 403), ("Bearer", 403),
-            ("Bearer ", 403), ("Basic one", 403), ("one", 403),
+            ("Bearer one", 200), ("bearer zwöi", 200), ("Bearer  voilà ", 200), ("Bearer two", 403),
+            ("Bearer", 403), ("Bearer ", 403), ("Basic one", 403), ("one", 403),
         ):  # fmt: skip
             header = {"Authorization": given.encode().decode("latin-1")}
             assert client.send("POST", "/detect?q=gato", headers=header).status == status, given

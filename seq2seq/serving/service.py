@@ -82,7 +82,7 @@ class Service:
         if not self.keys:
             return
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        bearer = key.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+        bearer = key.strip(" ").encode("latin-1") if scheme.lower() == "bearer" else b""
         given = {(wanted.api_key or "").encode(), bearer}
         if not any(hmac.compare_digest(g, key.encode()) for g in given for key in self.keys):
             raise RequestError("api_key: missing or wrong; ask the owner of this server", 403)
