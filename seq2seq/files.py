@@ -27,8 +27,8 @@ _IS_WINDOWS = os.name == "nt"  # where a folder cannot be opened, nor an open fi
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a file so that neither a reader nor a crash at any moment sees half of it.
 
-    Several processes may write the same file: the last one to finish wins. What killed processes
-    left of writing it is deleted.
+    Several processes may write the same file: the last one to finish wins. Partial files that
+    killed processes left are deleted.
     """
     data = content.encode() if isinstance(content, str) else content
     _remove_partial_files(path)
@@ -71,11 +71,11 @@ def _remove_partial_files(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a folder, or of a file, which is created if it does not exist.
+    """Hold the lock of a folder or a file; create the file if it does not exist.
 
-    The system releases it when the process ends, however that ends. Raises BlockingIOError where
-    another process, or another caller in this one, holds it and `wait` is false. On Windows the
-    lock of a folder is a file in it.
+    The system releases the lock however the process ends. Raises BlockingIOError if another
+    process, or another caller in this one, holds the lock and `wait` is false. On Windows the lock
+    of a folder is a file in it.
     """
     if _IS_WINDOWS and path.is_dir():
         path = path / ".folder.lock"
@@ -93,8 +93,8 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 def publish_directory(path: Path) -> Iterator[Path]:
     """Yield a directory to fill; on leaving, sync and rename it to `path`, or delete it on error.
 
-    A directory that is already there is deleted once the new one is in place. A crash in between
-    leaves it complete under the name that `replaced` returns.
+    An existing directory is deleted once the new one is in place. A crash in between leaves the old
+    one complete, under the name that `replaced` returns.
     """
     partial, before = path.with_name(f".{path.name}.partial"), replaced(path)
     shutil.rmtree(partial, ignore_errors=True)
@@ -183,7 +183,7 @@ def _refusing(path: Path) -> Iterator[None]:
 def naming(path: Path) -> Iterator[None]:
     """Add the path to an OSError that lacks it.
 
-    The system does not name an open file, and names a file in an open directory without its folder.
+    Errors on an open file have no name, and those on a file in an open directory lack its folder.
     """
     try:
         yield

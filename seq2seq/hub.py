@@ -1,7 +1,7 @@
 """Runs on the Hugging Face hub: download `hf:user/name[@revision]`, upload a folder.
 
 Downloads stay in the hub's own cache (HF_HUB_CACHE), from which a run is read where the hub cannot
-be reached. Nothing here opens a downloaded file; that is checked like any run from someone else.
+be reached. Nothing here opens a downloaded file; what reads a run checks it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from seq2seq.errors import CheckpointError
 
 log = logging.getLogger(__name__)
-for _name in ("httpx", "httpx2"):  # which log every request
+for _name in ("httpx", "httpx2"):  # they log every request
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 PREFIX = "hf:"
@@ -30,11 +30,11 @@ MAX_BYTES, MAX_FILES = 1 << 32, 100  # of a run
 
 @cache
 def download(name: str) -> Path:
-    """Return the folder of the run `hf:user/name[@revision]`, which is downloaded if it is new.
+    """Return the folder of the run `hf:user/name[@revision]`; download it unless it is cached.
 
     A revision is a branch, a tag or a commit; one process gets the same commit each time. Raises
-    CheckpointError for a repository that is missing, private or too large, and where the hub can
-    not be reached and the run is not in the cache.
+    CheckpointError for a repository that is missing, private or too large, and if the hub cannot
+    be reached and the run is not in the cache.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -66,7 +66,7 @@ def download(name: str) -> Path:
 
 
 def cache_of(run: Path) -> Path | None:
-    """Return the hub's cache if a run lies in it, where its files are links within the cache."""
+    """Return the hub's cache if a run is in it; its files are links within the cache."""
     if run.parent.name != "snapshots" or not find_spec("huggingface_hub"):
         return None
     from huggingface_hub.constants import HF_HUB_CACHE
@@ -76,9 +76,10 @@ def cache_of(run: Path) -> Path | None:
 
 
 def upload(folder: Path, repo: str, *, private: bool = False, revision: str | None = None) -> str:
-    """Commit a folder to a repository, which is created if needed; return its address.
+    """Commit a folder to a repository, created if needed; return its address.
 
-    The files of the run that was there before are deleted. Raises CheckpointError if that fails.
+    Files of a run that the repository had before are deleted. Raises CheckpointError if the hub
+    refuses or cannot be reached.
     """
     from huggingface_hub import HfApi
 
@@ -101,7 +102,7 @@ def upload(folder: Path, repo: str, *, private: bool = False, revision: str | No
 
 
 def _explained(name: str, error: Exception, prefix: str = "") -> Exception:
-    """Return an error of the library as one that says what to do."""
+    """Turn an error of the library into one that says what to do."""
     from huggingface_hub import constants, errors
 
     if isinstance(error, CheckpointError) or getattr(error, "errno", None) is not None:

@@ -7,6 +7,7 @@ Face hub as `hf:user/name[@revision]`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -37,7 +38,7 @@ def model_names() -> list[str]:
 
 
 def find_run(run: str | Path) -> Path:
-    """Return the path of a run, or that of the model that has this name; download a run of the hub.
+    """Return the path of a run or of the packaged model with this name; download a run on the hub.
 
     Raises CheckpointError for a word that is neither, and as `hub.download` does.
     """
@@ -55,39 +56,8 @@ def find_run(run: str | Path) -> Path:
 
 
 def is_read_only(run: Path) -> bool:
-    """Return whether nothing is written into a run: a model of the package, or one of the hub."""
+    """Return whether a run must not be changed: a packaged model, or a download from the hub."""
     return run.resolve().parent == MODELS.resolve() or hub.cache_of(run) is not None
-
-
-class Subject(Section):
-    """What a score is of: a task or a test set."""
-
-    type: str
-    name: str
-
-
-class CardMetric(Section):
-    """A score."""
-
-    type: str
-    name: str
-    value: float
-    args: dict[str, str] | None = None  # sacreBLEU's signature
-
-
-class CardResult(Section):
-    """Scores on a test set."""
-
-    task: Subject
-    dataset: Subject
-    metrics: tuple[CardMetric, ...]
-
-
-class CardIndex(Section):
-    """The scores of a model."""
-
-    name: str
-    results: tuple[CardResult, ...]
 
 
 class Card(Section):
@@ -103,7 +73,7 @@ class Card(Section):
     pipeline_tag: str = "translation"
     datasets: tuple[str, ...] | None = Field(None, description="training data on the hub")
     metrics: tuple[str, ...] = ("bleu", "chrf")
-    index: tuple[CardIndex, ...] = Field((), alias="model-index", description="scores")
+    index: tuple[dict[str, Any], ...] = Field((), alias="model-index", description="scores")
     data: str = Field(description="training data")
     data_license: str | None = Field(None, description="its licence")
 
@@ -114,7 +84,7 @@ class Card(Section):
 
 
 def read_card(run: Path) -> Card:
-    """Return the card of a model. Raises CheckpointError if there is none that can be read."""
+    """Return the card of a model. Raises CheckpointError if it is missing or cannot be read."""
     from seq2seq.config.loading import parse_section, read_yaml_file
 
     path = run / CARD
@@ -129,7 +99,7 @@ def read_card(run: Path) -> Card:
 
 
 def find_recipe(recipe: str) -> Path:
-    """Return the path of a recipe, or that of the recipe that has this name.
+    """Return the path of a recipe or of the packaged recipe with this name.
 
     Raises ConfigError for a word that is neither.
     """
@@ -143,7 +113,7 @@ def find_recipe(recipe: str) -> Path:
 
 
 def find_data(path: str | Path) -> Path:
-    """Return the path of a data file; where data/sample is not here, that of the packaged one."""
+    """Return the path of a data file: a packaged one if there is no data/sample here."""
     path = Path(path)
     if path.parent == _SAMPLE_PATH and not _SAMPLE_PATH.exists():
         return SAMPLE / path.name

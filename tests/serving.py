@@ -109,9 +109,7 @@ def served(
     search: Mapping[str, Any] | None = None,
 ) -> Iterator[Client]:  # fmt: skip
     """Serve models from a thread."""
-    limits = limits or Limits()
-    batcher = Batcher(models, limits)
-    service = Service(batcher, limits, search or {}, keys)
+    service = Service(Batcher(models, limits), search or {}, keys)
     server = make_server(service)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listening],))

@@ -55,14 +55,13 @@ INFERENCE_ONLY = (
     "seq2seq.runs.logs",
     "seq2seq.serving.api",
     "seq2seq.serving.batching",
+    "seq2seq.serving.documents",
     "seq2seq.serving.interactive",
     "seq2seq.serving.libretranslate",
-    "seq2seq.serving.markup",
     "seq2seq.serving.models",
     "seq2seq.serving.server",
     "seq2seq.serving.service",
     "seq2seq.serving.static",
-    "seq2seq.serving.subtitles",
 )
 # What they must not import, nor need.
 OTHERS = (

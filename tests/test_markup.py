@@ -15,7 +15,7 @@ from properties import examples
 
 from seq2seq.inference.text import Part, Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.serving.markup import Block, read_html, write_html
+from seq2seq.serving.documents import Block, read_html, write
 
 
 def pieces(words: list[str]) -> list[str]:
@@ -38,7 +38,7 @@ def translated(document: str, target: str, links: dict[int, int] | None) -> str:
     """Return a document of one block with this translation."""
     parts = read_html(document)
     [block] = (part for part in parts if isinstance(part, Block))
-    return write_html(parts, [translation(block.text, target, links)])
+    return write(parts, [translation(block.text, target, links)])
 
 
 def copied(document: str) -> str:
@@ -47,7 +47,7 @@ def copied(document: str) -> str:
     blocks = [part for part in parts if isinstance(part, Block)]
     texts = [block.text for block in blocks]
     same = [translation(t, t, {n: n for n in range(len(t.split()))}) for t in texts]
-    return write_html(parts, same)
+    return write(parts, same)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_long_blocks_keep_tags(exported: Path) -> None:
     [block] = (part for part in parts if isinstance(part, Block))
     [[best]] = translator.translate([block.text], translator.options(keep_weights=True))
     assert len(best.parts) > 1
-    tags = tags_of(write_html(parts, [best]))
+    tags = tags_of(write(parts, [best]))
     assert tags == tags_of(block_text(words))
 
 
@@ -229,7 +229,7 @@ def test_any_attention_keeps_each_tag_once_and_all_balanced(
             0.0, 0.0, True, weights if has_attention else None,
         )  # fmt: skip
         found.append(Translation([part]))
-    result = write_html(parts, found)
+    result = write(parts, found)
     parser = _Tags()
     parser.feed(result)
     parser.close()
@@ -255,7 +255,7 @@ def test_elements_that_are_kept_appear_once_as_they_are(document: str, seed: int
         sources = len(block.text.split())
         links = {t: s for t, s in links.items() if s < sources}
         found.append(translation(block.text, target, links))
-    result = write_html(parts, found)
+    result = write(parts, found)
     assert result.count(kept) == document.count(kept)
     assert tags_of(result) == tags_of(document)
 
@@ -274,6 +274,7 @@ def test_any_fragments_are_read(parts: list[str]) -> None:
     document = "".join(parts)
     assert isinstance(copied(document), str)
     read = read_html(document)
-    parts_of = (part.tokens if isinstance(part, Block) else [part] for part in read)
-    tokens = [token for tokens in parts_of for token in tokens]
-    assert "".join(token.raw for token in tokens) == document
+    parts_of = (
+        [t.raw for t in part.tokens] if isinstance(part, Block) else [part] for part in read
+    )
+    assert "".join(raw for each in parts_of for raw in each) == document

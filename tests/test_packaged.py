@@ -151,11 +151,12 @@ def test_model_is_made_of_a_run(
         ship_model.ship(str(trained), "es-en", tests, "a machine", None, ["general", "tatoeba"])
     card, text = read_card(models / "es-en"), (models / "es-en" / CARD).read_text(encoding="utf-8")
     assert card.languages == "Spanish to English"
-    [result, _] = card.index[0].results
-    assert [metric.type for metric in result.metrics] == ["bleu", "chrf"]
-    assert result.metrics[0].value > 50
-    assert result.metrics[0].args["signature"].startswith("nrefs:1|case:mixed")
-    assert result.dataset.name == "20 pairs of Tatoeba, one reference, beam 3"
+    [result, _] = card.index[0]["results"]
+    bleu, chrf = result["metrics"]
+    assert (bleu["type"], chrf["type"]) == ("bleu", "chrf")
+    assert bleu["value"] > 50
+    assert bleu["args"]["signature"].startswith("nrefs:1|case:mixed")
+    assert result["dataset"]["name"] == "20 pairs of Tatoeba, one reference, beam 3"
     assert card.data.startswith("sentence pairs of Tatoeba; text of textbooks")
     assert card.data_license.startswith("CC BY 2.0 FR; CC BY 4.0, translations CC0")
     tested, chosen_on = (line for line in text.splitlines() if line.startswith(("| Tat", "| Val")))
@@ -213,8 +214,6 @@ def test_corpora_are_those_of_the_folders_of_a_recipe() -> None:
         ("", "no lines of YAML between"),
         ("# A toy\n", "no lines of YAML between"),
         (HEAD.removesuffix("---\n"), "no lines of YAML between"),
-        (HEAD.replace("99.0", "good"), "metrics.0.value: expected"),
-        (HEAD.replace("BLEU, value:", "BLEU, values:"), "metrics.0.value: missing required key"),
         (HEAD.replace("data:", "date:"), "date: unknown key"),
         (HEAD.replace("[toy, en]", "[toy]"), "language.1: missing required key"),
     ],
@@ -261,8 +260,8 @@ def test_recipes_of_both_directions_are_equal(name: str) -> None:
 def test_committed_model_translates_and_has_a_card(name: str, tmp_path: Path) -> None:
     card, checkpoint = read_card(MODELS / name), find_checkpoint(MODELS / name)
     assert RunDirectory(MODELS / name).config().run_dir == f"runs/{name}"
-    bleu, chrf = card.index[0].results[0].metrics
-    assert (bleu.value > 30, chrf.value > 50) == (True, True)
+    bleu, chrf = card.index[0]["results"][0]["metrics"]
+    assert (bleu["value"] > 30, chrf["value"] > 50) == (True, True)
     assert isinstance(checkpoint.state["compact_bleu_loss"], float)
     assert not (checkpoint.path / "training.safetensors").exists()
     translator = Translator.load(name)

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from seq2seq.analysis import Method
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits, interactive
-from seq2seq.serving.batching import Batcher, DeadlineError, QueueFullError
+from seq2seq.serving.batching import Batcher, RequestError
 from seq2seq.serving.models import ServedModel, ServedModels
 
 LINES = [source for source, _ in toy_pairs(6, seed=8)]
@@ -223,8 +223,8 @@ def test_long_text_holds_up_no_short_one(translator: Translator) -> None:
 
     async def run() -> None:
         batcher.start()
-        first = asyncio.create_task(batcher.call(lambda: done.wait(60), "long", seconds=60))
-        assert await batcher.call(lambda: 2, "short", seconds=60) == 2
+        first = asyncio.create_task(batcher.call(lambda _: done.wait(60), "long", seconds=60))
+        assert await batcher.call(lambda _: 2, "short", seconds=60) == 2
         done.set()
         assert await first
         await batcher.stop()
@@ -326,21 +326,21 @@ def test_calls_wait_in_the_queue(translator: Translator) -> None:
     async def run() -> None:
         batcher = Batcher(models, Limits(queue=2))
         batcher.start()
-        first = asyncio.create_task(batcher.call(lambda: done.wait(60), "short", seconds=60))
+        first = asyncio.create_task(batcher.call(lambda _: done.wait(60), "short", seconds=60))
         await asyncio.sleep(0)
         # Batches do not wait for them.
         found = await batcher.translate("toy", LINES[:1], translator.options(), seconds=60)
         assert found == translator.translate(LINES[:1])
-        with pytest.raises(DeadlineError):
-            await batcher.call(lambda: 1, "short", seconds=0.01)
-        second = asyncio.create_task(batcher.call(lambda: 2, "short", seconds=60))
+        with pytest.raises(RequestError, match="the translation took too long"):
+            await batcher.call(lambda _: 1, "short", seconds=0.01)
+        second = asyncio.create_task(batcher.call(lambda _: 2, "short", seconds=60))
         await asyncio.sleep(0)
-        with pytest.raises(QueueFullError):
-            await batcher.call(lambda: 3, "short", seconds=60)
+        with pytest.raises(RequestError, match="too many requests are waiting"):
+            await batcher.call(lambda _: 3, "short", seconds=60)
         done.set()
         assert await asyncio.gather(first, second) == [True, 2]
         assert batcher.queue_length == 0
-        assert await batcher.call(lambda: 4, "short", seconds=60) == 4
+        assert await batcher.call(lambda _: 4, "short", seconds=60) == 4
         await batcher.stop()
 
     asyncio.run(run())

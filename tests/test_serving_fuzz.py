@@ -30,14 +30,14 @@ from seq2seq.serving.service import Service
 LIMITS = Limits(characters=300, texts=10, alternatives=3, read_seconds=0.05)
 FORM = "application/x-www-form-urlencoded"
 GONE = 499  # of the access log; nobody receives it
+STATUSES = (200, 400, 403, 408, 413, 429, 504)  # of known paths and methods, with PyTorch
 
 
 class App:
     """The application, and what its OpenAPI document says of it."""
 
     def __init__(self, models: Any) -> None:
-        batcher = Batcher(models, LIMITS)
-        self.app = create_app(Service(batcher, LIMITS))
+        self.app = create_app(Service(Batcher(models, LIMITS)))
         self.loop = asyncio.new_event_loop()
         self.lifespan = self.app.router.lifespan_context(self.app)
         self.loop.run_until_complete(self.lifespan.__aenter__())
@@ -88,9 +88,9 @@ class App:
         """Check that the document has such a response of the route."""
         event(f"{path} {answer.status}")
         operation = self.spec["paths"][path][method.lower()]
-        assert str(answer.status) in operation["responses"], (answer.status, answer.body)
-        assert answer.status != 500, answer.body
-        response = operation["responses"][str(answer.status)]
+        assert answer.status in STATUSES, (answer.status, answer.body)
+        responses = operation["responses"]
+        response = responses.get(str(answer.status)) or responses["default"]
         [(kind, described)] = response["content"].items()
         assert answer.headers["content-type"].partition(";")[0] == kind
         if kind == "application/json":

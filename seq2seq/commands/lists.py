@@ -33,9 +33,9 @@ def _models(arguments: argparse.Namespace) -> int:
         found[name] = {**card.model_dump(by_alias=True), "path": str(path), "bytes": size}
         if not arguments.json:
             print(f"{name}  {card.languages}, {size / 1e6:.1f} MB")
-            for result in [each for index in card.index for each in index.results][:1]:
-                scores = ", ".join(f"{each.name} {each.value:.1f}" for each in result.metrics)
-                print(f"  {scores} on {result.dataset.name}")
+            for result in [each for index in card.index for each in index["results"]][:1]:
+                scores = (f"{each['name']} {each['value']:.1f}" for each in result["metrics"])
+                print(f"  {', '.join(scores)} on {result['dataset']['name']}")
             print(f"  trained on {card.data} ({card.data_license}); {path / packaged.CARD}")
     if arguments.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))

@@ -126,7 +126,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     host, port = listening.getsockname()[:2]
     reach = "only this machine can reach it" if host in _LOCAL else "other machines can reach it"
     log.info("listening on http://%s:%d (%s)", f"[{host}]" if ":" in host else host, port, reach)
-    return run(Service(batcher, limits, search, keys), listening)
+    return run(Service(batcher, search, keys), listening)
 
 
 def _read_keys(path: str) -> list[str]:

@@ -10,36 +10,24 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from seq2seq.analysis import Method
 from seq2seq.errors import UserError, missing_package, one_line
-from seq2seq.inference.protocol import BeamNode, SearchOptions
+from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Kind, RequestError, log_warnings
 from seq2seq.serving.models import ServedModel
-from seq2seq.serving.service import (
-    TRANSLATING,
-    Keyed,
-    Number,
-    ParametersRoute,
-    Service,
-    errors,
-    operation_id,
-    service_of,
-    unless_disconnected,
-)
+from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
 
-T = TypeVar("T")
+Work = Callable[[threading.Event], Any]  # the event is set when nobody waits for it any more
 
-router = APIRouter(
-    prefix="/api", route_class=ParametersRoute, generate_unique_id_function=operation_id
-)
+router = make_router("/api")
 _EVENTS = "text/event-stream"
 _MOST_HYPOTHESES = 20  # that a request can ask for
 
@@ -98,43 +86,15 @@ class ModelResponse(BaseModel):
     beam: int = Field(description="hypotheses that its search keeps")
 
 
-class WordWeights(BaseModel):
-    """Attention between words, as `seq2seq explain --words` gives it."""
-
-    source: list[str] = Field(description="the last is </s>, the end of sentence")
-    target: list[str]
-    weights: list[list[float]] = Field(description="a row for each target word; it sums to 1")
-
-
-class PartResponse(BaseModel):
-    """A sentence that was translated at once, as `seq2seq translate --format jsonl` writes it."""
-
-    space: str = Field(description="the white space before it, in the source and in the text")
-    source: str
-    text: str
-    source_tokens: list[str]
-    tokens: list[str]
-    log_probs: list[float] = Field(description="of each target piece; they sum to log_prob")
-    score: float
-    log_prob: float
-    finished: bool = Field(description="false: ended by the length limit")
-    unlikely: bool = Field(description="the model finds it so unlikely that it may be wrong")
-    attention: list[list[float]] | None = Field(
-        None,
-        description="a row for each target piece; of several sentences, the best translation's",
-    )
-    words: WordWeights | None
-    source_words: list[list[int]] = Field(description="numbers of the words of each source piece")
-    target_words: list[list[int]] = Field(description="numbers of the words of each target piece")
-    tree: list[BeamNode] | None = Field(None, description="the root, then a level for each step")
-
-
 class LineTranslation(BaseModel):
     """A translation of a text, as `seq2seq translate --format jsonl --attention` writes it."""
 
     text: str
     score: float
-    parts: list[PartResponse]
+    parts: list[dict[str, Any]] = Field(
+        description="sentences, also with `words` and the weights between them, the numbers of the "
+        "words of each piece, and on request the `tree` of its search"
+    )
 
 
 class LineResponse(BaseModel):
@@ -154,12 +114,12 @@ class NextWord(BaseModel):
 # --- Routes
 
 
-@router.get("/models", response_model=list[ModelResponse])
-async def models(request: Request) -> Response:
+@router.get("/models")
+async def models(request: Request) -> list[ModelResponse]:
     """List the models with their languages, decoder style, score function and beam."""
     service = service_of(request)
     names = {each.code: each.name for each in service.models.languages}
-    found = [
+    return [
         ModelResponse(
             name=model.name,
             source=model.source,
@@ -172,23 +132,21 @@ async def models(request: Request) -> Response:
         )
         for model in service.models.by_name.values()
     ]
-    return JSONResponse([each.model_dump() for each in found])
 
 
-@router.post("/translate", name="translateLine", response_model=LineResponse, responses=TRANSLATING)
+@router.post("/translate", name="translateLine", response_model=LineResponse)
 async def translate(request: Request, wanted: LineRequest) -> Response:
     """Translate a text, best first, as `translate --format jsonl --attention`.
 
     The options are those of the command; a smaller beam is raised to `nbest`.
     """
-    ended = threading.Event()
-    kind, work = _translation(service_of(request), wanted, lambda _: _check(ended))
-    return await _answer(request, kind, work, ended)
+    kind, work = _translation(service_of(request), wanted, lambda _: None)
+    return await _answer(request, kind, work)
 
 
 @router.post(
     "/stream", response_class=Response,
-    responses=TRANSLATING | {200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}},
 )  # fmt: skip
 async def stream(request: Request, wanted: LineRequest) -> Response:
     """Translate a text, step by step.
@@ -198,14 +156,11 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
     """
     service = service_of(request)
     loop, events = asyncio.get_running_loop(), asyncio.Queue[str | None]()
-    ended = threading.Event()
 
     def show(text: str) -> None:
-        _check(ended)
         loop.call_soon_threadsafe(events.put_nowait, text)
 
-    kind, translate = _translation(service, wanted, show)
-    work = asyncio.ensure_future(_call(service, kind, lambda: _json(translate())))
+    work = asyncio.ensure_future(_call(service, *_translation(service, wanted, show)))
 
     def end(done: asyncio.Future[str]) -> None:
         if not done.cancelled():
@@ -213,10 +168,6 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
         events.put_nowait(None)
 
     work.add_done_callback(end)
-
-    def stop() -> None:
-        ended.set()
-        work.cancel()
 
     async def send(text: str | None) -> AsyncIterator[str]:
         try:
@@ -231,28 +182,28 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
             except RequestError as error:
                 yield _event("error", _json({"error": error.detail}))
         finally:
-            stop()
+            work.cancel()
 
     try:
         # What fails before the first step has a status of its own.
-        first = await unless_disconnected(request, events.get())
+        first = await events.get()
         if first is None:
             work.result()
     except BaseException:
-        stop()
+        work.cancel()
         raise
     return StreamingResponse(send(first), media_type=_EVENTS, headers={"Cache-Control": "no-store"})
 
 
-@router.post("/alternatives", response_model=list[NextWord], responses=TRANSLATING)
+@router.post("/alternatives", response_model=list[NextWord])
 async def alternatives(request: Request, wanted: WordsRequest) -> Response:
     """Find the likeliest next words after a prefix."""
     service = service_of(request)
-    model, ended = _model(service, wanted), threading.Event()
+    model = _model(service, wanted)
     options = _options(service, model)
     kind = service.batcher.kind(model.name, wanted.q, options, wanted.prefix)
 
-    def work() -> list[dict[str, Any]]:
+    def work(ended: threading.Event) -> list[dict[str, Any]]:
         found = model.translator.alternatives(
             wanted.q, wanted.prefix, wanted.number, options, check=partial(_check, ended)
         )
@@ -261,38 +212,42 @@ async def alternatives(request: Request, wanted: WordsRequest) -> Response:
             for each in found
         ]
 
-    return await _answer(request, kind, work, ended)
+    return await _answer(request, kind, work)
 
 
-@router.post("/explain", response_model=dict[str, Any], responses=TRANSLATING | errors(501))
+@router.post("/explain", response_model=dict[str, Any])
 async def explain(request: Request, wanted: ExplainRequest) -> Response:
     """Explain a translation as `seq2seq explain --json`, but of large matrices only the shape."""
     service = service_of(request)
-    model, ended = _model(service, wanted), threading.Event()
-    work = partial(
-        interactive.explain, model, wanted.q, beam=_options(service, model).beam_size,
-        target=wanted.target, look={wanted.step: wanted.position} if wanted.step else {},
-        attribution=wanted.attribution, watch=partial(_check, ended),
-    )  # fmt: skip
-    return await _answer(request, "explain", work, ended)
+    model = _model(service, wanted)
+
+    def work(ended: threading.Event) -> dict[str, Any]:
+        return interactive.explain(
+            model, wanted.q, beam=_options(service, model).beam_size, target=wanted.target,
+            look={wanted.step: wanted.position} if wanted.step else {},
+            attribution=wanted.attribution, watch=partial(_check, ended),
+        )  # fmt: skip
+
+    return await _answer(request, "explain", work)
 
 
 def _translation(
-    service: Service, wanted: LineRequest, show: Callable[[str], None]
-) -> tuple[Kind, Callable[[], dict[str, Any]]]:
-    """Return the work for a text, and its kind.
-
-    `show` gets the text of each step of the search; what it raises ends the search.
-    """
+    service: Service, wanted: LineRequest, show: Callable[[str], object]
+) -> tuple[Kind, Work]:
+    """Return the work for a text, and its kind; `show` gets the text of each step of the search."""
     model = _model(service, wanted)
     beam = {"beam_size": wanted.beam} if wanted.beam else {}
     options = _options(
         service, model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree
     )
 
-    def work() -> dict[str, Any]:
+    def work(ended: threading.Event) -> dict[str, Any]:
+        def watch(text: str) -> None:
+            _check(ended)
+            show(text)
+
         found = interactive.translate(
-            model.translator, wanted.q, options, prefix=wanted.prefix, show=show
+            model.translator, wanted.q, options, prefix=wanted.prefix, show=watch
         )
         log_warnings(model.name, found[:1])
         return interactive.translations_json(found, tree=wanted.tree)
@@ -318,15 +273,9 @@ def _options(service: Service, model: ServedModel, **changes: Any) -> SearchOpti
     return model.translator.options(**{**service.search, **changes})
 
 
-async def _answer(
-    request: Request, kind: Kind, work: Callable[[], Any], ended: threading.Event
-) -> Response:
-    """Return what some work finds as JSON, which is written where the work is done; set `ended`."""
-    try:
-        called = _call(service_of(request), kind, lambda: _json(work()))
-        text = await unless_disconnected(request, called)
-    finally:
-        ended.set()
+async def _answer(request: Request, kind: Kind, work: Work) -> Response:
+    """Return what some work finds as JSON."""
+    text = await _call(service_of(request), kind, work)
     return Response(text, media_type="application/json")
 
 
@@ -336,13 +285,15 @@ def _check(ended: threading.Event) -> None:
         raise ClientDisconnect
 
 
-async def _call(service: Service, kind: Kind, work: Callable[[], T]) -> T:
-    """Return the result of some work.
+async def _call(service: Service, kind: Kind, work: Work) -> str:
+    """Return what some work finds as JSON, which is written where the work is done.
 
     Raises RequestError for a UserError, and for a package that is not installed.
     """
     try:
-        return await service.batcher.call(work, kind, seconds=service.limits.seconds)
+        return await service.batcher.call(
+            lambda ended: _json(work(ended)), kind, seconds=service.limits.seconds
+        )
     except UserError as error:
         raise RequestError(str(error)) from None
     except ModuleNotFoundError as error:

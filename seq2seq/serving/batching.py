@@ -1,10 +1,10 @@
 """Requests wait in a bounded queue and are translated in batches.
 
-All of this runs in one event loop. What computes is in worker threads, two per model, or in worker
-processes that have all models; a worker is handed one batch at a time. A batch holds sentences of
-requests for one model with equal options, of the shortest request first. It is complete when its
-sentences fill the token budget, or when its first request has waited for `DELAY` seconds; then idle
-processes share its sentences.
+All of this runs in one event loop. Worker threads (two for each model) or worker processes (each
+with all models) translate one batch at a time. A batch holds sentences of requests for one model
+with equal options, the shortest request first. It is handed to a worker as soon as its sentences
+fill the token budget or its first request has waited for `DELAY` seconds; in the latter case idle
+workers share the sentences.
 
 Nobody waits long for somebody else: a request with more sentences than fit into a batch lets
 shorter ones pass; long sentences have batches and a worker of their own; and a batch ends between
@@ -19,14 +19,15 @@ import logging
 import multiprocessing
 import time
 import traceback
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain, product
 from operator import attrgetter
 from pathlib import Path
+from threading import Event
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -55,10 +56,10 @@ _SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """What a server has done since it started, for Prometheus.
+    """Counts since the server started, for Prometheus.
 
-    No label holds anything that a client sends: paths and methods are those that the server has, so
-    that the number of series is bounded and nothing personal is in them.
+    Labels hold only paths and methods that the server knows, never what a client sends, so the
+    number of series is bounded and nothing personal is in them.
     """
 
     def __init__(self) -> None:
@@ -84,7 +85,7 @@ class Metrics:
 
 
 class RequestError(HTTPException):
-    """A request cannot be used, or not answered now."""
+    """A request that cannot be used, or cannot be answered now."""
 
     def __init__(
         self, message: str, status: int = 400, headers: Mapping[str, str] | None = None
@@ -92,23 +93,8 @@ class RequestError(HTTPException):
         super().__init__(status, message, headers)
 
 
-class QueueFullError(RequestError):
-    """As many requests wait as may wait."""
-
-    def __init__(self) -> None:
-        message = "too many requests are waiting; try again later"
-        super().__init__(message, 429, {"Retry-After": "1"})
-
-
-class DeadlineError(RequestError):
-    """A request was not translated in time."""
-
-    def __init__(self) -> None:
-        super().__init__("the translation took too long; send less text at once", 504)
-
-
 class AbandonedError(Exception):
-    """Nobody waits any longer for what is computed."""
+    """All requests of a batch were abandoned."""
 
 
 class _Job(NamedTuple):
@@ -122,40 +108,36 @@ class _Job(NamedTuple):
 
 @dataclass(eq=False)
 class _Waiting:
-    """A request, some sentences of which may be translated already."""
+    """A sentence of a request, until its translations are found."""
 
-    model: str
-    options: SearchOptions
-    sentences: Sequence[Sentence]
-    done: asyncio.Future[list[list[Part]]]
+    sentence: Sentence
+    kind: tuple[str, SearchOptions, bool]  # model, options, whether it is long; alike in a batch
+    request: object  # the same for all sentences of a request
+    request_size: int
+    found: asyncio.Future[list[Part]]
     arrived: float = field(default_factory=time.monotonic)
-    found: dict[int, list[Part]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.pending = dict(enumerate(map(_size, self.sentences)))  # no worker has been handed
-        self.size = sum(self.pending.values())
-
-    def deliver(self, number: int, hypotheses: list[Part]) -> None:
-        """Take the translations of a sentence; the last one completes the request."""
-        self.found[number] = hypotheses
-        if len(self.found) == len(self.sentences) and not self.done.done():
-            self.done.set_result([self.found[n] for n in range(len(self.sentences))])
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A thread or a worker process, which translates one batch at a time."""
+    """A thread or a worker process that translates one batch at a time."""
 
     number: int
     models: Sequence[str]
     lengths: Sequence[bool]  # of the sentences that it takes: whether they are long
     thread: Executor | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)  # what waits
-    taken: Sequence[tuple[_Waiting, int]] = ()  # its batch: requests with numbers of sentences
+    batch: Sequence[_Waiting] = ()  # empty: idle
+    task: asyncio.Task[None] | None = None  # that waits for the translations of its batch
 
-    def takes(self, model: str, *, is_long: bool) -> bool:
-        """Return whether it translates such sentences of a model."""
+    def takes(self, item: _Waiting) -> bool:
+        """Return whether it translates such sentences."""
+        model, _, is_long = item.kind
         return model in self.models and is_long in self.lengths
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether it has a batch that nobody waits for any more."""
+        return bool(self.batch) and all(item.found.done() for item in self.batch)
 
 
 def _size(sentence: Sentence) -> int:
@@ -163,8 +145,15 @@ def _size(sentence: Sentence) -> int:
     return len(sentence.ids) + 1
 
 
+def _fail(items: Iterable[_Waiting], error: Exception) -> None:
+    """Let all requests fail that wait for these sentences."""
+    for item in items:
+        if not item.found.done():
+            item.found.set_exception(error)
+
+
 def log_warnings(model: str, translations: Sequence[Translation]) -> None:
-    """Log how many sentences have an unlikely or an unfinished translation, if any has."""
+    """Log how many sentences have an unlikely or unfinished translation, if any do."""
     parts = [part for translation in translations for part in translation.parts]
     unlikely = sum(part.unlikely for part in parts)
     unfinished = sum(not part.finished for part in parts)
@@ -195,9 +184,9 @@ def _make_translate(
 class Batcher:
     """The queue of a server, and its workers.
 
-    With several `processes` these are forked at once, so nothing may have started threads before.
-    Those that take the place of a killed one are not forked, since by then there are threads: they
-    `load` the models again.
+    Several worker `processes` are forked at once, so nothing may have started threads before.
+    Processes that replace killed ones are spawned, since by then there are threads, and `load` the
+    models again.
     """
 
     def __init__(
@@ -211,16 +200,14 @@ class Batcher:
         self.models, self.limits, self.metrics = models, limits or Limits(), Metrics()
         self.failure: WorkerError | None = None  # why nothing can be translated any more
         self.metrics.queue_length.set_function(lambda: self.queue_length)
-        self._waiting: list[_Waiting] = []
-        self._unfinished: set[asyncio.Future[list[list[Part]]]] = set()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._queue: list[_Waiting] = []  # of shorter requests first, of equals the first to come
+        self._changed = asyncio.Event()  # the queue, or which workers are idle
         names = list(models.by_name)
         self._pool: Executor | None = None
         if processes == 1:
-            kinds = [(name, is_long) for name in names for is_long in (False, True)]
             self._workers = [
                 _Worker(n, [name], [is_long], ThreadPoolExecutor(1))
-                for n, (name, is_long) in enumerate(kinds)
+                for n, (name, is_long) in enumerate(product(names, (False, True)))
             ]
         else:  # the first is kept for short sentences
             self._workers = [_Worker(n, names, [False, True][: n + 1]) for n in range(processes)]
@@ -230,9 +217,7 @@ class Batcher:
         if processes > 1:
             assert load is not None
             self._pool = worker_pool(lambda: self._translate, processes)
-            empty = _Job(0, names[0], models.by_name[names[0]].translator.options(), [])
-            for forked in [self._pool.submit(work, empty) for _ in range(processes)]:
-                forked.result()
+            self._pool.submit(int).result()  # the first job, whatever it is, forks all of them
             make = partial(_make_translate, load, self._stops)
             self._start_pool = partial(worker_pool, make, processes, method="spawn")
         self._killed = 0  # workers since a batch was translated
@@ -243,32 +228,20 @@ class Batcher:
 
     def start(self) -> None:
         """Start translating, in the running event loop."""
-        for worker in self._workers:
-            task = asyncio.create_task(self._run(worker))
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+        self._task = asyncio.create_task(self._hand_out())
 
     def _fail(self, reason: str) -> None:
         """Fail all requests from now on."""
         self.failure = self.failure or WorkerError(reason)
-        for done in self._unfinished:
-            if not done.done():
-                done.set_exception(self.failure)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Fail all requests if what hands out batches has raised."""
-        if not task.cancelled() and (error := task.exception()):
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            name = f"{Path(place.filename).name}:{place.lineno}"
-            self._fail(
-                f"batching failed ({name}: {type(error).__name__}: {error}); please report it"
-            )
+        batches = (worker.batch for worker in self._workers)
+        _fail(chain(self._queue, *batches), self.failure)
 
     async def stop(self) -> None:
-        """Stop; what is being translated ends at the next step of its search."""
-        for task in self._tasks:
+        """Stop; batches that are being translated end at the next step of their search."""
+        tasks = [self._task, *(worker.task for worker in self._workers if worker.task)]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._stops[:] = [1] * len(self._stops)
         threads = [worker.thread for worker in self._workers]
         for executor in filter(None, [*threads, *self._threads.values(), self._pool]):
@@ -277,7 +250,7 @@ class Batcher:
     @property
     def queue_length(self) -> int:
         """The number of requests that wait, at least in part."""
-        return len(self._waiting) + self._calls
+        return len({item.request for item in self._queue}) + self._calls
 
     def split(
         self, model: str, lines: Sequence[str], options: SearchOptions, forced: str = ""
@@ -306,35 +279,35 @@ class Batcher:
         """Return the translations of each line, best first.
 
         If the caller is cancelled, its sentences are dropped; a batch that has nobody else's ends.
-        Raises QueueFullError, DeadlineError when this many seconds have passed, WorkerError when
-        there is no worker any more, and what `split` and translating raise.
+        Raises RequestError if too many requests wait or when this many seconds have passed,
+        WorkerError when there is no worker any more, and what `split` and translating raise.
         """
         if self.failure:
             raise self.failure
-        if self.queue_length >= self.limits.queue:
-            raise QueueFullError
+        self._check_queue()
         split = self.split(model, lines, options)
         sentences = [sentence for line in split for sentence in line]
-        if not sentences:
-            return [join_parts([]) for _ in lines]
-        done: asyncio.Future[list[list[Part]]] = asyncio.get_running_loop().create_future()
-        request = _Waiting(model, options, sentences, done)
-        self._waiting.append(request)
-        self._unfinished.add(done)
-        for worker in self._workers:
-            worker.changed.set()
+        loop, request, size = asyncio.get_running_loop(), object(), sum(map(_size, sentences))
+        items = [
+            _Waiting(
+                each, (model, options, _size(each) > _LONG), request, size, loop.create_future()
+            )
+            for each in sentences
+        ]
+        self._queue = sorted([*self._queue, *items], key=attrgetter("request_size"))
+        self._changed.set()
+        loop.call_later(DELAY, self._changed.set)
         try:
-            found = iter(await asyncio.wait_for(done, seconds))
-        except asyncio.TimeoutError:
-            raise DeadlineError from None
+            found = await _in_time(asyncio.gather(*(item.found for item in items)), seconds)
         finally:
-            self._unfinished.discard(done)
-            with contextlib.suppress(ValueError):
-                self._waiting.remove(request)
+            for item in items:
+                item.found.cancel()
+            self._queue = [item for item in self._queue if item.request is not request]
             for worker in self._workers:
-                if worker.taken and all(each.done.done() for each, _ in worker.taken):
+                if worker.is_abandoned:
                     self._stops[worker.number] = 1
-        translations = [join_parts([next(found) for _ in line]) for line in split]
+        remaining = iter(found)
+        translations = [join_parts([next(remaining) for _ in line]) for line in split]
         log_warnings(model, [best for best, *_ in translations])
         return translations
 
@@ -350,48 +323,68 @@ class Batcher:
         is_short = max(sizes) <= _LONG and sum(sizes) <= budget
         return "short" if is_short else "long"
 
-    async def call(self, work: Callable[[], T], kind: Kind, *, seconds: float) -> T:
-        """Return the result of work that is in no batch, from one thread for all of its kind.
+    async def call(self, work: Callable[[Event], T], kind: Kind, *, seconds: float) -> T:
+        """Return the result of work outside batches, which runs in one thread for each kind.
 
-        If the caller is cancelled, work that has not begun is dropped. Raises as `translate` does.
+        The event that it gets is set once nobody waits for the result any more. If the caller is
+        cancelled, work that has not begun is dropped. Raises as `translate` does.
         """
-        if self.queue_length >= self.limits.queue:
-            raise QueueFullError
+        self._check_queue()
         self._calls += 1
+        ended = Event()
         try:
-            found = asyncio.get_running_loop().run_in_executor(self._threads[kind], work)
-            return await asyncio.wait_for(found, seconds)
-        except asyncio.TimeoutError:
-            raise DeadlineError from None
+            found = asyncio.get_running_loop().run_in_executor(self._threads[kind], work, ended)
+            return await _in_time(found, seconds)
         finally:
             self._calls -= 1
+            ended.set()
+
+    def _check_queue(self) -> None:
+        """Raise RequestError if as many requests wait as may wait."""
+        if self.queue_length >= self.limits.queue:
+            message = "too many requests are waiting; try again later"
+            raise RequestError(message, 429, {"Retry-After": "1"})
+
+    async def _hand_out(self) -> None:
+        """Hand batches to idle workers until the server stops; a defect here fails all requests."""
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                for worker in self._workers:
+                    if not worker.batch and (batch := self._take(worker)):
+                        worker.batch = batch
+                        worker.task = asyncio.create_task(self._run(worker))
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            name = f"{Path(place.filename).name}:{place.lineno}"
+            self._fail(
+                f"batching failed ({name}: {type(error).__name__}: {error}); please report it"
+            )
 
     async def _run(self, worker: _Worker) -> None:
-        """Hand batches to a worker until the server stops."""
-        while True:
-            worker.taken = taken = await self._take(worker)
-            first, _ = taken[0]
-            sentences = [each.sentences[number] for each, number in taken]
-            job = _Job(worker.number, first.model, first.options, sentences)
-            started = time.monotonic()
-            try:
-                found = await self._compute(worker, job)
-            except AbandonedError:
-                continue
-            except Exception as error:
-                for each, _ in taken:
-                    if not each.done.done():
-                        each.done.set_exception(error)
-                continue
-            finally:
-                worker.taken = ()
+        """Translate a worker's batch."""
+        model, options, _ = worker.batch[0].kind
+        sentences = [item.sentence for item in worker.batch]
+        started = time.monotonic()
+        try:
+            job = _Job(worker.number, model, options, sentences)
+            found = await self._compute(worker, job)
             self.metrics.batch_seconds.observe(time.monotonic() - started)
             self.metrics.batch_sentences.observe(len(sentences))
-            for (each, number), hypotheses in zip(taken, found, strict=True):
-                each.deliver(number, hypotheses)
+            for item, hypotheses in zip(worker.batch, found, strict=True):
+                if not item.found.done():
+                    item.found.set_result(hypotheses)
+        except AbandonedError:
+            pass
+        except Exception as error:
+            _fail(worker.batch, error)
+        finally:
+            worker.batch = ()
+            self._changed.set()
 
     async def _compute(self, worker: _Worker, job: _Job) -> list[list[Part]]:
-        """Return the translations of a batch, which is tried again if its worker is killed."""
+        """Return the translations of a batch; try again once if its worker is killed."""
         loop = asyncio.get_running_loop()
         self._stops[worker.number] = 0
         if worker.thread is not None:
@@ -410,7 +403,7 @@ class Batcher:
         raise WorkerError(_KILLED)
 
     def _replace_pool(self) -> None:
-        """Start other workers in place of those that ended with one that was killed."""
+        """Replace all workers after one was killed, which ends the others too."""
         assert self._pool is not None
         self._pool.shutdown(wait=False)
         self._killed += 1
@@ -420,55 +413,32 @@ class Batcher:
             log.warning("%s; starting others", _KILLED)
             self._pool = self._start_pool()
 
-    async def _take(self, worker: _Worker) -> list[tuple[_Waiting, int]]:
-        """Return the batch that a worker translates next."""
-        while True:
-            worker.changed.clear()
-            waiting = sorted(self._waiting, key=attrgetter("size"))  # of equals the first to come
-            kinds = ((each, size > _LONG) for each in waiting for size in each.pending.values())
-            able = ((r, is_long) for r, is_long in kinds if worker.takes(r.model, is_long=is_long))
-            first, is_long = next(able, (None, False))
-            if first is None:
-                await worker.changed.wait()
-                continue
-            alike = [r for r in waiting if (r.model, r.options) == (first.model, first.options)]
-            taken, is_full = self._fill(alike, is_long)
-            rest = first.arrived + DELAY - time.monotonic()
-            if not is_full and rest > 0:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(worker.changed.wait(), rest)
-                continue
-            if not is_full:
-                idle = [w for w in self._workers if w.takes(first.model, is_long=is_long)]
-                taken, _ = self._fill(alike, is_long, among=sum(not w.taken for w in idle))
-            for each, number in taken:
-                del each.pending[number]
-                if not each.pending:
-                    self._waiting.remove(each)
-            return taken
+    def _take(self, worker: _Worker) -> list[_Waiting]:
+        """Take from the queue the batch that an idle worker translates now, if there is one."""
+        able = [item for item in self._queue if worker.takes(item)]
+        if not able:
+            return []
+        first = able[0]
+        alike = [item for item in able if item.kind == first.kind]
+        sizes = [*accumulate(_size(item.sentence) for item in alike)]
+        model, options, _ = first.kind
+        budget = self.models.by_name[model].translator.batch_tokens(options.beam_size)
+        if sizes[-1] < budget:
+            if first.arrived + DELAY > time.monotonic():
+                return []
+            idle = sum(each.takes(first) for each in self._workers if not each.batch)
+            budget = -(-sizes[-1] // idle)  # one worker's share
+        taken = [item for item, size in zip(alike, sizes, strict=True) if size <= budget]
+        taken = taken or [first]
+        chosen = {*taken}
+        self._queue = [item for item in self._queue if item not in chosen]
+        return taken
 
-    def _fill(
-        self, requests: Sequence[_Waiting], is_long: bool, *, among: int = 1
-    ) -> tuple[list[tuple[_Waiting, int]], bool]:
-        """Return a batch of long or of other sentences of requests, and whether it is full.
 
-        `among` several idle workers, it is one worker's share of what waits, if that is less.
-        """
-        first = requests[0]
-        translator = self.models.by_name[first.model].translator
-        budget = translator.batch_tokens(first.options.beam_size)
-        able = [
-            (each, number, size)
-            for each in requests
-            for number, size in each.pending.items()
-            if (size > _LONG) == is_long
-        ]
-        if among > 1:
-            budget = min(budget, -(-sum(size for *_, size in able) // among))
-        taken: list[tuple[_Waiting, int]] = []
-        for each, number, size in able:
-            budget -= size
-            if budget < 0 and taken:
-                break
-            taken.append((each, number))
-        return taken, budget <= 0
+async def _in_time(work: asyncio.Future[T], seconds: float) -> T:
+    """Return the result of work. Raises RequestError when this many seconds have passed."""
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except asyncio.TimeoutError:
+        message = "the translation took too long; send less text at once"
+        raise RequestError(message, 504) from None

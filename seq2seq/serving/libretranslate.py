@@ -11,28 +11,17 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response, UploadFile
+from fastapi import Request, Response, UploadFile
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette import datastructures
 
 from seq2seq.inference.text import Translation
 from seq2seq.packaged import LANGUAGE_NAMES
-from seq2seq.serving import subtitles
+from seq2seq.serving import documents
 from seq2seq.serving.batching import RequestError
-from seq2seq.serving.markup import Block, Token, read_html, write_html
 from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
-from seq2seq.serving.service import (
-    READING,
-    TRANSLATING,
-    Keyed,
-    Number,
-    ParametersRoute,
-    Service,
-    operation_id,
-    service_of,
-    unless_disconnected,
-)
+from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
 
 T = TypeVar("T")
 
@@ -40,7 +29,7 @@ AUTO = "auto"  # instead of a source language
 _FILES = (".txt", ".html", ".srt")
 _KEPT_SECONDS, _KEPT_BYTES = 600, 2**26  # of translated files
 
-router = APIRouter(route_class=ParametersRoute, generate_unique_id_function=operation_id)
+router = make_router()
 
 
 class _Languages(Keyed):
@@ -107,66 +96,61 @@ class LanguagePair(BaseModel):
 
 
 class SettingsResponse(BaseModel):
-    """What a form for translating needs to know."""
+    """What a translation form needs to know."""
 
     apiKeys: bool
     keyRequired: bool
     charLimit: int
-    frontendTimeout: int = Field(description="milliseconds to wait for the end of typing")
+    frontendTimeout: int = Field(500, description="milliseconds to wait for the end of typing")
     language: LanguagePair
-    suggestions: bool
-    filesTranslation: bool
-    supportedFilesFormat: list[str]
+    suggestions: bool = False
+    filesTranslation: bool = True
+    supportedFilesFormat: list[str] = list(_FILES)
 
 
 @dataclass
 class _Item:
-    """A text of a request: what to translate of it, and what its translation is made of."""
+    """A text of a request: what to translate of it, and the translations of that."""
 
     model: ServedModel | None  # none: it is in the target language already
     detected: DetectedLanguage | None
-    parts: Sequence[str | Token | Block]  # lines, or the parts of a document
+    parts: documents.Parts
+    found: Sequence[Sequence[Translation]] = ()
 
     @property
     def lines(self) -> list[str]:
         """The lines to translate."""
-        if self.model is None:
-            return []
-        lines = [part.text if isinstance(part, Block) else part for part in self.parts]
-        return [line for line in lines if isinstance(line, str) and line.strip()]
+        return [part.text for part in self.parts if not isinstance(part, str)]
 
-    def texts(self, found: Sequence[Sequence[Translation]], most: int) -> list[str]:
+    def texts(self, most: int) -> list[str]:
         """Return the translations, best first, at most this many, each a different text."""
-        ranks = max(map(len, found), default=1)
-        chosen = ([of[min(rank, len(of) - 1)] for of in found] for rank in range(ranks))
-        return list(dict.fromkeys(map(self._text, chosen)))[:most]
+        ranks = max(map(len, self.found), default=1)
+        chosen = ([of[min(rank, len(of) - 1)] for of in self.found] for rank in range(ranks))
+        return list(dict.fromkeys(documents.write(self.parts, each) for each in chosen))[:most]
 
-    def _text(self, translations: Sequence[Translation]) -> str:
-        documents = [part for part in self.parts if not isinstance(part, str)]
-        if documents:
-            return write_html(documents, translations)
-        remaining = iter(translations)
-        lines = [part for part in self.parts if isinstance(part, str)]
-        if self.model is None:
-            return "".join(lines)
-        return "\n".join(
-            line.replace(line.strip(), next(remaining).text) if line.strip() else line
-            for line in lines
-        )
+    @property
+    def warnings(self) -> list[str]:
+        """Why the best translation may be wrong."""
+        parts = [part for best, *_ in self.found for part in best.parts]
+        wrong = {
+            "unlikely": any(part.unlikely for part in parts),
+            "unfinished": not all(part.finished for part in parts),
+        }
+        return [name for name, is_so in wrong.items() if is_so]
 
 
-@router.post("/translate", response_model=TranslateResponse, responses=TRANSLATING)
+@router.post("/translate", response_model=TranslateResponse)
 async def translate(request: Request, wanted: TranslateRequest) -> Response:
     """Translate texts."""
     service = service_of(request)
     service.check_size(_texts(wanted), wanted.alternatives)
-    answer = await unless_disconnected(request, _answer(service, wanted))
+    answer = await _answer(service, wanted)
     if isinstance(wanted.q, str):
         return JSONResponse({name: value for name, [value] in answer.items()})
     return JSONResponse(answer)
 
 
-@router.post("/translate_file", response_model=FileResponse, responses=TRANSLATING)
+@router.post("/translate_file", response_model=FileResponse)
 async def translate_file(request: Request, wanted: FileRequest) -> Response:
     """Translate a file, and return where the translation is."""
     service, name = service_of(request), PurePath(wanted.file.filename or "")
@@ -180,13 +164,13 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
         raise RequestError("file: not UTF-8; save it as UTF-8") from None
     service.check_size([text], name="file")
     if kind == ".srt" and "-->" not in text:
-        raise RequestError("file: no subtitles, whose times have an arrow (-->); use .txt")
+        raise RequestError("file: found no times of subtitles with an arrow (-->); use .txt")
     given = TranslateRequest(
-        q=subtitles.to_html(text) if kind == ".srt" else text, source=wanted.source,
+        q=documents.read_subtitles(text) if kind == ".srt" else text, source=wanted.source,
         target=wanted.target, format="text" if kind == ".txt" else "html",
     )  # fmt: skip
-    [found] = (await unless_disconnected(request, _answer(service, given)))["translatedText"]
-    found = subtitles.from_html(found) if kind == ".srt" else found
+    [found] = (await _answer(service, given))["translatedText"]
+    found = documents.write_subtitles(found) if kind == ".srt" else found
     key = secrets.token_urlsafe()
     service.files[key] = f"{name.stem[:80]}.{wanted.target[:20]}{kind}", found.encode()
     while sum(len(content) for _, content in service.files.values()) > _KEPT_BYTES:
@@ -201,7 +185,7 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
 
 @router.get("/download_file/{name}", include_in_schema=False)
 async def download_file(request: Request) -> Response:
-    """Return a translated file; it is no page of this server, whatever is in it."""
+    """Return a translated file, with headers that keep browsers from opening it as a page."""
     kept = service_of(request).files.get(request.query_params.get("key", ""))
     if kept is None:
         raise RequestError("no such file; translated files are kept for ten minutes", 404)
@@ -220,19 +204,15 @@ async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[
     is_auto, is_html = wanted.source == AUTO, wanted.format == "html"
     source = None if is_auto else service.language("source", wanted.source)
     target = service.language("target", wanted.target)
-    # HTML and detection take long enough to hold up others, so that texts take turns.
+    # HTML and detection would hold up other requests for too long, so they run in threads.
     call = asyncio.to_thread if is_html or is_auto else _at_once
     of_text = partial(_item, service, source=source, target=target, is_html=is_html)
     items = [await call(partial(of_text, text)) for text in texts]
-    found = await _translations(service, items, wanted)
+    await _translate(service, items, wanted)
     service.batcher.metrics.characters.inc(sum(map(len, texts)))
-    most = wanted.alternatives + 1
-    every = await call(
-        lambda: [item.texts(of, most) for item, of in zip(items, found, strict=True)]
-    )
+    every = await call(lambda: [item.texts(wanted.alternatives + 1) for item in items])
     answer: dict[str, list[Any]] = {"translatedText": [each[0] for each in every]}
-    warnings = [_warnings(of) for of in found]
-    if any(warnings):
+    if any(warnings := [item.warnings for item in items]):
         answer["warnings"] = warnings
     if wanted.alternatives:
         answer["alternatives"] = [each[1:] for each in every]
@@ -241,25 +221,14 @@ async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[
     return answer
 
 
-def _warnings(found: Sequence[Sequence[Translation]]) -> list[str]:
-    """Return why the translation of a text, given that of each line, may be wrong."""
-    parts = [part for translations in found for part in translations[0].parts]
-    wrong = {
-        "unlikely": any(part.unlikely for part in parts),
-        "unfinished": not all(part.finished for part in parts),
-    }
-    return [name for name, is_so in wrong.items() if is_so]
-
-
 def _item(service: Service, text: str, source: str | None, target: str, is_html: bool) -> _Item:
     """Return what to translate of a text; its language is detected if there is no `source`."""
     models, detected = service.models, None
-    parts: Sequence[str | Token | Block] = read_html(text) if is_html else text.split("\n")
+    parts = documents.read_html(text) if is_html else documents.read_text(text)
     if source is None:
         able = {code for code in models.tokenizers if models.of(code, target)}
-        visible = text
-        if is_html:
-            visible = " ".join(part.text for part in parts if isinstance(part, Block))
+        blocks = (part.text for part in parts if not isinstance(part, str))
+        visible = " ".join(blocks) if is_html else text
         detected = models.detect(visible, able | {target})[0]
         if not detected.confidence:  # no language: keep the text
             detected = DetectedLanguage(language=target, confidence=0)
@@ -274,72 +243,52 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
     return _Item(model, detected, parts if model else [text])
 
 
-async def _translations(
-    service: Service, items: Sequence[_Item], wanted: TranslateRequest
-) -> list[list[list[Translation]]]:
-    """Return for each item the translations of its lines."""
+async def _translate(service: Service, items: Sequence[_Item], wanted: TranslateRequest) -> None:
+    """Find the translations of the lines of each item."""
     loop = asyncio.get_running_loop()
     end = loop.time() + service.limits.seconds
-    found: list[list[list[Translation]]] = [[] for _ in items]
     # Only `auto` makes more than one model.
-    for name in dict.fromkeys(item.model.name for item in items if item.model):
-        own = [n for n, item in enumerate(items) if item.model and item.model.name == name]
-        options = service.models.by_name[name].translator.options(
+    for model in {item.model.name: item.model for item in items if item.model}.values():
+        own = [item for item in items if item.model is model]
+        options = model.translator.options(
             **service.search, nbest=wanted.alternatives + 1, keep_weights=wanted.format == "html"
         )
-        lines = [line for number in own for line in items[number].lines]
+        lines = [line for item in own for line in item.lines]
         translated = iter(
-            await service.batcher.translate(name, lines, options, seconds=end - loop.time())
+            await service.batcher.translate(model.name, lines, options, seconds=end - loop.time())
         )
-        for number in own:
-            found[number] = [next(translated) for _ in items[number].lines]
-    return found
+        for item in own:
+            item.found = [next(translated) for _ in item.lines]
 
 
-@router.post(
-    "/detect", response_model=list[DetectedLanguage] | list[list[DetectedLanguage]],
-    responses=READING,
-)  # fmt: skip
+@router.post("/detect", response_model=list[DetectedLanguage] | list[list[DetectedLanguage]])
 async def detect(request: Request, wanted: DetectRequest) -> Response:
     """Detect the language of a text, or of each of several."""
     service = service_of(request)
     texts = _texts(wanted)
     service.check_size(texts)
-
-    async def detected() -> list[list[dict[str, Any]]]:
-        found = [await asyncio.to_thread(service.models.detect, text) for text in texts]
-        return [[each.model_dump() for each in of] for of in found]
-
-    answer = await unless_disconnected(request, detected())
+    found = [await asyncio.to_thread(service.models.detect, text) for text in texts]
+    answer = [[each.model_dump() for each in of] for of in found]
     return JSONResponse(answer[0] if isinstance(wanted.q, str) else answer)
 
 
-@router.get("/languages", response_model=list[Language])
-async def languages(request: Request) -> Response:
+@router.get("/languages")
+async def languages(request: Request) -> list[Language]:
     """List the languages."""
-    return JSONResponse([each.model_dump() for each in service_of(request).models.languages])
+    return service_of(request).models.languages
 
 
-@router.get("/frontend/settings", response_model=SettingsResponse)
-async def settings(request: Request) -> Response:
-    """Get what a form for translating needs to know."""
+@router.get("/frontend/settings")
+async def settings(request: Request) -> SettingsResponse:
+    """Get what a translation form needs to know."""
     service = service_of(request)
-    names = {each.code: each.name for each in service.models.languages}
+    languages = {each.code: each for each in service.models.languages}
     first = next(iter(service.models.by_name.values()))
-    return JSONResponse(
-        {
-            "apiKeys": bool(service.keys),
-            "keyRequired": bool(service.keys),
-            "charLimit": service.limits.characters,
-            "frontendTimeout": 500,
-            "language": {
-                side: {"code": code, "name": names[code]}
-                for side, code in (("source", first.source), ("target", first.target))
-            },
-            "suggestions": False,
-            "filesTranslation": True,
-            "supportedFilesFormat": _FILES,
-        }
+    return SettingsResponse(
+        apiKeys=bool(service.keys),
+        keyRequired=bool(service.keys),
+        charLimit=service.limits.characters,
+        language=LanguagePair(source=languages[first.source], target=languages[first.target]),
     )
 
 
@@ -348,5 +297,5 @@ def _texts(wanted: TranslateRequest | DetectRequest) -> list[str]:
 
 
 async def _at_once(function: Callable[[], T]) -> T:
-    """Return what a function returns, as asyncio.to_thread does from another thread."""
+    """Return what a function returns, like asyncio.to_thread but in this thread."""
     return function()

@@ -21,7 +21,7 @@ _FIRST = "es-en"  # of the models that come with the program, the one that READM
 _MOST_DETECTED = 500  # characters that are enough to detect a language
 _MOST_COPIED = 100  # characters of a text that the models try to copy; py3langid knows longer ones
 _PRIOR = 10  # how many times as likely as others are expected languages, and those with a name
-_LEAST_CONFIDENCE = 25  # percent, with which a language that no model has is detected
+_LEAST_CONFIDENCE = 25  # percent; less likely languages that no model has are not reported
 _LOADING = Lock()  # several first requests load py3langid's model once
 _NO_LANGUAGE = "zxx"  # py3langid's class of identifiers, markup and the like
 
@@ -56,7 +56,7 @@ class ServedModel:
 
     @cached_property
     def explainer(self) -> Translator:
-        """The run with its weights, for seq2seq.analysis.explain, which needs PyTorch."""
+        """The run with its weights, as seq2seq.analysis.explain needs it, in PyTorch."""
         return Translator.load(self.run, device="cpu", backend="torch", threads=1)
 
     @property
@@ -105,9 +105,9 @@ class ServedModels:
     def detect(self, text: str, expected: Collection[str] | None = None) -> list[DetectedLanguage]:
         """Return the languages that a text may be in, the likeliest first.
 
-        They are those of the models, and others with a confidence of at least 25 %. All confidences
-        are 0 for a text without letters, or in no language. `expected` are the languages that it
-        is likelier to be in; default: those of the models.
+        These are the languages of the models, and others with a confidence of at least 25 %. All
+        confidences are 0 for a text without letters, or in no language. A priori the text is
+        likelier to be in one of the `expected` languages; default: the languages of the models.
         """
         codes, text = sorted(self.tokenizers), text.strip()[:_MOST_DETECTED]
         odds = {}
@@ -127,8 +127,8 @@ class ServedModels:
     def _odds(self, text: str, expected: Collection[str]) -> dict[str, float]:
         """Return the odds of all languages.
 
-        They are the probabilities of py3langid, weighted by how likely a language is at all.
-        Between the languages of the models, these decide too.
+        These are py3langid's probabilities times a prior. Between the languages of the models,
+        the models' own evidence counts as well.
         """
         lower = text.lower()
         with _LOADING:
@@ -150,13 +150,13 @@ class ServedModels:
         return odds | {code: scale * each for code, each in own.items()}
 
     def _log_probs(self, text: str) -> dict[str, float]:
-        """Return log probabilities of a text by language, which are comparable.
+        """Return the log likelihood of a text for each language, up to a common constant.
 
-        A model translates text of its source language, and leaves text of its target language as
-        it is. So they are those of a copy, relative to the translation, by the model into the
-        language for which this is least likely. For long texts, and where no model translates into
-        a language, as with a single model, tokenizers decide: that of the right language spells the
-        text in fewer and more frequent pieces.
+        A model translates text in its source language and copies text in its target language. So
+        a language gets the log probability of a copy relative to the translation, from the model
+        into it that finds the copy least likely. For long texts, and where no model translates into
+        one of the languages, as with a single model, the tokenizers decide: the tokenizer of the
+        right language splits the text into fewer and more frequent pieces.
         """
         into: dict[str, list[float]] = {code: [] for code in self.tokenizers}
         models = self.by_name.values()
@@ -181,7 +181,7 @@ def _copying(translator: Translator, text: str) -> float:
 
 @cache
 def _identifier() -> LanguageIdentifier:
-    """Return py3langid's model, which takes 0.6 s to load and 77 MB: only where it is used."""
+    """Return py3langid's model, loaded at first use: that takes 0.6 s and 77 MB."""
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 

@@ -12,14 +12,13 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from fastapi.routing import APIRoute
 from prometheus_client import generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -33,7 +32,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.errors import UserError, WorkerError, one_line, verdict
 from seq2seq.serving import api, libretranslate
 from seq2seq.serving.batching import Metrics
-from seq2seq.serving.service import Service, operation_id, service_of
+from seq2seq.serving.service import Service, make_router, service_of
 from seq2seq.serving.static import PAGE, PAGE_FILES
 from seq2seq.version import VERSION
 
@@ -50,7 +49,7 @@ _HINTS = {  # for the errors of Starlette
 }
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-_PAGE = {  # which uses the routes below /api
+_PAGE = {  # it calls the routes below /api
     "/": PAGE / "index.html",
     **{f"/page/{path.name}": path for path in PAGE_FILES},
 }
@@ -64,7 +63,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-router = APIRouter(generate_unique_id_function=operation_id)  # for whoever operates the server
+router = make_router()  # for the operator of the server
 
 
 class StatusResponse(BaseModel):
@@ -82,9 +81,6 @@ def create_app(service: Service) -> FastAPI:
         yield
         await service.batcher.stop()
 
-    routers = (libretranslate.router, api.router, router)
-    routes = (route for each in routers for route in each.routes)
-    paths = {*_PAGE, *(route.path for route in routes if isinstance(route, APIRoute))}
     cors = Middleware(
         CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"]
     )
@@ -93,15 +89,15 @@ def create_app(service: Service) -> FastAPI:
         version=VERSION,
         description="Machine translation with the interface of LibreTranslate. All parameters may "
         "be sent as JSON, as a form or as a query string.",
-        # Its pages of documentation load scripts from another host.
+        # FastAPI's pages of documentation load scripts from another host.
         openapi_url=None,
-        redirect_slashes=False,  # to the host that the client names
+        redirect_slashes=False,  # a redirect would go to any host that the client names
         servers=[{"url": "/"}],
         separate_input_output_schemas=False,
-        # Traces would have the query string, and so texts and keys.
+        # Traces would contain the query string, and with it texts and keys.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
-        middleware=[Middleware(_Observed, metrics=service.batcher.metrics, paths=paths), cors],
+        middleware=[Middleware(_Observed, metrics=service.batcher.metrics), cors],
         exception_handlers={
             HTTPException: _refused,
             ClientDisconnect: _client_closed,
@@ -110,13 +106,13 @@ def create_app(service: Service) -> FastAPI:
         },
     )
     app.state.service = service
-    for each in routers:
+    for each in (libretranslate.router, api.router, router):
         app.router.routes.extend(each.routes)  # include_router would match every request twice
     for path, source in _PAGE.items():
-        content, kind = source.read_bytes(), _TYPES[source.suffix]
-        response = Response(content, headers=_PAGE_HEADERS, media_type=kind)
+        kind = _TYPES[source.suffix]
+        response = Response(source.read_bytes(), headers=_PAGE_HEADERS, media_type=kind)
         app.router.routes.append(Route(path, response, methods=["GET"]))
-    # Browsers ask for one at every path but the page, whose icon is empty.
+    # The page declares an empty icon; for every other path, browsers ask for this one.
     app.router.routes.append(Route("/favicon.ico", Response(status_code=204), methods=["GET"]))
     return app
 
@@ -128,9 +124,6 @@ def _complete(document: dict[str, Any], service: Service) -> None:
         if body := operations.get("post", {}).get("requestBody"):
             kinds = _BODIES[-1:] if path == "/translate_file" else _BODIES
             body["content"] = dict.fromkeys(kinds, body["content"]["application/json"])
-            del operations["post"]["responses"]["422"]  # FastAPI's own check is not used
-    for name in ("HTTPValidationError", "ValidationError"):
-        del schemas[name]
     limits, languages = service.limits, sorted(service.models.tokenizers)
     schemas["TranslateRequest"]["properties"]["alternatives"]["maximum"] = limits.alternatives
     for name in ("TranslateRequest", "DetectRequest"):
@@ -143,24 +136,25 @@ def _complete(document: dict[str, Any], service: Service) -> None:
         schemas[name]["properties"]["model"]["enum"] = [*service.models.by_name]
 
 
-# --- Routes for whoever operates the server
+# --- Routes for the operator of the server
 
 
-@router.get("/health", response_model=StatusResponse)
-async def health() -> Response:
+@router.get("/health")
+async def health() -> StatusResponse:
     """Ask whether the server runs."""
-    return JSONResponse({"status": "ok"})
+    return StatusResponse(status="ok")
 
 
 @router.get(
-    "/ready", response_model=StatusResponse,
+    "/ready",
     responses={503: {"model": StatusResponse, "description": "it cannot translate any more"}},
-)  # fmt: skip
-async def ready(request: Request) -> Response:
+)
+async def ready(request: Request, response: Response) -> StatusResponse:
     """Ask whether the server can translate."""
     if failure := service_of(request).batcher.failure:
-        return JSONResponse({"status": str(failure)}, 503)
-    return JSONResponse({"status": "ready"})
+        response.status_code = 503
+        return StatusResponse(status=str(failure))
+    return StatusResponse(status="ready")
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -171,13 +165,13 @@ async def metrics(request: Request) -> Response:
 
 
 @router.get("/docs", include_in_schema=False)  # where LibreTranslate has a page about it
-@router.get("/spec", response_model=dict[str, Any])
-async def spec(request: Request) -> Response:
+@router.get("/spec")
+async def spec(request: Request) -> dict[str, Any]:
     """Get this document."""
     app: FastAPI = request.app
     if app.openapi_schema is None:
         _complete(app.openapi(), service_of(request))
-    return JSONResponse(app.openapi_schema)
+    return app.openapi()
 
 
 # --- Errors
@@ -194,7 +188,7 @@ async def _client_closed(_: Request, __: Exception) -> Response:
 
 
 async def _server_error(_: Request, error: Exception) -> Response:
-    # Of a lost worker the log says more: the server is about to stop.
+    # The log says more about a lost worker: the server is about to stop.
     found = None if isinstance(error, WorkerError) else verdict(error)
     return JSONResponse({"error": found[1] if found else _INTERNAL}, 500)
 
@@ -205,8 +199,8 @@ class _Observed:
     Log and metrics get neither the query string nor the body, which may hold texts and keys.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
-        self.app, self.metrics, self.paths = app, metrics, paths
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -230,7 +224,7 @@ class _Observed:
             self.metrics.in_progress.dec()
             seconds = time.monotonic() - started
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            path = own["path"] if own["path"] in self.paths else "other"
+            path = own["route"].path if "route" in own else "other"
             self.metrics.requests.labels(method, path, str(status)).inc()
             self.metrics.seconds.observe(seconds)
             client = scope["client"][0] if scope.get("client") else "-"
@@ -245,8 +239,8 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises UserError if the address cannot be used."""
     try:
         [(family, _, _, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # Only of sockets that name TCP does asyncio set TCP_NODELAY, without which the body of a
-        # response waits up to 40 ms for the client to acknowledge its head.
+        # asyncio sets TCP_NODELAY only on sockets that name TCP as their protocol. Without it, the
+        # body of a response waits up to 40 ms for the client to acknowledge its head.
         found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
@@ -278,7 +272,7 @@ def run(service: Service, listening: socket.socket) -> int:
 def make_server(service: Service) -> uvicorn.Server:
     """Return a server that runs the application."""
     seconds = service.limits.seconds + service.limits.read_seconds + _GRACE
-    # They log what is not HTTP or no form, at a lower level; starting and stopping is logged here.
+    # At lower levels they log requests that are not HTTP or no form, and that the server starts.
     for name in ("uvicorn.error", "python_multipart"):
         logging.getLogger(name).setLevel(logging.ERROR)
     config = uvicorn.Config(
@@ -309,36 +303,37 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if not self._service.batcher.failure:
             log.info("stopping: answering the requests that were accepted")
-            # Connections that the system has accepted are read before the socket is closed.
+            # Read the connections that the system has accepted before closing the socket.
             await asyncio.sleep(0.1)
-            # Worker processes have the socket too, so closing it here would not end it.
+            # Worker processes share the socket, so closing it here would leave it open.
             for each in sockets or []:
                 each.shutdown(socket.SHUT_RDWR)
         await super().shutdown(sockets)
 
 
 class _Connection(H11Protocol):
-    """uvicorn's connection, closed when the head of a request takes too long to arrive.
+    """uvicorn's connection, closed if the head of a request takes too long to arrive.
 
-    What is not HTTP gets JSON.
+    Requests that are not HTTP get JSON.
     """
 
     def __init__(self, seconds: float, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._seconds = seconds
-        self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._watch_head()
+        self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch_head()
+        if self.cycle and not self.cycle.response_complete:
+            self._due.cancel()
+        elif self._due.cancelled():
+            self._expect_head()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._forget_head()
+    def _expect_head(self) -> None:
+        self._due = self.loop.call_later(self._seconds, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:
         if repr(self.conn.our_state) in ("IDLE", "SEND_RESPONSE"):  # no response has begun
@@ -346,15 +341,3 @@ class _Connection(H11Protocol):
             head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
             self.transport.write(head.encode() + _NOT_HTTP)
         self.transport.close()
-
-    def _watch_head(self) -> None:
-        """Wait for a head unless a request is being answered."""
-        if self.cycle and not self.cycle.response_complete:
-            self._forget_head()
-        elif self._due is None:
-            self._due = self.loop.call_later(self._seconds, self.transport.close)
-
-    def _forget_head(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None

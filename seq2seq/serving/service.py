@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import hmac
 import inspect
-import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
-from starlette.types import Message, Receive
+from starlette.types import Message
 
 from seq2seq.errors import one_line
 from seq2seq.serving import Limits
@@ -25,21 +24,8 @@ from seq2seq.serving.batching import Batcher, RequestError
 from seq2seq.serving.models import ServedModel, ServedModels
 
 _MULTIPART = "multipart/form-data"
-_CLOSE = {"Connection": "close"}  # what is left of the request is not read
+_CLOSE = {"Connection": "close"}  # the rest of the request is not read
 _MOST_FIELDS = 100  # of a form, beside the texts
-
-T = TypeVar("T")
-
-_STATUS = {
-    400: "a parameter is missing or cannot be used",
-    403: "the key is missing or wrong",
-    408: "the request took too long to arrive",
-    413: "the request is too large",
-    429: "too many requests wait; try again after the seconds in Retry-After",
-    500: "an error of the server",
-    501: "the server lacks a package that this needs",
-    504: "the translation took too long",
-}
 
 
 def _no_bool(value: Any) -> Any:
@@ -68,21 +54,11 @@ class Error(BaseModel):
 Parameters = TypeVar("Parameters", bound=Keyed)
 
 
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` of a route that can fail with these statuses."""
-    return {status: {"model": Error, "description": _STATUS[status]} for status in statuses}
-
-
-READING = errors(400, 403, 408, 413)  # what a request that is only read can get
-TRANSLATING = READING | errors(429, 500, 504)
-
-
 @dataclass(frozen=True)
 class Service:
     """What the routes use."""
 
     batcher: Batcher
-    limits: Limits = field(default_factory=Limits)
     search: Mapping[str, Any] = field(default_factory=dict)  # for Translator.options
     keys: Sequence[str] = ()  # none: no key is needed
     # translated files by the keys of their addresses: names and contents
@@ -93,6 +69,11 @@ class Service:
         """The models of the server."""
         return self.batcher.models
 
+    @property
+    def limits(self) -> Limits:
+        """What the server accepts."""
+        return self.batcher.limits
+
     def check_key(self, request: Request, wanted: Keyed) -> None:
         """Raise RequestError if the server has keys and the request has none of them.
 
@@ -100,9 +81,9 @@ class Service:
         """
         if not self.keys:
             return
-        header = request.headers.get("authorization", "").encode("latin-1")
-        bearer = re.fullmatch(rb"(?i)bearer +(\S+) *", header)
-        given = {(wanted.api_key or "").encode(), bearer[1] if bearer else b""}
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        bearer = key.strip(" ").encode("latin-1") if scheme.lower() == "bearer" else b""
+        given = {(wanted.api_key or "").encode(), bearer}
         if not any(hmac.compare_digest(g, key.encode()) for g in given for key in self.keys):
             raise RequestError("api_key: missing or wrong; ask the owner of this server", 403)
 
@@ -160,30 +141,38 @@ def service_of(request: Request) -> Service:
     return service
 
 
-operation_id = attrgetter("name")  # of a route; generated clients name a method after it
+class _ParametersRoute(APIRoute):
+    """A route with parameters as JSON, a form or a query string, whichever the client sends.
 
-
-class ParametersRoute(APIRoute):
-    """A route whose parameters are JSON, a form or a query string, as the clients have it.
-
-    FastAPI reads a body as one of these only. Its signature is what the OpenAPI document is made
-    of; the parameter `wanted` gets the model that is declared for it, after its key was checked.
+    FastAPI reads a body as one of these only. The OpenAPI document follows the endpoint's
+    signature; its parameter `wanted` gets a request of the declared type, once the key was checked.
+    The endpoint is cancelled when the client disconnects.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = self.endpoint
         kind: type[Keyed] | None = inspect.get_annotations(endpoint, eval_str=True).get("wanted")
         if kind is None:
-            return endpoint
+            return super().get_route_handler()
 
         async def handle(request: Request) -> Response:
             service = service_of(request)
             wanted = parse_request(await read_parameters(request, service.limits), kind)
             service.check_key(request, wanted)
-            response: Response = await endpoint(request, wanted)
-            return response
+            return await _unless_disconnected(request, endpoint(request, wanted))
 
         return handle
+
+
+def make_router(prefix: str = "") -> APIRouter:
+    """Return a router for some routes. Generated clients name a method after each endpoint."""
+    error = {"model": Error, "description": "an error; docs/serving.md lists the statuses"}
+    return APIRouter(
+        prefix=prefix,
+        route_class=_ParametersRoute,
+        generate_unique_id_function=attrgetter("name"),
+        responses={"default": error},  # FastAPI's own check of requests (422) is not used
+    )
 
 
 def parse_request(values: Mapping[str, Any], kind: type[Parameters]) -> Parameters:
@@ -199,13 +188,24 @@ def parse_request(values: Mapping[str, Any], kind: type[Parameters]) -> Paramete
 
 
 async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
-    """Return the parameters of the query string and of the body, which come first.
+    """Return the parameters of the query string and the body; those of the body take precedence.
 
     Raises RequestError for a body that is too large, too slow, or not JSON or a form.
     """
-    request = Request(request.scope, _limited(request, limits.body_bytes))
+    most, size = limits.body_bytes, 0
+
+    async def receive() -> Message:
+        nonlocal size
+        message = await request.receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            error = f"the body has more than {most} bytes; send less at once"
+            raise RequestError(error, 413, _CLOSE)
+        return message
+
+    limited = Request(request.scope, receive)
     try:
-        body = await asyncio.wait_for(request.body(), limits.read_seconds)
+        body = await asyncio.wait_for(limited.body(), limits.read_seconds)
     except asyncio.TimeoutError:
         message = f"the body did not arrive within {limits.read_seconds:g} seconds"
         raise RequestError(message, 408, _CLOSE) from None
@@ -216,9 +216,8 @@ async def read_parameters(request: Request, limits: Limits) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Some clients leave out the type of JSON, or send that of a form.
     if kind == _MULTIPART:
-        size = limits.body_bytes
         try:
-            form = await request.form(max_files=1, max_fields=fields, max_part_size=size)
+            form = await limited.form(max_files=1, max_fields=fields, max_part_size=most)
         except (LookupError, ValueError):
             raise RequestError("the form cannot be read; encode it as its type says") from None
         return found | _fields({name: form.getlist(name) for name in form})
@@ -250,27 +249,8 @@ def _urlencoded(data: bytes, most: int) -> dict[str, Any]:
     return _fields(found)
 
 
-def _limited(request: Request, most: int) -> Receive:
-    """Return what receives a request, and raises RequestError if its body is too large."""
-    error = RequestError(f"the body has more than {most} bytes; send less at once", 413, _CLOSE)
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:
-        raise error
-    size = 0
-
-    async def receive() -> Message:
-        nonlocal size
-        message = await request.receive()
-        size += len(message.get("body", b""))
-        if size > most:
-            raise error
-        return message
-
-    return receive
-
-
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of some work; cancel it and raise ClientDisconnect if the client does."""
+async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """Return what work returns; cancel it and raise ClientDisconnect if the client disconnects."""
     working = asyncio.ensure_future(work)
     disconnected = asyncio.ensure_future(_disconnected(request))
     try:

@@ -52,7 +52,7 @@ def export_web(
     target = Path(output).resolve()  # "." has no name
     if target.exists() and not (target / _SERVICE_WORKER).exists() and any(target.glob("*")):
         raise DataError(f"{target}: not empty, and not an earlier export; name another directory")
-    # The last ones have another backend.js.
+    # The last ones replace backend.js.
     files = {f"page/{path.name}": path.read_bytes() for path in (*PAGE_FILES, *_WEB.glob("*.js"))}
     service_worker = files.pop(f"page/{_SERVICE_WORKER}").decode()
     with tempfile.TemporaryDirectory() as temporary:
@@ -60,7 +60,7 @@ def export_web(
             with tarfile.open(path) as archive:
                 for new, old in wanted.items():
                     content = cast("IO[bytes]", archive.extractfile(f"package/{old}")).read()
-                    # Hosts take no other suffix for an encoding, which browsers would undo.
+                    # Hosts would serve .gz as an encoding, and browsers would unpack it.
                     is_packed = new.endswith(".gzip")
                     files[f"page/{new}"] = gzip.compress(content, mtime=0) if is_packed else content
     with publish_directory(target) as folder:
@@ -100,10 +100,10 @@ def _describe(run: RunDirectory, name: str) -> dict[str, Any]:
 
 
 def packages(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Yield the archive of each library, which npm downloads if the folder lacks it, and its files.
+    """Yield the path of each library's archive, and which of its files the page needs.
 
-    npm uses its own settings and cache. Raises UserError where it fails, DataError for an archive
-    that has another hash.
+    npm downloads archives that the folder lacks, with its own settings and cache. Raises UserError
+    if npm fails, DataError for an archive with another hash.
     """
     paths = {name: folder / f"{name}-{each['version']}.tgz" for name, each in LIBRARIES.items()}
     missing = [f"{n}@{LIBRARIES[n]['version']}" for n, path in paths.items() if not path.exists()]
