@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import IO
 
@@ -24,11 +24,9 @@ from seq2seq.analysis.pages import render
 from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError
+from seq2seq.inference.protocol import Floats
 from seq2seq.inference.words import word_attention
 
-_MOST_ROWS = 16  # in a table of positions
-_MOST_HEADS = 8  # columns
-_MOST_BARS = 40  # pieces in a row of all steps
 _BARS = " ▁▂▃▄▅▆▇█"
 _PIPE_WIDTH = 110
 
@@ -134,8 +132,11 @@ class _Printer:
             ("Q", self.found.steps[0].query_Q, f"query, one per step: {self.found.query}"),
         ]
         rows += [(letter, self.found.parameters[n], n) for letter, n in formula.letters.items()]
-        shapes = [(n, " x ".join(map(str, v.shape)), text) for n, v, text in rows if v is not None]
-        self._table(["name", "shape", "what it is"], shapes)
+        self._table(
+            {"name": name, "shape": " x ".join(map(str, values.shape)), "what it is": text}
+            for name, values, text in rows
+            if values is not None
+        )
         # The first, the last, and one of padding, which is zero.
         self._facts(
             *(
@@ -164,6 +165,9 @@ class _Printer:
             f"reads {_name(step.reads.piece)}, writes {_name(step.writes.piece)}"
         )
         formula = self.found.formula
+        attributed: dict[str, Tensor] = {}
+        if step.attribution_S is not None:
+            attributed[f">{self.found.attribution}"] = step.attribution_S
         facts = [
             ("query", f"{_vector(step.query_Q)}  {self.found.query}"),
             ("score", f"{formula.text}   ({formula.source})"),
@@ -174,9 +178,11 @@ class _Printer:
                 ("weights", "none: the model has no attention"),
                 ("instead", f"{_vector(self.source.summary_H)}  {summary}, the same at every step"),
             ]
+            if attributed:
+                self._position_table(attributed)
         else:
             self._facts(*facts, *self._softmax(step.attention))
-            self._positions(step.attention, step.attribution_S)
+            self._positions(step.attention, attributed)
             text = "c_i = weights x V"
             if step.attention.scores_S.dim() > 1:
                 joined = "side by side, by output.weight and output.bias"
@@ -189,17 +195,13 @@ class _Printer:
             ("then", self.found.output_use),
         )
         rows = [
-            [_name(c.piece), f"{c.probability:.4f}", "written" * (c.id == step.writes.id)]
-            for c in step.candidates
+            (each.piece, f"{each.probability:.4f}", "written" * (each.id == step.writes.id))
+            for each in step.candidates
         ]
         if step.writes.id not in [candidate.id for candidate in step.candidates]:
             chosen = f"{math.exp(step.log_prob):.2g}"
-            rows.append([_name(step.writes.piece), chosen, f"written, rank {step.rank}"])
-        self._table(["next piece", ">probability", ""], rows)
-        if step.attention is None and step.attribution_S is not None:
-            values = zip(self.source.pieces, step.attribution_S.tolist(), strict=True)
-            rows = [[_name(piece.piece), f"{value:.4f}"] for piece, value in values]
-            self._table(["piece", f">{self.found.attribution}"], rows[: self.source.length])
+            rows.append((step.writes.piece, chosen, f"written, rank {step.rank}"))
+        self._table({"next piece": _name(p), ">probability": x, "": note} for p, x, note in rows)
 
     def _softmax(self, attention: AttentionStep) -> list[tuple[str, str]]:
         if attention.looked:
@@ -214,89 +216,55 @@ class _Printer:
         )
         return [("scale", scale + formula.scale_reason), ("softmax", axis)]
 
-    def _positions(self, attention: AttentionStep, attribution_S: Tensor | None) -> None:
-        """Print scores, weights and attributions by source position.
-
-        Of a long sentence the heaviest positions are shown, and the first one of padding.
-        """
-        total, real, mean_S = len(self.source.pieces), self.source.length, attention.mean_weights_S
-        shown = list(range(total))
-        if total > _MOST_ROWS:
-            order = mean_S[:real].argsort(descending=True, stable=True).tolist()
-            shown = sorted([*order[: _MOST_ROWS - 1], real])
-        self._position_tables(attention, attribution_S, shown)
-        scores_NS = attention.scores_S.view(-1, total)
-        if left := sorted(set(range(total)) - set(shown)):
-            few = (
-                f"the {_MOST_ROWS - 1} heaviest of {real}" if real >= _MOST_ROWS else f"all {real}"
-            )
-            self.console.print(
-                f"Shown are {few} pieces and one position of padding; the "
-                f"{len(left)} positions left out weigh {float(mean_S[left].sum()):.4f} together."
-            )
-        if len(scores_NS) > _MOST_HEADS:
-            self.console.print(
-                f"Shown are the first {_MOST_HEADS} heads of {len(scores_NS)}; the mean is of all."
-            )
+    def _positions(self, attention: AttentionStep, added: dict[str, Tensor]) -> None:
+        """Print a table of source positions for each head, with the attribution in the last one."""
+        mean_S, real = attention.mean_weights_S, self.source.length
+        by_head = (attention.scores_S, attention.masked_scores_S, attention.weights_S)
+        scores_NS, masked_NS, weights_NS = (values.view(-1, len(mean_S)) for values in by_head)
+        tables = [
+            {">score": scores_NS[head], ">after mask": masked_NS[head], ">weight": weights_NS[head]}
+            for head in range(len(scores_NS))
+        ]
+        if len(tables) > 1:
+            for head, columns in enumerate(tables, start=1):
+                self.console.print(f"\nHead {head}")
+                self._position_table(columns)
+            self.console.print("\nMean of the heads")
+            tables = [{">weight": mean_S}]
+        self._position_table(tables[0] | added)
         unmasked_S = scores_NS.softmax(-1).mean(0)
         self.console.print(
             f"Without the mask the {self.padding} positions of padding would take "
             f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
         )
 
-    def _position_tables(
-        self, attention: AttentionStep, attribution_S: Tensor | None, shown: list[int]
-    ) -> None:
-        """Print one table for a single head; for several, one of scores and one of weights."""
-        real, mean_S = self.source.length, attention.mean_weights_S
-        names = [[str(place + 1), _name(self.source.pieces[place].piece)] for place in shown]
-        scores: dict[str, Tensor] = {}
-        if attention.scores_S.dim() == 1:
-            scores = {">score": attention.scores_S, ">after mask": attention.masked_scores_S}
-            weights = {">weight": attention.weights_S}
-        else:
-            scores_NS = attention.scores_S[:_MOST_HEADS]
-            rows = [
-                [*name, *(f"{score:.4f}{' → -inf' * (n >= real)}" for score in scores_NS[:, n])]
-                for n, name in zip(shown, names, strict=True)
-            ]
-            heads = range(1, len(scores_NS) + 1)
-            self._table([">place", "piece", *(f">score {head}" for head in heads)], rows)
-            weights = {f">weight {head}": attention.weights_S[head - 1] for head in heads}
-            weights[">mean"] = mean_S
-        if attribution_S is not None:
-            weights[f">{self.found.attribution}"] = attribution_S
-        columns = scores | weights
-        bars = ["█" * round(20 * weight) for weight in mean_S[shown].tolist()]
+    def _position_table(self, columns: dict[str, Tensor]) -> None:
+        """Print a row of numbers for each source position, a bar for the weight, and sums."""
         rows = [
-            [*name, *(f"{column_S[n]:.4f}" for column_S in columns.values()), bar]
-            for n, name, bar in zip(shown, names, bars, strict=True)
+            {">place": str(n + 1), "piece": _name(piece.piece)}
+            | {name: f"{values_S[n]:.4f}" for name, values_S in columns.items()}
+            | {"": "█" * round(20 * float(columns[">weight"][n])) if ">weight" in columns else ""}
+            for n, piece in enumerate(self.source.pieces)
         ]
-        sums = [f"{weights_S.double().sum():.6f}" for weights_S in weights.values()]
-        headings = [">place", "piece", *columns, ""]
-        self._table(headings, rows, ["", "sum", *[""] * len(scores), *sums, ""])
+        summed = columns.keys() - {">score", ">after mask"}
+        sums = {name: f"{columns[name].double().sum():.6f}" for name in summed}
+        self._table(rows, {"piece": "sum"} | sums)
 
     def _steps(self) -> None:
         """Print a row for each step."""
         self._title("All steps")
         names = [_name(piece.piece) for piece in self.source.pieces[: self.source.length]]
-        headings, rows = [">step", "reads", "writes", ">p"], []
-        drawn = len(names) <= _MOST_BARS
-        if self.found.part.weights is not None:
-            headings += [">sum", *["weights by place"] * drawn, "heaviest source pieces"]
-        headings += self._most_by()
-        for step in self.found.steps:
-            row = [str(step.number), _name(step.reads.piece), _name(step.writes.piece)]
-            row.append(f"{math.exp(step.log_prob):.3f}")
-            if step.attention is not None:
-                weights_S = step.attention.mean_weights_S
-                row.append(f"{weights_S.double().sum():.4f}")
-                row += [_bars(weights_S[: len(names)])] * drawn
-                row.append(heaviest(names, weights_S.numpy()))
-            if step.attribution_S is not None:
-                row.append(heaviest(names, step.attribution_S.numpy()))
-            rows.append(row)
-        self._table(headings, rows)
+        self._table(
+            {">step": str(step.number), "reads": _name(step.reads.piece)}
+            | {"writes": _name(step.writes.piece), ">p": f"{math.exp(step.log_prob):.3f}"}
+            | self._attended(
+                "piece",
+                names,
+                None if step.attention is None else step.attention.mean_weights_S.numpy(),
+                None if step.attribution_S is None else step.attribution_S.numpy(),
+            )
+            for step in self.found.steps
+        )
         self.console.print(f"--step N shows one of the {len(self.found.steps)} in full.")
 
     def _words(self) -> None:
@@ -307,18 +275,27 @@ class _Printer:
             return
         found, added = word_attention(self.found.part), self.found.attributed_words()
         names = list(map(_name, found.source))
-        rows = [
-            [word, f"{row.sum():.4f}", _bars(row), heaviest(names, row)]
-            for word, row in zip(found.target, found.weights, strict=True)
-        ]
-        if added is not None:
-            for row, values in zip(rows, added.weights, strict=True):
-                row.append(heaviest(names, values))
-        headings = ["word", ">sum", "weights by word", "heaviest source words"]
-        self._table([*headings, *self._most_by()], rows)
+        attributed = [None] * len(found.target) if added is None else added.weights
+        self._table(
+            {"word": word} | self._attended("word", names, weights_s, added_s)
+            for word, weights_s, added_s in zip(
+                found.target, found.weights, attributed, strict=True
+            )
+        )
 
-    def _most_by(self) -> list[str]:
-        return [f"most by {self.found.attribution}"] if self.found.attribution else []
+    def _attended(
+        self, unit: str, names: list[str], weights_S: Floats | None, attribution_S: Floats | None
+    ) -> dict[str, str]:
+        """Return the last columns of a row: its weights, and what contributes most."""
+        columns = {}
+        if weights_S is not None:
+            columns[">sum"] = f"{weights_S.sum(dtype=float):.4f}"
+            bars = [_BARS[round(weight * (len(_BARS) - 1))] for weight in weights_S.tolist()]
+            columns[f"weights by {unit}"] = "".join(bars[: len(names)])
+            columns[f"heaviest source {unit}s"] = heaviest(names, weights_S)
+        if attribution_S is not None:
+            columns[f"most by {self.found.attribution}"] = heaviest(names, attribution_S)
+        return columns
 
     def _facts(self, *facts: tuple[str, str]) -> None:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -328,25 +305,21 @@ class _Printer:
             table.add_row(name, text)
         self.console.print(table)
 
-    def _table(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        sums: Sequence[str] | None = None,
-    ) -> None:
+    def _table(self, rows: Iterable[dict[str, str]], sums: dict[str, str] | None = None) -> None:
         """Print a table; `>` before a heading marks a column of numbers."""
+        first, *others = rows
         lines = box.SIMPLE_HEAD if self.console.is_terminal else None
         table = Table(box=lines, pad_edge=False, header_style="bold")
-        for heading in headings:
+        for heading in first:
             # Where a table is too wide, texts are wrapped and numbers are not.
             right = heading.startswith(">")
             name = heading.removeprefix(">")
             table.add_column(name, justify="right" if right else "left", no_wrap=right)
-        for row in rows:
-            table.add_row(*row)
+        for row in (first, *others):
+            table.add_row(*row.values())
         if sums is not None:
             table.add_section()
-            table.add_row(*sums)
+            table.add_row(*(sums.get(heading, "") for heading in first))
         self.console.print(table)
 
     def _title(self, text: str) -> None:
@@ -358,11 +331,6 @@ def _name(piece: str) -> str:
     """Return a piece in readable form."""
     names = {EOS_PIECE: "(end)", BOS_PIECE: "(start)", PAD_PIECE: "(padding)"}
     return names.get(piece, show_marks(piece))
-
-
-def _bars(weights_S: Iterable[float]) -> str:
-    """Return a bar of one character for each weight."""
-    return "".join(_BARS[round(float(weight) * (len(_BARS) - 1))] for weight in weights_S)
 
 
 def _vector(values: Tensor) -> str:
