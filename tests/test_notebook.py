@@ -115,14 +115,16 @@ def test_empty_line(translator: Translator) -> None:
     assert "nothing was translated" in found._repr_html_()
 
 
-def test_long_line_has_few_pictures_of_bounded_size(translator: Translator) -> None:
+def test_long_line_has_a_picture_of_its_first_sentences(translator: Translator) -> None:
     limit = translator.config.inference.max_source_length
     options = translator.options(keep_weights=True)
     [[found]] = translator.translate(["gato come pan. " * limit], options)
     assert len(found.parts) > MOST_PARTS
     html = found._repr_html_()
-    assert len(pictures(html)) == MOST_PARTS
-    assert f"pictures of {MOST_PARTS} of its {len(found.parts)} parts" in html
+    assert len(pictures(html)) == 1
+    [image] = ElementTree.fromstring(html).iter("img")
+    assert image.attrib["alt"].count("(end): ") == MOST_PARTS
+    assert f"Shown are at most {MOST_PARTS} sentences" in html
 
 
 def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +141,7 @@ def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("seq2seq.analysis.heatmaps.MOST_PARTS", 1)  # each takes seconds
     html = Translation([large] * 9)._repr_html_()
     assert MOST_PARTS * len(html) < 2_000_000
-    for side in ("source", "target"):
-        assert f"Shown are the first {MOST_PIECES} of {length} {side} pieces." in html
+    assert f"and {MOST_PIECES} pieces of each side." in html
     assert len(pictures(html)) == len(drawn) == 1
     for each in drawn:
         assert each.weights is not None
