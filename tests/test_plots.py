@@ -219,8 +219,6 @@ def test_learning_curves(trained: Path, other: Path, tmp_path: Path, drawn: list
     assert not any("times" in label for label in labels)  # 20, not 2 x 10^1
     assert {"trained: validation", "other: validation", "other: BLEU"} < labelled(both).keys()
     assert both.axes[2].get_xlabel() == "minutes"
-    with pytest.raises(DataError, match="11 runs; a picture holds at most 10"):
-        plot_training([str(trained)] * 11, tmp_path / "a.svg")
 
 
 def test_learning_curves_are_written(trained: Path, tmp_path: Path) -> None:
@@ -248,8 +246,6 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     assert curves["right"][1][-1] == pytest.approx(100)
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
     assert ticks == ["1-5\n30", "6-10\n30"]
-    with pytest.raises(DataError, match="11 systems"):
-        plot_length({str(n): worse for n in range(11)}, pairs, tmp_path / "a.png")
     with pytest.raises(DataError, match="numbers must be equal"):
         plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png")
 
