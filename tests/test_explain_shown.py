@@ -94,22 +94,17 @@ def test_default_has_a_row_for_each_step(found: Explanation) -> None:
         assert re.search(r"(gato|come|pan|\(end\)) 0\.\d\d", row)
 
 
-def test_pipe_gets_plain_text_and_terminal_gets_styles(
+def test_lines_are_as_wide_as_a_terminal(
     found: Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "60")
     plain, terminal = printed(found), Terminal()
-    assert "\x1b" not in plain
-    assert "─" not in plain
+    assert 60 < max(map(len, plain.splitlines())) <= 110
     assert all(line == line.rstrip() for line in plain.splitlines())
     print_explanation(found, terminal)
-    assert "\x1b[" in terminal.getvalue()
-    assert "───" in terminal.getvalue()
-    shown = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue())
-    assert max(map(len, shown.splitlines())) <= 60
+    assert max(map(len, terminal.getvalue().splitlines())) <= 60
     # Numbers are never cut, however narrow the terminal is.
-    assert "1.000000" in shown
+    assert "1.000000" in terminal.getvalue()
 
 
 @every_model

@@ -150,10 +150,7 @@ def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["additive-bahdanau-0", "multi_head-luong-0", "none-luong-0"])
-def test_explanation_has_each_step(
-    by_torch: Translator, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a notebook
+def test_explanation_has_each_step(by_torch: Translator, name: str) -> None:
     found = explain(with_model(by_torch, CONFIGS[name]), "gato [bold] <b> come pan")
     root = ElementTree.fromstring(found._repr_html_())
     details = [(summary.text or "", pre.text or "") for summary, pre in root.findall("details")]
