@@ -263,7 +263,8 @@ _LEXICAL_USE = (
 
 def score_formula(score: Score, attention: Attention) -> Formula:
     """Return the formula of a score; its scale is read from the module."""
-    found, module = _FORMULAS[score], getattr(attention, "score", attention)
+    found = _FORMULAS[score]
+    module: Any = getattr(attention, "score", attention)
     if isinstance(module, Dot) and module.query is not None:
         text = found.text.replace("q·k", "(W q)·k")
         found = replace(found, text=text, letters={"W": "score.query.weight"})

@@ -135,12 +135,20 @@ def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
 
 
 def load_test(
-    path: str, translator: Translator, *, target: str | None = None, single_reference: bool = False
+    path: str | None,
+    translator: Translator,
+    *,
+    target: str | None = None,
+    single_reference: bool = False,
 ) -> list[Pair]:
-    """Read a test set (read_test) and check its direction (check_direction)."""
-    pairs = read_test(
-        path, translator.config.data, target=target, single_reference=single_reference
-    )
+    """Read a test set (read_test) and check its direction; the default is that of the recipe."""
+    data = translator.config.data
+    if path is None:
+        try:
+            return list(read_corpus(data.test or data.valid))
+        except DataError as error:
+            raise DataError(f"the recipe's test set, as no other is given: {error}") from None
+    pairs = read_test(path, data, target=target, single_reference=single_reference)
     check_direction(translator, pairs, path)
     return pairs
 

@@ -231,16 +231,16 @@ def _faults(arguments: argparse.Namespace) -> int:
       seq2seq faults runs/quickstart --out faults
       seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500
     """
-    from seq2seq.analysis.doctor import read_pairs
     from seq2seq.analysis.faults import gallery_text, make_gallery, write_gallery
     from seq2seq.analysis.model_checks import make_probe
+    from seq2seq.evaluation.evaluate import load_test
     from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
 
     if arguments.out is not None:
         make_folder(Path(arguments.out))
     translator = Translator.load(arguments.run, backend="torch")
-    pairs = read_pairs(translator, arguments.test, target=arguments.target)
+    pairs = load_test(arguments.test, translator, target=arguments.target)
     probe = make_probe(translator, pairs, sentences=12)
     gallery = make_gallery(probe, pairs[: arguments.sentences])
     print(gallery_text(gallery))
