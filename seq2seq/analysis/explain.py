@@ -91,8 +91,11 @@ def explain(
     options = translator.options(beam_size=beam)
     if target is None:
         found = _search(translator, ids, options)
-    else:
-        found = _given_translation(translator, target)
+    else:  # its probability is not known yet
+        tokens = translator.target.encode(target)
+        found = Hypothesis(tokens, score=math.nan, log_prob=math.nan, finished=True)
+        if not tokens:
+            raise DataError("the translation to explain is empty; give one, or leave it out")
     given = _given_weights(look or {}, model, len(ids) + 1, len(found.tokens) + 1)
     if given:
         with _attending(attention, given):
@@ -154,14 +157,6 @@ def _search(
         return search(decoding, options, [forced_pieces(kept)])[0][0]
     except FloatingPointError as error:
         raise CheckpointError(f"{error}; explain another checkpoint") from None
-
-
-def _given_translation(translator: Translator, target: str) -> Hypothesis:
-    """Return a given translation as a hypothesis; its probability is not known yet."""
-    tokens = translator.target.encode(target)
-    if not tokens:
-        raise DataError("the translation to explain is empty; give one, or leave it out")
-    return Hypothesis(tokens, score=math.nan, log_prob=math.nan, finished=True)
 
 
 def _given_weights(

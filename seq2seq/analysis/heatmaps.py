@@ -8,7 +8,6 @@ Legend: T target pieces or words, S source pieces or words.
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -212,7 +211,6 @@ _NO_WEIGHTS = (
     "with attention.score none has no weights."
 )
 _RULE = "Rows are target pieces, columns source pieces; · continues a word"
-_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def attention_html(parts: Sequence[Part], *, without: str = _NO_WEIGHTS, **numbers: float) -> str:
@@ -222,8 +220,8 @@ def attention_html(parts: Sequence[Part], *, without: str = _NO_WEIGHTS, **numbe
     """
     if not parts:
         return "<div><p>An empty line: nothing was translated.</p></div>"
-    source = escape_text(" ".join(part.source for part in parts))
-    target = escape_text(" ".join(part.text for part in parts))
+    source = escape(" ".join(part.source for part in parts))
+    target = escape(" ".join(part.text for part in parts))
     shown = ", ".join(
         f"{name} = {value:.3f}" for name, value in numbers.items() if math.isfinite(value)
     )
@@ -231,13 +229,8 @@ def attention_html(parts: Sequence[Part], *, without: str = _NO_WEIGHTS, **numbe
     return f"<div>{found}{_note(without) if parts[0].weights is None else _picture(parts)}</div>"
 
 
-def escape_text(text: str) -> str:
-    """Return a text for HTML and XML, without the characters that XML does not allow."""
-    return escape(_NOT_XML.sub("\ufffd", text))
-
-
 def _note(text: str) -> str:
-    return f"<p><small>{escape_text(text)}</small></p>"
+    return f"<p><small>{escape(text)}</small></p>"
 
 
 def _picture(parts: Sequence[Part]) -> str:
@@ -265,7 +258,7 @@ def _picture(parts: Sequence[Part]) -> str:
     )
     text = f"Attention, the largest weight for each target piece: {', '.join(each)}"
     image = (
-        f'<img width="{figure.get_figwidth() * _PIXELS_PER_INCH:.0f}" alt="{escape_text(text)}" '
+        f'<img width="{figure.get_figwidth() * _PIXELS_PER_INCH:.0f}" alt="{escape(text)}" '
         f'src="data:image/png;base64,{b64encode(file.getvalue()).decode()}"/>'
     )
     pieces = [piece for part in shown for piece in part.source_pieces + part.target_pieces]

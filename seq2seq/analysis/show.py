@@ -9,13 +9,14 @@ import math
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
+from html import escape
 from typing import IO
 
 from torch import Tensor
 
 from seq2seq.analysis.attribution import MEANINGS
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
-from seq2seq.analysis.heatmaps import MOST_PIECES, attention_html, escape_text, heaviest
+from seq2seq.analysis.heatmaps import MOST_PIECES, attention_html, heaviest
 from seq2seq.analysis.pages import render
 from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
@@ -55,9 +56,9 @@ def notebook_html(explanation: Explanation) -> str:
     without = "The model has no attention (attention.score none)."
     shown = [attention_html([part], without=without, **{"log p": part.log_prob})]
     for title, *lines in (printer.memory(), *map(printer.step, steps[:MOST_PIECES])):
-        text = escape_text("\n".join(lines))
+        text = escape("\n".join(lines))
         shown.append(
-            f"<details><summary>{escape_text(title)}</summary>"
+            f"<details><summary>{escape(title)}</summary>"
             f'<pre style="overflow-x: auto; white-space: pre">{text}</pre></details>'
         )
     if len(steps) > MOST_PIECES:

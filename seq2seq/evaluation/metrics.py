@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from seq2seq.errors import DataError
@@ -158,9 +159,8 @@ def _scorer(name: Name) -> Any:
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    if name == "bleu":
-        return BLEU(force=True)  # no warning about tokenized text at each call; see `evaluate`
-    scorers: dict[Name, Any] = {"chrf": CHRF, "ter": TER}
+    # BLEU warns about tokenized text at each call; see `evaluate`.
+    scorers: dict[Name, Any] = {"bleu": partial(BLEU, force=True), "chrf": CHRF, "ter": TER}
     return scorers[name]()
 
 
