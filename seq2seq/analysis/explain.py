@@ -101,10 +101,11 @@ def explain(
         with _attending(attention, given):
             found = _search(translator, ids, options, found.tokens[: min(given) - 1])
         _check_step(max(given), len(found.tokens) + 1, "the translation that follows")
-    neighbor = (ids * (PADDING + 1))[: len(ids) + PADDING]
-    sources = [ids, neighbor], [ids]
-    recorded, alone = (_record(model, each, found.tokens, given) for each in sources)
     pieces = _pieces([*translator.source.pieces(ids), EOS_PIECE], [*ids, EOS])
+    neighbor = (ids * (PADDING + 1))[: len(ids) + PADDING]
+    recorded, alone = (
+        _record(model, pieces, beside, found.tokens, given) for beside in ([neighbor], [])
+    )
     [part] = translator.parts(Sentence(text, ids), [found])
     steps = _steps(translator, recorded, found.tokens, options)
     if attribution:
@@ -117,7 +118,7 @@ def explain(
         config=model.config,
         languages=translator.config.data.languages,
         formula=score_formula(model.config.attention.score, attention),
-        source=_source(attention, recorded, pieces),
+        source=recorded.source,
         part=replace(
             part,
             # The given text may have characters that its pieces cannot reproduce.
@@ -237,34 +238,47 @@ def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[dict[
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded of a model that decoded a known translation."""
+    """What was recorded of the first sentence of a batch."""
 
-    states_BSH: Tensor  # of the encoder
-    memory: Memory
+    source: Source
     calls: list[dict[str, Any]]  # see _attending
-    log_probs_TV: Tensor  # of row 0
+    log_probs_TV: Tensor
 
 
 def _record(
     model: TranslationModel,
-    sources: Sequence[Sequence[int]],
+    pieces: Sequence[Piece],
+    neighbors: Sequence[Sequence[int]],
     target: Sequence[int],
     given: GivenWeights,
 ) -> Recording:
-    """Decode the same target, step by step, for each of the sources.
+    """Decode the same target, step by step, for a sentence and its neighbors in the batch.
 
     At the steps of `given`, from 1, all of them attend with these weights. Raises CheckpointError
     for logits that are not finite.
     """
-    batch = forced_batch(model, sources, target)
-    encoded = list[Encoded]()
+    attention, encoded = model.decoder.attention, list[Encoded]()
+    batch = forced_batch(model, [[piece.id for piece in pieces[:-1]], *neighbors], target)
     with model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])):
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
-    with _attending(model.decoder.attention, given) as calls:
+    with _attending(attention, given) as calls:
         logits_TV = torch.stack([logits_BV[0] for logits_BV, _ in decoding.steps(batch.inputs_BT)])
     if not logits_TV.isfinite().all():
         raise CheckpointError("the logits are not finite; explain another checkpoint")
-    return Recording(encoded[0].states_BSH, decoding.memory, calls, log_softmax(logits_TV))
+    memory, states_BSH = decoding.memory, encoded[0].states_BSH
+    projection = getattr(attention, "key", None)
+    keys_BSD = states_BSH if projection is None else projection(states_BSH)
+    known = calls[0]["attention"] is not None
+    source = Source(
+        pieces=(*pieces, *[Piece(PAD_PIECE, PAD)] * (states_BSH.shape[1] - len(pieces))),
+        mask_S=memory.mask_BS[0].cpu(),
+        states_SH=states_BSH[0].cpu(),
+        keys_SD=keys_BSD[0].cpu() if known else None,
+        remembered_SA=memory.keys[0].cpu() if known else None,
+        values_SM=memory.values_BSM[0].cpu() if known else None,
+        summary_H=memory.summary_BH[0].cpu(),
+    )
+    return Recording(source, calls, log_softmax(logits_TV))
 
 
 def _difference(padded: Recording, alone: Recording) -> float:
@@ -275,23 +289,6 @@ def _difference(padded: Recording, alone: Recording) -> float:
             alone_S = other["attention"].mean_weights_S
             changes.append((one["attention"].mean_weights_S[: len(alone_S)] - alone_S).abs().max())
     return float(torch.stack(changes).max())
-
-
-def _source(attention: Attention, recorded: Recording, pieces: Sequence[Piece]) -> Source:
-    memory, states_BSH = recorded.memory, recorded.states_BSH
-    projection = getattr(attention, "key", None)
-    keys_BSD = states_BSH if projection is None else projection(states_BSH)
-    known = recorded.calls[0]["attention"] is not None
-    padding = [Piece(PAD_PIECE, PAD)] * (states_BSH.shape[1] - len(pieces))
-    return Source(
-        pieces=(*pieces, *padding),
-        mask_S=memory.mask_BS[0].cpu(),
-        states_SH=states_BSH[0].cpu(),
-        keys_SD=keys_BSD[0].cpu() if known else None,
-        remembered_SA=memory.keys[0].cpu() if known else None,
-        values_SM=memory.values_BSM[0].cpu() if known else None,
-        summary_H=memory.summary_BH[0].cpu(),
-    )
 
 
 def _steps(

@@ -158,7 +158,7 @@ def _weights(steps: Steps) -> Tensor:
     return steps.weights_BTS
 
 
-def weights_sum_to_one(_: Probe, steps: Steps) -> Finding:
+def weights_sum_to_1(_: Probe, steps: Steps) -> Finding:
     """Check that the weights of each step sum to 1 over the source positions."""
     error = float((_weights(steps).sum(2) - 1).abs()[steps.batch.label_mask_BT].max())
     return Finding(error <= SUM_TOLERANCE, f"sums differ from 1 by at most {error:.2g}")
@@ -185,7 +185,7 @@ def batch_invariance(probe: Probe, steps: Steps) -> Finding:
     )
 
 
-def beam_one_is_greedy(probe: Probe, steps: Steps) -> Finding:
+def beam_1_is_greedy(probe: Probe, steps: Steps) -> Finding:
     """Check that a beam of 1 finds what greedy search finds."""
     found = search_greedily(probe, steps.batch)
     beams = search_greedily(probe, steps.batch, strategy=beam_search)
@@ -278,18 +278,11 @@ def loss_and_gradient(probe: Probe, batch: Batch) -> tuple[float, float]:
     return float(loss.detach()), float(torch.stack(squares).sum().sqrt())
 
 
-MODEL_CHECKS: dict[str, Callable[[Probe, Steps], Finding]] = {
-    "weights sum to 1": weights_sum_to_one,
-    "no weight on padding": no_weight_on_padding,
-    "batch invariance": batch_invariance,
-    "order invariance": order_invariance,
-    "beam 1 is greedy": beam_one_is_greedy,
-    "steps equal training": steps_equal_training,
-    "history counts": history_counts,
-    "source counts": source_counts,
-    "attention moves": attention_moves,
-    "loss ignores padding": loss_ignores_padding,
-}
+_CHECKS: tuple[Callable[[Probe, Steps], Finding], ...] = (
+    weights_sum_to_1, no_weight_on_padding, batch_invariance, order_invariance, beam_1_is_greedy,
+    steps_equal_training, history_counts, source_counts, attention_moves, loss_ignores_padding,
+)  # fmt: skip
+MODEL_CHECKS = {check.__name__.replace("_", " "): check for check in _CHECKS}
 
 
 def examine(probe: Probe) -> dict[str, Finding]:
