@@ -64,7 +64,7 @@ def align(
     return found
 
 
-# --- Symmetrization: one alignment from those of two opposite directions
+# --- Symmetrization: one alignment from two alignments of opposite directions
 
 
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -125,7 +125,7 @@ def align_both(
 ) -> dict[str, list[Links]]:
     """Return the alignments of a model, of a model of the opposite direction, and of both.
 
-    The keys are forward, reverse and those of SYMMETRIZATIONS; all links are (source, target)
+    The keys are forward, reverse and the names in SYMMETRIZATIONS; all links are (source, target)
     words of the pairs. Raises DataError for a reverse model of the same direction.
     """
     swapped = [Pair(pair.target, pair.source) for pair in pairs]
@@ -176,7 +176,7 @@ def gold_of(
 ) -> list[Gold] | None:
     """Return the gold links of each pair: from a file, else from the corpus, else None.
 
-    The file has a line for each pair, which is blank where there are no links. Raises DataError
+    The file has a line for each pair, blank where there are no links. Raises DataError
     for a file that cannot be read, for links that cannot be parsed or lie outside the sentences,
     for another number of lines than pairs, and if there is no link at all.
     """

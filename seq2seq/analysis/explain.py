@@ -43,7 +43,7 @@ from seq2seq.inference.words import source_words
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
 
-PADDING = 3  # positions by which the neighbor in the batch is longer than the sentence
+PADDING = 3  # the neighbor in the batch is longer than the sentence by so many positions
 CANDIDATES = 5
 
 # By step, from 1: the weights [S] of the source pieces, without padding, in place of the model's.
@@ -62,21 +62,21 @@ def explain(
 ) -> Explanation:
     """Translate a sentence, or take `target` as its translation, and record every step.
 
-    The sentence shares its batch with a longer one, so that it has padding for the mask to hide;
-    it is also decoded alone, and `padding_difference` is what that changes.
+    The sentence shares its batch with a longer one, so that it has padding for the mask to hide.
+    It is also decoded alone; `padding_difference` is the largest difference between the two.
 
-    `look` tells what would follow if the model attended elsewhere: for a step, from 1, the position
-    of a source piece, from 1, that gets all the weight, or the weights of all source pieces, that
-    of the end of sentence included. With several heads they are those of each head. The pieces
-    before the first such step are kept, and the search goes on from there.
+    `look` asks what would follow if the model attended elsewhere. It maps a step (from 1) to the
+    position (from 1) of the source piece that gets all the weight, or to one weight for each source
+    piece and the end of the sentence; with several heads, each head gets them. The search keeps the
+    pieces before the first such step and continues from there.
 
-    With `attribution` each step also has what the source pieces contribute to its log probability
-    (attribution.MEANINGS).
+    With `attribution` each step also has the contributions of the source pieces to its log
+    probability (attribution.MEANINGS).
 
     Raises DataError for an empty sentence or target, for a sentence longer than
-    inference.max_source_length (which would be split), and for a step, a position or weights that
-    cannot be; ConfigError for an ensemble, for `look` without attention, and for `look` with
-    `attribution`; CheckpointError for logits that are not finite.
+    inference.max_source_length, and for a step, position or weights that are out of range;
+    ConfigError for an ensemble, for `look` without attention, and for `look` with `attribution`;
+    CheckpointError for logits that are not finite.
     """
     if len(translator.models) != 1:
         raise ConfigError("an ensemble has several attentions to explain; give one run")

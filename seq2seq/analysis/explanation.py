@@ -106,7 +106,7 @@ class Explanation:
     source: Source = field(repr=False)
     part: Part  # the translation, with the weights of positions that are not padding
     forced: bool  # the translation was given, not found by the search
-    attribution: Method | None  # by which the steps' attributions were computed
+    attribution: Method | None  # the method of the steps' attributions
     # Of the attention, by their names in the model.
     parameters: dict[str, Tensor] = field(repr=False)
     steps: tuple[DecoderStep, ...] = field(repr=False)
@@ -192,7 +192,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Return the explanation for a notebook: a picture of the attention, and each step."""
-        from seq2seq.analysis.show import notebook_html  # which knows this class
+        from seq2seq.analysis.show import notebook_html  # show imports this module
 
         return notebook_html(self)
 

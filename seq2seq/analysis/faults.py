@@ -49,12 +49,12 @@ BATCH = 50
 PADDINGS = (0, 5, 10, 20, 40)
 _MOST_ROWS = 14
 _WORDS = range(4, 8)  # of the sentence that is shown
-_EXTRA_PIECES = 20  # by which its neighbor is longer
+_EXTRA_PIECES = 20  # its neighbor is longer by so many
 _DOTS = 80  # per inch of a figure
 
 
 class SoftmaxOverQueries(Attention):
-    """The softmax runs over the queries, of which greedy search has one per sentence."""
+    """The softmax runs over the queries; greedy search has one query per sentence."""
 
     def weights(self, scores: Tensor, memory: Memory) -> Tensor:
         ones = [1] * (scores.dim() - 2)  # for the axes between batch and source

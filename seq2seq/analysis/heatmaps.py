@@ -1,4 +1,4 @@
-"""The picture of attention, which commands write and notebooks show: heat maps of the weights.
+"""The picture of attention in files and notebooks: heat maps of the weights.
 
 Translating does not need matplotlib; without it, notebooks show texts alone.
 

@@ -31,7 +31,7 @@ _MOST_INCHES = 100.0
 
 
 def check_picture(path: Path) -> None:
-    """Raise DataError if the suffix is not that of a picture, or the path is not writable."""
+    """Raise DataError for a suffix other than PNG, SVG or PDF, or a path that is not writable."""
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path}: unknown picture format; use {', '.join(SUFFIXES)}")
     check_writable(path)
@@ -60,7 +60,7 @@ def write_figure(figure: Figure, file: Path | IO[bytes], *, dots: int = 150) -> 
 def plain(text: str) -> str:
     """Return the text as matplotlib draws it: a dollar would begin mathematics.
 
-    What UTF-8 cannot encode, which matplotlib refuses, becomes a question mark.
+    matplotlib refuses what UTF-8 cannot encode; it becomes a question mark.
     """
     return text.encode("utf-8", "replace").decode().replace("$", r"\$")
 

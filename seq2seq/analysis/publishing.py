@@ -82,7 +82,7 @@ def _about(checkpoint: Checkpoint, config: Config) -> dict[str, Any]:
 def write_folder(
     run: str, folder: Path, repo: str, *, tests: Sequence[str] = (), license: str | None = None
 ) -> None:
-    """Write what a repository holds of a run, which is a run itself.
+    """Write the folder of a run's repository; the folder is a run itself.
 
     That is its best checkpoint, its tokenizers and its weights also as other programs look for
     them, and its card. A README.md that the run has is its card; else one is

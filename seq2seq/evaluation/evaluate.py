@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WINDOW = 500  # sentences that are sorted by length and translated together
-_TOKENIZED = 100  # translations that end as if they were tokenized, from which on a warning says so
+_TOKENIZED = 100  # a warning is due when so many translations end as tokenized text does
 _COMPARED, _MOST_CHARS = 30, 200  # pairs, and characters of a side, to find out the direction
 
 
@@ -161,8 +161,8 @@ def check_direction(
 ) -> None:
     """Raise DataError where the sides of a test set are clearly exchanged.
 
-    The model then finds its sources likelier as translations of its targets. That also tells
-    languages apart that share a vocabulary, whose tokenizers cannot (seq2seq.data.sources).
+    The model then finds its sources likelier as translations of its targets. This works even where
+    both languages share a vocabulary and tokenizers cannot decide (seq2seq.data.sources).
     """
     sides = [
         (source, target)
