@@ -102,10 +102,9 @@ def test_weights_that_were_not_kept(translator: Translator) -> None:
 def test_model_without_attention(by_torch: Translator) -> None:
     without = with_model(by_torch, CONFIGS["none-bahdanau-0"])
     [[found]] = without.translate(["gato come"], without.options(keep_weights=True))
-    assert "A model with attention.score none has no weights." in found._repr_html_()
+    assert "the model has none (attention.score none)" in found._repr_html_()
     html = explain(without, "gato come", target="cat eats")._repr_html_()
-    assert "The model has no attention (attention.score none)." in html
-    assert "keep_weights" not in html
+    assert "the model has none (attention.score none)" in html
     assert not pictures(html)
 
 

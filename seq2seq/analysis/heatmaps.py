@@ -11,11 +11,11 @@ import math
 import unicodedata
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,7 @@ def piece_label(piece: str) -> str:
     return f"·{piece}" if continues else piece.removeprefix(SPACE_PIECE) or SPACE_PIECE
 
 
-@dataclass(frozen=True)
-class _Map:
+class _Map(NamedTuple):
     """One heat map: the labels of its columns and rows, and the weights."""
 
     source: list[str]
@@ -110,7 +109,7 @@ def attention_figure(
     (words.word_attention). Cells have the same size in all maps. Raises DataError for a model
     without attention.
     """
-    maps = [_word_map(part) if words else _piece_map(part) for part in parts]
+    maps = [_map(part, words=words) for part in parts]
     left = _EDGE + _GAP + max(_text_width(text) for each in maps for text in each.target)
     columns = max(len(each.source) for each in maps)
     width = max(left + _CELL[0] * columns, _EDGE + _CAPTION) + _BAR_WIDTH
@@ -143,7 +142,7 @@ def attention_figure(
 
 def attention_lines(part: Part, *, words: bool = False) -> Iterator[str]:
     """Yield both texts, and a line for each target piece or word: the heaviest of the source."""
-    found = _word_map(part) if words else _piece_map(part)
+    found = _map(part, words=words)
     yield f"{part.source}\n{part.text}   (log p = {part.log_prob:.3f})"
     for label, row_S in zip(found.target, found.weights_TS, strict=True):
         yield f"{label:{max(map(len, found.target))}}  {heaviest(found.source, row_S)}".rstrip()
@@ -155,17 +154,15 @@ def heaviest(names: Sequence[str], weights_S: npt.NDArray[np.floating]) -> str:
     return "  ".join(f"{names[n]} {weights_S[n]:.2f}" for n in order if weights_S[n] >= _LIGHT)
 
 
-def _piece_map(part: Part) -> _Map:
+def _map(part: Part, *, words: bool) -> _Map:
     if part.weights is None:
         raise DataError("no attention weights to draw: the model has attention.score none")
-    source, target = (
-        [plain(piece_label(piece)) for piece in side]
-        for side in (part.source_pieces, part.target_pieces)
-    )
-    return _Map(source, target, part.weights)
-
-
-def _word_map(part: Part) -> _Map:
+    if not words:
+        source, target = (
+            [plain(piece_label(piece)) for piece in side]
+            for side in (part.source_pieces, part.target_pieces)
+        )
+        return _Map(source, target, part.weights)
     found = word_attention(part)
     if not found.target:
         raise DataError(
@@ -207,17 +204,14 @@ MOST_PIECES = 60  # rows or columns of a picture
 MOST_PARTS = 3  # pictures of a line that was split
 _PIXELS_PER_INCH = 80  # as it is shown; it is drawn with more
 _NO_WEIGHTS = (
-    "No attention weights to show: translate with translator.options(keep_weights=True). A model "
-    "with attention.score none has no weights."
+    "No attention weights to show: the model has none (attention.score none), or they were not "
+    "kept; translate with translator.options(keep_weights=True)."
 )
 _RULE = "Rows are target pieces, columns source pieces; · continues a word"
 
 
-def attention_html(parts: Sequence[Part], *, without: str = _NO_WEIGHTS, **numbers: float) -> str:
-    """Return the texts of a line, numbers such as its score, and the pictures of its parts.
-
-    `without` is the note in place of a picture where there are no weights.
-    """
+def attention_html(parts: Sequence[Part], **numbers: float) -> str:
+    """Return the texts of a line, numbers such as its score, and a picture of its attention."""
     if not parts:
         return "<div><p>An empty line: nothing was translated.</p></div>"
     source = escape(" ".join(part.source for part in parts))
@@ -226,7 +220,8 @@ def attention_html(parts: Sequence[Part], *, without: str = _NO_WEIGHTS, **numbe
         f"{name} = {value:.3f}" for name, value in numbers.items() if math.isfinite(value)
     )
     found = f"<p>{source}<br/><b>{target}</b></p>{_note(shown)}"
-    return f"<div>{found}{_note(without) if parts[0].weights is None else _picture(parts)}</div>"
+    known = parts[0].weights is not None
+    return f"<div>{found}{_picture(parts) if known else _note(_NO_WEIGHTS)}</div>"
 
 
 def _note(text: str) -> str:

@@ -53,8 +53,7 @@ def notebook_html(explanation: Explanation) -> str:
     Of a very long translation only the first steps are shown.
     """
     printer, steps, part = _Printer(explanation, _PIPE_WIDTH), explanation.steps, explanation.part
-    without = "The model has no attention (attention.score none)."
-    shown = [attention_html([part], without=without, **{"log p": part.log_prob})]
+    shown = [attention_html([part], **{"log p": part.log_prob})]
     for title, *lines in (printer.memory(), *map(printer.step, steps[:MOST_PIECES])):
         text = escape("\n".join(lines))
         shown.append(

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.analysis import to_json
 from seq2seq.commands import options
@@ -151,15 +151,13 @@ def _align(arguments: argparse.Namespace) -> int:
     gold = alignment.gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
     if arguments.json and gold is None:
         raise UserError("--json needs gold alignments; pass --gold FILE")
-    threshold = arguments.threshold
+    how: dict[str, Any] = {"split": split, "threshold": arguments.threshold}
     if arguments.reverse is None:
-        chosen = alignment.align(translator, pairs, split=split, threshold=threshold)
-        found = {"forward": chosen}
+        found = {"forward": alignment.align(translator, pairs, **how)}
     else:
         reverse = options.load_translator(arguments, arguments.reverse)
-        found = alignment.align_both(translator, reverse, pairs, split=split, threshold=threshold)
-        chosen = found[arguments.symmetrize]
-    lines = [format_links(links) for links in chosen]
+        found = alignment.align_both(translator, reverse, pairs, **how)
+    lines = list(map(format_links, found.get(arguments.symmetrize, found["forward"])))
     if arguments.output is not None:
         write_lines(Path(arguments.output), lines)
     if gold is not None:
