@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
 from collections.abc import Iterator
@@ -108,13 +107,10 @@ def test_symmetrisation_of_two_models(trained: Path, reverse: Path, pairs: list[
     assert found["forward"] == align(translator, pairs)
 
 
-def test_reverse_model_of_same_direction_logs_warning(
-    trained: Path, pairs: list[Pair], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_reverse_model_of_same_direction_is_refused(trained: Path, pairs: list[Pair]) -> None:
     translator = Translator.load(trained)
-    with caplog.at_level(logging.WARNING):
-        align_both(translator, translator, pairs[:2])
-    assert "--reverse: this model also translates es to en" in caplog.text
+    with pytest.raises(DataError, match="--reverse: runs in the other direction than the run"):
+        align_both(translator, translator, pairs)
 
 
 def test_comparing_opposite_directions_logs_warning(

@@ -143,7 +143,9 @@ def test_without_attention(translator: Translator, method: Method) -> None:
     shown = io.StringIO()
     print_explanation(found, shown)
     names = "|".join(map(re.escape, ("▁gato", "▁come", "▁pan", r"(end)")))
-    assert len(re.findall(rf"^({names}) +-?\d+\.\d{{4}}$", shown.getvalue(), re.MULTILINE)) >= 2
+    assert (
+        len(re.findall(rf"^ +\d+  ({names}) +-?\d+\.\d{{4}}$", shown.getvalue(), re.MULTILINE)) >= 2
+    )
     assert f"most by {method}" in shown.getvalue()
     assert f'"method": "{method}"' in render_page(found)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seq2seq.analysis.plots import read_curves
+from seq2seq.analysis.plots import curve, read_records
 from seq2seq.errors import DataError
 
 TRAIN = {"kind": "train", "loss": 2.5, "learning_rate": 0.1}
@@ -30,37 +30,37 @@ def records() -> list[dict[str, Any]]:
 
 
 def test_curves_hold_the_records(tmp_path: Path) -> None:
-    curves = read_curves(write(tmp_path / "run", *records()))
-    loss = curves.loss("steps")
-    assert loss.x == [10, 20]
+    found = read_records(write(tmp_path / "run", *records()))
+    loss = curve(found, "train", "loss", "steps")
+    assert loss[0] == [10, 20]
     # From the perplexity, so without label smoothing; a value that was not finite is nan.
-    assert loss.y[0] == pytest.approx(math.log(7))
-    assert math.isnan(loss.y[1])
-    assert curves.of("validation", "bleu", "steps").y == [20]
-    assert curves.of("average", "bleu", "steps").x == [20]
-    assert curves.of("train", "chrf", "steps").x == []
+    assert loss[1][0] == pytest.approx(math.log(7))
+    assert math.isnan(loss[1][1])
+    assert curve(found, "validation", "bleu", "steps")[1] == [20]
+    assert curve(found, "average", "bleu", "steps")[0] == [20]
+    assert curve(found, "train", "chrf", "steps")[0] == []
 
 
 def test_minutes_and_tokens_of_validations(tmp_path: Path) -> None:
-    curves = read_curves(write(tmp_path / "run", *records()))
-    assert curves.of("validation", "bleu", "minutes").x == [1.6]
+    found = read_records(write(tmp_path / "run", *records()))
+    assert curve(found, "validation", "bleu", "minutes")[0] == [1.6]
     # Halfway between the records of training at steps 10 and 20, in millions.
-    assert curves.of("validation", "bleu", "tokens").x == [2.0]
-    assert curves.of("average", "bleu", "minutes").x == [2.0]
-    assert curves.of("train", "learning_rate", "tokens").x == [1.0, 3.0]
+    assert curve(found, "validation", "bleu", "tokens")[0] == [2.0]
+    assert curve(found, "average", "bleu", "minutes")[0] == [2.0]
+    assert curve(found, "train", "learning_rate", "tokens")[0] == [1.0, 3.0]
 
 
 def test_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
-    curves = read_curves(write(tmp_path / "run", *records(), end='{"kind": "tra'))
-    assert len(curves.records["train"]) == 2
+    found = read_records(write(tmp_path / "run", *records(), end='{"kind": "tra'))
+    assert [record["step"] for record in found if record["kind"] == "train"] == [10, 20]
 
 
 def test_curves_of_a_trained_run(trained: Path) -> None:
-    curves = read_curves(trained)
-    assert curves.of("validation", "bleu", "steps").x == [50, 100, 150]
-    assert len(curves.of("average", "bleu", "tokens").x) == 1
-    loss = curves.loss("steps")
-    assert loss.y[0] > loss.y[-1] > 0
+    found = read_records(trained)
+    assert curve(found, "validation", "bleu", "steps")[0] == [50, 100, 150]
+    assert len(curve(found, "average", "bleu", "tokens")[0]) == 1
+    loss = curve(found, "train", "loss", "steps")
+    assert loss[1][0] > loss[1][-1] > 0
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_curves_of_a_trained_run(trained: Path) -> None:
 )
 def test_invalid_record_raises(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        read_curves(write(tmp_path / "run", end=text))
+        read_records(write(tmp_path / "run", end=text))
 
 
 def test_unreadable_metrics_raise(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read .* name the run directory"):
-        read_curves(tmp_path / "none")
+        read_records(tmp_path / "none")
     (tmp_path / "metrics.jsonl").write_bytes(b"\xff\n")
     with pytest.raises(DataError, match="not UTF-8"):
-        read_curves(tmp_path)
+        read_records(tmp_path)

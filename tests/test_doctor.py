@@ -145,8 +145,9 @@ def test_default_test_set_is_that_of_the_recipe(toy: ToyCorpus, copied: Path) ->
 def test_search_that_mixes_up_sentences_is_found(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert model_checks.order_invariance(probe).passed
-    assert model_checks.beam_one_is_greedy(probe).passed
+    found = examine(probe)
+    assert found["order invariance"].passed
+    assert found["beam 1 is greedy"].passed
     translate, search = Translator.translate, model_checks.beam_search
 
     def alphabetical(self: Translator, lines: list[str]) -> object:
@@ -154,8 +155,9 @@ def test_search_that_mixes_up_sentences_is_found(
 
     monkeypatch.setattr(Translator, "translate", alphabetical)
     monkeypatch.setattr(model_checks, "beam_search", lambda *given: search(*given)[::-1])
-    assert model_checks.order_invariance(probe).passed is False
-    assert model_checks.beam_one_is_greedy(probe).passed is False
+    found = examine(probe)
+    assert found["order invariance"].passed is False
+    assert found["beam 1 is greedy"].passed is False
 
 
 def test_probe_has_sentences_of_all_lengths(trained: Path) -> None:
@@ -216,14 +218,14 @@ def test_non_finite_numbers_fail(probe: Probe) -> None:
 
 
 def test_model_that_ignores_its_source_is_found(probe: Probe) -> None:
-    assert model_checks.source_counts(probe).passed
+    assert examine(probe)["source counts"].passed
     # Each target gets the source of the next one.
     following = (*probe.pairs[1:], probe.pairs[0])
     moved = [
         replace(pair, source=other.source)
         for pair, other in zip(probe.pairs, following, strict=True)
     ]
-    assert not model_checks.source_counts(replace(probe, pairs=tuple(moved))).passed
+    assert not examine(replace(probe, pairs=tuple(moved)))["source counts"].passed
 
 
 def test_attention_checks_are_skipped_without_attention(toy: ToyCorpus, probe: Probe) -> None:
@@ -244,4 +246,4 @@ def test_attention_checks_are_skipped_without_attention(toy: ToyCorpus, probe: P
 def test_history_check_is_skipped_for_short_targets(trained: Path) -> None:
     translator = Translator.load(trained, backend="torch")
     probe = make_probe(translator, [Pair("gato", "cat"), Pair("perro", "dog")])
-    assert model_checks.history_counts(probe).passed is None
+    assert examine(probe)["history counts"].passed is None

@@ -94,22 +94,17 @@ def test_default_has_a_row_for_each_step(found: Explanation) -> None:
         assert re.search(r"(gato|come|pan|\(end\)) 0\.\d\d", row)
 
 
-def test_pipe_gets_plain_text_and_terminal_gets_styles(
+def test_lines_are_as_wide_as_a_terminal(
     found: Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "60")
     plain, terminal = printed(found), Terminal()
-    assert "\x1b" not in plain
-    assert "─" not in plain
+    assert 60 < max(map(len, plain.splitlines())) <= 110
     assert all(line == line.rstrip() for line in plain.splitlines())
     print_explanation(found, terminal)
-    assert "\x1b[" in terminal.getvalue()
-    assert "───" in terminal.getvalue()
-    shown = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue())
-    assert max(map(len, shown.splitlines())) <= 60
+    assert max(map(len, terminal.getvalue().splitlines())) <= 60
     # Numbers are never cut, however narrow the terminal is.
-    assert "1.000000" in shown
+    assert "1.000000" in terminal.getvalue()
 
 
 @every_model
@@ -127,36 +122,14 @@ def test_every_model_can_be_shown(translator: Translator, config: ModelConfig) -
     assert ("the query is added" in text) == config.residual
     assert ("-inf" in text) == (score != "none")
     assert ("the summary" in text) == (score == "none")
-    assert ("weight 2" in text) == (score == "multi_head")
+    assert ("Head 2" in text) == (score == "multi_head")
     assert ("x 0.5: 1/sqrt(4)" in text) == (score == "scaled_dot")
-    assert len(re.findall(r" sum .*1\.000000", text)) == (score != "none")
+    tables = 1 if config.attention.heads == 1 else config.attention.heads + 1
+    assert len(re.findall(r" sum .*1\.000000", text)) == tables * (score != "none")
     if score == "none":
         assert "no weights between words" in printed(explanation, words=True)
         with pytest.raises(DataError, match="model has attention"):
             render_page(explanation)
-
-
-def test_long_sentence_shows_its_heaviest_positions(translator: Translator) -> None:
-    explanation = explain(translator, "gato come pan rojo y " * 3 + "x y z")
-    assert explanation.source.length > 16
-    text = printed(explanation, number=1)
-    table = text.partition("after mask")[2]
-    places = [int(place) for place in re.findall(r"^ +(\d+)  \S", table, re.MULTILINE)]
-    assert len(places) == 16
-    assert places == sorted(places)
-    attention = explanation.steps[0].attention
-    assert attention is not None
-    weights = attention.mean_weights_S
-    left = [n for n in range(explanation.source.length) if n + 1 not in places]
-    assert weights[left].max() <= weights[[n - 1 for n in places[:-1]]].min()
-    assert f"weigh {weights[left].sum():.4f} together" in " ".join(text.split())
-
-
-def test_longest_sentence_shown_in_full(translator: Translator) -> None:
-    explanations = (explain(translator, "x " * count) for count in range(1, 20))
-    explanation = next(e for e in explanations if e.source.length in (14, 15))
-    text = " ".join(printed(explanation, number=1).split())
-    assert f"Shown are all {explanation.source.length} pieces and one position of padding" in text
 
 
 def test_given_words_unknown_to_the_tokenizer(trained: Path) -> None:

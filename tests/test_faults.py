@@ -115,9 +115,9 @@ def test_faults_are_caught_in_every_style(style: str, probe: Probe) -> None:
             parameter.mul_(3)  # for confident predictions
     fresh = Probe(translator, probe.pairs[:5])
     assert not failed(fresh, STRUCTURAL)
-    for fault in FAULTS.values():
-        checks = CAUGHT_BY[fault.name] & STRUCTURAL
-        assert failed(fault.inject(fresh.copy()), checks) == checks, fault.name
+    for name, fault in FAULTS.items():
+        checks = CAUGHT_BY[name] & STRUCTURAL
+        assert failed(fault.inject(fresh.copy()), checks) == checks, name
     assert not failed(fresh, STRUCTURAL)
 
 

@@ -30,7 +30,7 @@ from seq2seq.inference.translator import Translator
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NASTY = "<script>alert('á')</script> & \"]]> <img src=x onerror=y> --> gato\x00\x1b\ufffe\ud800"
+NASTY = "<script>alert('á')</script> & \"]]> <img src=x onerror=y> --> gato"
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,7 @@ def test_everything_of_the_user_is_escaped(shows: str) -> None:
     html = (Translation([found]) if shows == "Translation" else found)._repr_html_()
     root = ElementTree.fromstring(html)
     assert {element.tag for element in root.iter()} == {"div", "p", "br", "b", "small", "img"}
-    clean = re.sub("[\x00\x1b\ufffe\ud800]", "\ufffd", NASTY)
-    assert root[0].text == " ".join([clean, "</s>"])
+    assert root[0].text == " ".join([NASTY, "</s>"])
     assert len(pictures(html)) == 1
 
 
@@ -103,10 +102,9 @@ def test_weights_that_were_not_kept(translator: Translator) -> None:
 def test_model_without_attention(by_torch: Translator) -> None:
     without = with_model(by_torch, CONFIGS["none-bahdanau-0"])
     [[found]] = without.translate(["gato come"], without.options(keep_weights=True))
-    assert "A model with attention.score none has no weights." in found._repr_html_()
+    assert "the model has none (attention.score none)" in found._repr_html_()
     html = explain(without, "gato come", target="cat eats")._repr_html_()
-    assert "The model has no attention (attention.score none)." in html
-    assert "keep_weights" not in html
+    assert "the model has none (attention.score none)" in html
     assert not pictures(html)
 
 
@@ -115,14 +113,16 @@ def test_empty_line(translator: Translator) -> None:
     assert "nothing was translated" in found._repr_html_()
 
 
-def test_long_line_has_few_pictures_of_bounded_size(translator: Translator) -> None:
+def test_long_line_has_a_picture_of_its_first_sentences(translator: Translator) -> None:
     limit = translator.config.inference.max_source_length
     options = translator.options(keep_weights=True)
     [[found]] = translator.translate(["gato come pan. " * limit], options)
     assert len(found.parts) > MOST_PARTS
     html = found._repr_html_()
-    assert len(pictures(html)) == MOST_PARTS
-    assert f"pictures of {MOST_PARTS} of its {len(found.parts)} parts" in html
+    assert len(pictures(html)) == 1
+    [image] = ElementTree.fromstring(html).iter("img")
+    assert image.attrib["alt"].count("(end): ") == MOST_PARTS
+    assert f"Shown are at most {MOST_PARTS} sentences" in html
 
 
 def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +139,7 @@ def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("seq2seq.analysis.heatmaps.MOST_PARTS", 1)  # each takes seconds
     html = Translation([large] * 9)._repr_html_()
     assert MOST_PARTS * len(html) < 2_000_000
-    for side in ("source", "target"):
-        assert f"Shown are the first {MOST_PIECES} of {length} {side} pieces." in html
+    assert f"and {MOST_PIECES} pieces of each side." in html
     assert len(pictures(html)) == len(drawn) == 1
     for each in drawn:
         assert each.weights is not None
@@ -149,10 +148,7 @@ def test_large_picture_is_cropped_and_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["additive-bahdanau-0", "multi_head-luong-0", "none-luong-0"])
-def test_explanation_has_each_step(
-    by_torch: Translator, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a notebook
+def test_explanation_has_each_step(by_torch: Translator, name: str) -> None:
     found = explain(with_model(by_torch, CONFIGS[name]), "gato [bold] <b> come pan")
     root = ElementTree.fromstring(found._repr_html_())
     details = [(summary.text or "", pre.text or "") for summary, pre in root.findall("details")]

@@ -80,9 +80,6 @@ def test_invalid_heat_maps_raise(tmp_path: Path) -> None:
             plot_attention([without], tmp_path / "a.png", words=words)
     with pytest.raises(DataError, match="without words"):
         plot_attention([part()], tmp_path / "a.png", words=True)
-    for count in (0, 31):
-        with pytest.raises(DataError, match=f"{count} sentences to draw; a picture holds 1 to 30"):
-            plot_attention([part("▁a")] * count, tmp_path / "a.png")
 
 
 def test_sentences_are_translated_and_drawn(
@@ -93,10 +90,9 @@ def test_sentences_are_translated_and_drawn(
     plot_sentences(translator, ["gato " * 100], tmp_path / "b.pdf", beam=1)
     assert [len(figure.axes) for figure in drawn] == [2, 6]  # 1 and 5 parts, and a scale
     assert "cat" in [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
-    with pytest.raises(DataError, match="the sentence is empty"):
-        plot_sentences(translator, [" \n"], tmp_path / "c.png")
-    with pytest.raises(DataError, match="sentence 2 is empty"):
-        plot_sentences(translator, ["gato", ""], tmp_path / "c.png")
+    for sentences in ([" \n"], ["gato", ""]):
+        with pytest.raises(DataError, match="the sentence is empty"):
+            plot_sentences(translator, sentences, tmp_path / "c.png")
 
 
 def test_given_translation_is_drawn(trained: Path, tmp_path: Path, drawn: list[Figure]) -> None:
@@ -162,7 +158,7 @@ def test_labels_are_inside_the_picture(words: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_grid_maps_do_not_overlap_and_share_cell_size(
+def test_maps_do_not_overlap_and_share_cell_size(
     tmp_path: Path, drawn: list[Figure], count: int
 ) -> None:
     parts = [part(*["▁where"] * (3 * n % 7 + 1)) for n in range(count)]
@@ -223,8 +219,6 @@ def test_learning_curves(trained: Path, other: Path, tmp_path: Path, drawn: list
     assert not any("times" in label for label in labels)  # 20, not 2 x 10^1
     assert {"trained: validation", "other: validation", "other: BLEU"} < labelled(both).keys()
     assert both.axes[2].get_xlabel() == "minutes"
-    with pytest.raises(DataError, match="11 runs; a picture holds at most 10"):
-        plot_training([str(trained)] * 11, tmp_path / "a.svg")
 
 
 def test_learning_curves_are_written(trained: Path, tmp_path: Path) -> None:
@@ -252,8 +246,6 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     assert curves["right"][1][-1] == pytest.approx(100)
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
     assert ticks == ["1-5\n30", "6-10\n30"]
-    with pytest.raises(DataError, match="11 systems"):
-        plot_length({str(n): worse for n in range(11)}, pairs, tmp_path / "a.png")
     with pytest.raises(DataError, match="numbers must be equal"):
         plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png")
 

@@ -7,7 +7,6 @@ sure link, `i?j` and `ipj` are possible ones. Some gold alignments count words f
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,11 +17,10 @@ from tqdm import tqdm
 from seq2seq.data.corpus import Pair, read_lines
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
+from seq2seq.evaluation.evaluate import check_direction
 from seq2seq.inference.sentences import split_sentences
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import LINK, WORDS, Link, Links, Split, links_of
-
-log = logging.getLogger(__name__)
 
 WINDOW = 5000  # sentences whose attention is in memory at a time
 
@@ -66,7 +64,7 @@ def align(
     return found
 
 
-# --- Symmetrization: one alignment from those of two opposite directions
+# --- Symmetrization: one alignment from two alignments of opposite directions
 
 
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -127,19 +125,11 @@ def align_both(
 ) -> dict[str, list[Links]]:
     """Return the alignments of a model, of a model of the opposite direction, and of both.
 
-    The keys are forward, reverse and those of SYMMETRIZATIONS; all links are (source, target)
-    words of the pairs.
+    The keys are forward, reverse and the names in SYMMETRIZATIONS; all links are (source, target)
+    words of the pairs. Raises DataError for a reverse model of the same direction.
     """
-    directions = [model.config.data.languages for model in (translator, reverse)]
-    if directions[1] != directions[0][::-1]:
-        log.warning(
-            "--reverse: this model %stranslates %s to %s, by its data.source_language and "
-            "data.target_language; expected %s to %s",
-            "also " * (directions[1] == directions[0]),
-            *directions[1],
-            *directions[0][::-1],
-        )
     swapped = [Pair(pair.target, pair.source) for pair in pairs]
+    check_direction(reverse, swapped, "--reverse", "name a run of the opposite direction")
     forward = align(translator, pairs, split=split, threshold=threshold)
     reversed_ = align(reverse, swapped, split=split, threshold=threshold)
     backward = [frozenset((source, target) for target, source in links) for links in reversed_]
@@ -158,16 +148,6 @@ class Gold:
     sure: Links
     possible: Links
     where: str = "gold"
-
-    def check(self, source_words: int, target_words: int) -> None:
-        """Raise DataError for a link outside the sentences."""
-        for source, target in sorted(self.possible):
-            if source >= source_words or target >= target_words:
-                raise DataError(
-                    f"{self.where}: link {source}-{target} (from 0) is outside the sentences: the "
-                    f"source has {source_words} and the target {target_words} words; try the other "
-                    "--words, or --one-based"
-                )
 
 
 def parse_gold(text: str, where: str, *, first: int = 0) -> Gold:
@@ -196,7 +176,7 @@ def gold_of(
 ) -> list[Gold] | None:
     """Return the gold links of each pair: from a file, else from the corpus, else None.
 
-    The file has a line for each pair, which is blank where there are no links. Raises DataError
+    The file has a line for each pair, blank where there are no links. Raises DataError
     for a file that cannot be read, for links that cannot be parsed or lie outside the sentences,
     for another number of lines than pairs, and if there is no link at all.
     """
@@ -217,7 +197,13 @@ def gold_of(
     if not any(line.possible for line in gold):
         raise DataError(f"{path or 'the test set'}: no gold links at all; leave out the gold file")
     for pair, line in zip(pairs, gold, strict=True):
-        line.check(*(len(split(normalize_line(side))) for side in (pair.source, pair.target)))
+        source, target = (len(split(normalize_line(side))) for side in (pair.source, pair.target))
+        for i, j in sorted(line.possible):
+            if i >= source or j >= target:
+                raise DataError(
+                    f"{line.where}: link {i}-{j} (from 0) is outside the sentences: the source has "
+                    f"{source} and the target {target} words; try the other --words, or --one-based"
+                )
     return gold
 
 

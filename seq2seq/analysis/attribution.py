@@ -39,7 +39,7 @@ def attribute(
     """Return what source pieces contribute to log p of target pieces, [T, S] in nats.
 
     Both are given without the end of sentence; the decoder reads exactly these target pieces.
-    `words_of_pieces` has the words of each source piece, which only occlusion needs.
+    `words_of_pieces` has the words of each source piece; only occlusion needs them.
     """
     if method == "occlusion":
         return _occlusion(model, source, target, words_of_pieces)
@@ -82,7 +82,7 @@ def forced_batch(
 
 
 def forced_log_probs(decoding: TranslationDecoding, batch: Batch) -> Iterator[Tensor]:
-    """Yield log p [B] of each target piece, which is the same in all rows."""
+    """Yield log p [B] of each target piece; all rows have the same target."""
     for (logits_BV, _), piece in zip(
         decoding.steps(batch.inputs_BT), batch.labels_BT[0], strict=True
     ):

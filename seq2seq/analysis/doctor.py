@@ -89,29 +89,13 @@ def diagnose(
     `seq2seq evaluate` reads it. Raises DataError if it cannot be read, and as Translator.load does.
     """
     translator = Translator.load(run, device=device, backend="torch")
-    pairs = read_pairs(translator, test, target=target)
+    pairs = load_test(test, translator, target=target)
     return {
         "checksums": checksums(run_of(find_run(run))),
         "vocabulary": vocabulary(translator, pairs),
         "no leak": leak(translator.config, pairs),
         **examine(make_probe(translator, pairs)),
     }
-
-
-def read_pairs(
-    translator: Translator, test: str | None = None, *, target: str | None = None
-) -> list[Pair]:
-    """Return the pairs of a test set, by default that of the recipe.
-
-    Raises DataError if it cannot be read.
-    """
-    data = translator.config.data
-    if test is not None:
-        return load_test(test, translator, target=target)
-    try:
-        return list(read_corpus(data.test or data.valid))
-    except DataError as error:
-        raise DataError(f"the recipe's test set, as no other is given: {error}") from None
 
 
 def healthy(findings: Mapping[str, Finding]) -> bool:

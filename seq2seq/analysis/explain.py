@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,9 +29,6 @@ from seq2seq.analysis.explanation import (
     Explanation,
     Piece,
     Source,
-    output_use,
-    query_name,
-    residual_name,
     score_formula,
 )
 from seq2seq.data.tokenizer import BOS, BOS_PIECE, EOS, EOS_PIECE, PAD, PAD_PIECE, normalize_line
@@ -45,7 +43,7 @@ from seq2seq.inference.words import source_words
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.model import TranslationModel
 
-PADDING = 3  # positions by which the neighbor in the batch is longer than the sentence
+PADDING = 3  # the neighbor in the batch is longer than the sentence by so many positions
 CANDIDATES = 5
 
 # By step, from 1: the weights [S] of the source pieces, without padding, in place of the model's.
@@ -64,21 +62,21 @@ def explain(
 ) -> Explanation:
     """Translate a sentence, or take `target` as its translation, and record every step.
 
-    The sentence shares its batch with a longer one, so that it has padding for the mask to hide;
-    it is also decoded alone, and `padding_difference` is what that changes.
+    The sentence shares its batch with a longer one, so that it has padding for the mask to hide.
+    It is also decoded alone; `padding_difference` is the largest difference between the two.
 
-    `look` tells what would follow if the model attended elsewhere: for a step, from 1, the position
-    of a source piece, from 1, that gets all the weight, or the weights of all source pieces, that
-    of the end of sentence included. With several heads they are those of each head. The pieces
-    before the first such step are kept, and the search goes on from there.
+    `look` asks what would follow if the model attended elsewhere. It maps a step (from 1) to the
+    position (from 1) of the source piece that gets all the weight, or to one weight for each source
+    piece and the end of the sentence; with several heads, each head gets them. The search keeps the
+    pieces before the first such step and continues from there.
 
-    With `attribution` each step also has what the source pieces contribute to its log probability
-    (attribution.MEANINGS).
+    With `attribution` each step also has the contributions of the source pieces to its log
+    probability (attribution.MEANINGS).
 
     Raises DataError for an empty sentence or target, for a sentence longer than
-    inference.max_source_length (which would be split), and for a step, a position or weights that
-    cannot be; ConfigError for an ensemble, for `look` without attention, and for `look` with
-    `attribution`; CheckpointError for logits that are not finite.
+    inference.max_source_length, and for a step, position or weights that are out of range;
+    ConfigError for an ensemble, for `look` without attention, and for `look` with `attribution`;
+    CheckpointError for logits that are not finite.
     """
     if len(translator.models) != 1:
         raise ConfigError("an ensemble has several attentions to explain; give one run")
@@ -87,22 +85,27 @@ def explain(
             "attribution: it needs the model's own weights; leave it out, or leave out look"
         )
     model = translator.models[0]
+    attention = model.decoder.attention
     text = normalize_line(sentence)
     ids = _source_ids(translator, text)
     options = translator.options(beam_size=beam)
     if target is None:
         found = _search(translator, ids, options)
-    else:
-        found = _given_translation(translator, target)
+    else:  # its probability is not known yet
+        tokens = translator.target.encode(target)
+        found = Hypothesis(tokens, score=math.nan, log_prob=math.nan, finished=True)
+        if not tokens:
+            raise DataError("the translation to explain is empty; give one, or leave it out")
     given = _given_weights(look or {}, model, len(ids) + 1, len(found.tokens) + 1)
     if given:
-        with _attending(model.decoder.attention, given):
+        with _attending(attention, given):
             found = _search(translator, ids, options, found.tokens[: min(given) - 1])
         _check_step(max(given), len(found.tokens) + 1, "the translation that follows")
-    neighbor = (ids * (PADDING + 1))[: len(ids) + PADDING]
-    sources = [ids, neighbor], [ids]
-    recorded, alone = (record(model, each, found.tokens, given) for each in sources)
     pieces = _pieces([*translator.source.pieces(ids), EOS_PIECE], [*ids, EOS])
+    neighbor = (ids * (PADDING + 1))[: len(ids) + PADDING]
+    recorded, alone = (
+        _record(model, pieces, beside, found.tokens, given) for beside in ([neighbor], [])
+    )
     [part] = translator.parts(Sentence(text, ids), [found])
     steps = _steps(translator, recorded, found.tokens, options)
     if attribution:
@@ -114,11 +117,8 @@ def explain(
     return Explanation(
         config=model.config,
         languages=translator.config.data.languages,
-        formula=score_formula(model.config.attention.score, recorded.attention),
-        query=query_name(model.config),
-        residual=residual_name(model.config, recorded.attention),
-        output_use=output_use(model.config),
-        source=_source(recorded, pieces),
+        formula=score_formula(model.config.attention.score, attention),
+        source=recorded.source,
         part=replace(
             part,
             # The given text may have characters that its pieces cannot reproduce.
@@ -129,7 +129,7 @@ def explain(
         ),
         forced=target is not None and not given,
         attribution=attribution,
-        parameters={n: p.detach().cpu() for n, p in recorded.attention.named_parameters()},
+        parameters={n: p.detach().cpu() for n, p in attention.named_parameters()},
         steps=steps,
         log_probs_TV=recorded.log_probs_TV.cpu(),
         padding_difference=_difference(recorded, alone),
@@ -158,14 +158,6 @@ def _search(
         return search(decoding, options, [forced_pieces(kept)])[0][0]
     except FloatingPointError as error:
         raise CheckpointError(f"{error}; explain another checkpoint") from None
-
-
-def _given_translation(translator: Translator, target: str) -> Hypothesis:
-    """Return a given translation as a hypothesis; its probability is not known yet."""
-    tokens = translator.target.encode(target)
-    if not tokens:
-        raise DataError("the translation to explain is empty; give one, or leave it out")
-    return Hypothesis(tokens, score=math.nan, log_prob=math.nan, finished=True)
 
 
 def _given_weights(
@@ -201,106 +193,84 @@ def _check_step(step: int, steps: int, whose: str) -> None:
         raise DataError(f"look: there is no step {step}; {whose} has {steps}, so give 1 to {steps}")
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call of the attention: what it got and what it returned."""
-
-    query_BKQ: Tensor
-    output_BKM: Tensor
-    weights_BKS: Tensor | None  # None: the model has no attention
-    given_S: Tensor | None  # weights in place of its own
-
-
 @contextmanager
-def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[Call]]:
-    """Record the calls of the attention, one per step, which uses the given weights at some steps.
+def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[dict[str, Any]]]:
+    """Collect each step's query, attention, residual and output: fields of DecoderStep, of row 0.
 
-    The attention itself computes what follows from these.
+    They are computed by the attention's own methods, from the given weights at some steps.
     """
-    calls = list[Call]()
+    calls = list[dict[str, Any]]()
 
     def attend(
         _: nn.Module, inputs: tuple[Tensor, Memory], output: tuple[Tensor, Tensor | None]
     ) -> tuple[Tensor, Tensor | None]:
-        query_RQ, memory = inputs
-        query_BKQ, output_BKM, weights_BKS = (
-            None if rows is None else rows.view(len(memory.mask_BS), -1, rows.shape[-1])
-            for rows in (query_RQ, *output)
-        )
-        assert query_BKQ is not None
-        assert output_BKM is not None
-        weights_S = given.get(len(calls) + 1)
-        if weights_S is not None:
-            weights = _for_heads(weights_S, attention.scores(query_BKQ, memory))
-            output_BKM = attention.add_query(attention.context(weights, memory), query_BKQ)
-            weights_BKS = weights.mean(1) if weights.dim() == 4 else weights
-            output = output_BKM.flatten(0, 1), weights_BKS.flatten(0, 1)
-        calls.append(Call(query_BKQ, output_BKM, weights_BKS, weights_S))
+        query, memory = inputs
+        query_BKQ, step = query.view(len(memory.mask_BS), -1, query.shape[-1]), None
+        if output[1] is not None:
+            scores = attention.scores(query_BKQ, memory)  # [B, K, S] or, with heads, [B, N, K, S]
+            weights, given_S = attention.weights(scores, memory), given.get(len(calls) + 1)
+            if given_S is not None:
+                padding = scores.shape[-1] - len(given_S)
+                weights = nn.functional.pad(given_S, (0, padding)).expand_as(scores)
+            context_BKM = attention.context(weights, memory)
+            mean_BKS = weights.mean(1) if weights.dim() == 4 else weights
+            if given_S is not None:
+                output_BKM = attention.add_query(context_BKM, query_BKQ)
+                output = output_BKM.view_as(output[0]), mean_BKS.reshape_as(output[1])
+            scores_S = scores[0].select(-2, 0).cpu()
+            step = AttentionStep(
+                scores_S=scores_S,
+                masked_scores_S=torch.where(memory.mask_BS[0].cpu(), scores_S, -torch.inf),
+                weights_S=weights[0].select(-2, 0).cpu(),
+                mean_weights_S=mean_BKS[0, 0].cpu(),
+                context_M=context_BKM[0, 0].cpu(),
+                looked=given_S is not None,
+            )
+        query_Q, residual = query_BKQ[0, 0], attention.residual
+        residual_M = None if residual is None else residual(query_Q).cpu()
+        fields = {"query_Q": query_Q.cpu(), "output_M": output[0][0].cpu()}
+        calls.append({**fields, "attention": step, "residual_M": residual_M})
         return output
 
     with attention.register_forward_hook(attend):
         yield calls
 
 
-def _for_heads(weights_S: Tensor, scores: Tensor) -> Tensor:
-    """Return weights for all queries and heads that have these scores, 0 at padding."""
-    padded_S = nn.functional.pad(weights_S, (0, scores.shape[-1] - len(weights_S)))
-    return padded_S.expand_as(scores)
-
-
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded of a model that decoded a known translation."""
+    """What was recorded of the first sentence of a batch."""
 
-    attention: Attention
-    encoded: Encoded
-    memory: Memory
-    calls: list[Call]  # one per step
-    log_probs_TV: Tensor  # of row 0
+    source: Source
+    calls: list[dict[str, Any]]  # see _attending
+    log_probs_TV: Tensor
 
 
-def record(
+def _record(
     model: TranslationModel,
-    sources: Sequence[Sequence[int]],
+    pieces: Sequence[Piece],
+    neighbors: Sequence[Sequence[int]],
     target: Sequence[int],
     given: GivenWeights,
 ) -> Recording:
-    """Decode the same target, step by step, for each of the sources.
+    """Decode the same target, step by step, for a sentence and its neighbors in the batch.
 
     At the steps of `given`, from 1, all of them attend with these weights. Raises CheckpointError
     for logits that are not finite.
     """
-    batch = forced_batch(model, sources, target)
-    attention = model.decoder.attention
-    encoded = list[Encoded]()
+    attention, encoded = model.decoder.attention, list[Encoded]()
+    batch = forced_batch(model, [[piece.id for piece in pieces[:-1]], *neighbors], target)
     with model.encoder.register_forward_hook(lambda *call: encoded.append(call[2])):
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)
     with _attending(attention, given) as calls:
         logits_TV = torch.stack([logits_BV[0] for logits_BV, _ in decoding.steps(batch.inputs_BT)])
     if not logits_TV.isfinite().all():
         raise CheckpointError("the logits are not finite; explain another checkpoint")
-    log_probs_TV = log_softmax(logits_TV)
-    return Recording(attention, encoded[0], decoding.memory, calls, log_probs_TV)
-
-
-def _difference(padded: Recording, alone: Recording) -> float:
-    """Return the largest change of a probability or a weight that padding causes."""
-    changes = [(padded.log_probs_TV.exp() - alone.log_probs_TV.exp()).abs().max()]
-    for one, other in zip(padded.calls, alone.calls, strict=True):
-        if one.weights_BKS is not None and other.weights_BKS is not None:
-            alone_S = other.weights_BKS[0, 0]
-            changes.append((one.weights_BKS[0, 0, : len(alone_S)] - alone_S).abs().max())
-    return float(torch.stack(changes).max())
-
-
-def _source(recorded: Recording, pieces: Sequence[Piece]) -> Source:
-    memory, states_BSH = recorded.memory, recorded.encoded.states_BSH
-    projection = getattr(recorded.attention, "key", None)
+    memory, states_BSH = decoding.memory, encoded[0].states_BSH
+    projection = getattr(attention, "key", None)
     keys_BSD = states_BSH if projection is None else projection(states_BSH)
-    known = recorded.calls[0].weights_BKS is not None
-    padding = [Piece(PAD_PIECE, PAD)] * (states_BSH.shape[1] - len(pieces))
-    return Source(
-        pieces=(*pieces, *padding),
+    known = calls[0]["attention"] is not None
+    source = Source(
+        pieces=(*pieces, *[Piece(PAD_PIECE, PAD)] * (states_BSH.shape[1] - len(pieces))),
         mask_S=memory.mask_BS[0].cpu(),
         states_SH=states_BSH[0].cpu(),
         keys_SD=keys_BSD[0].cpu() if known else None,
@@ -308,6 +278,17 @@ def _source(recorded: Recording, pieces: Sequence[Piece]) -> Source:
         values_SM=memory.values_BSM[0].cpu() if known else None,
         summary_H=memory.summary_BH[0].cpu(),
     )
+    return Recording(source, calls, log_softmax(logits_TV))
+
+
+def _difference(padded: Recording, alone: Recording) -> float:
+    """Return the largest change of a probability or a weight that padding causes."""
+    changes = [(padded.log_probs_TV.exp() - alone.log_probs_TV.exp()).abs().max().cpu()]
+    for one, other in zip(padded.calls, alone.calls, strict=True):
+        if other["attention"] is not None:
+            alone_S = other["attention"].mean_weights_S
+            changes.append((one["attention"].mean_weights_S[: len(alone_S)] - alone_S).abs().max())
+    return float(torch.stack(changes).max())
 
 
 def _steps(
@@ -319,7 +300,6 @@ def _steps(
     # The search never writes these.
     forbidden = torch.tensor(options.forbidden, device=recorded.log_probs_TV.device)
     possible_TV = recorded.log_probs_TV.index_fill(1, forbidden, -torch.inf)
-    residual = recorded.attention.residual
     steps = []
     for place, (read, written, call) in enumerate(zip(reads, writes, recorded.calls, strict=True)):
         log_prob = recorded.log_probs_TV[place, written.id]
@@ -334,32 +314,10 @@ def _steps(
                 log_prob=float(log_prob),
                 rank=int((possible_TV[place] > log_prob).sum()) + 1,
                 candidates=tuple(Candidate(*candidate) for candidate in candidates),
-                query_Q=call.query_BKQ[0, 0].cpu(),
-                attention=_attention_step(recorded, call),
-                residual_M=None if residual is None else residual(call.query_BKQ)[0, 0].cpu(),
-                output_M=call.output_BKM[0, 0].cpu(),
+                **call,
             )
         )
     return tuple(steps)
-
-
-def _attention_step(recorded: Recording, call: Call) -> AttentionStep | None:
-    """Return what led to the weights of a step, or the given ones; None without attention."""
-    if call.weights_BKS is None:
-        return None
-    attention, memory = recorded.attention, recorded.memory
-    scores = attention.scores(call.query_BKQ, memory)  # [B, K, S] or, with heads, [B, N, K, S]
-    given_S = call.given_S
-    weights = attention.weights(scores, memory) if given_S is None else _for_heads(given_S, scores)
-    scores_S = scores[0].select(-2, 0).cpu()
-    return AttentionStep(
-        scores_S=scores_S,
-        masked_scores_S=torch.where(memory.mask_BS[0].cpu(), scores_S, -torch.inf),
-        weights_S=weights[0].select(-2, 0).cpu(),
-        mean_weights_S=call.weights_BKS[0, 0].cpu(),
-        context_M=attention.context(weights, memory)[0, 0].cpu(),
-        looked=given_S is not None,
-    )
 
 
 def _pieces(names: Sequence[str], ids: Sequence[int]) -> list[Piece]:

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from seq2seq.analysis import Method, to_json
 from seq2seq.analysis.attribution import MEANINGS
-from seq2seq.config import ModelConfig, Score
+from seq2seq.config import ModelConfig, Score, Style
 from seq2seq.inference.text import Part
 from seq2seq.inference.words import WordAttention, word_attention
-from seq2seq.model.attention import Attention, Dot, MultiHeadAttention, SingleHeadAttention
+from seq2seq.model.attention import Attention, Dot
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,10 @@ class Explanation:
     config: ModelConfig
     languages: tuple[str, str]
     formula: Formula
-    query: str  # which state is the query, in words
-    residual: str  # what is added to the context, in words
-    output_use: str  # what the decoder does with the output of the attention, in words
     source: Source = field(repr=False)
     part: Part  # the translation, with the weights of positions that are not padding
     forced: bool  # the translation was given, not found by the search
-    attribution: Method | None  # by which the steps' attributions were computed
+    attribution: Method | None  # the method of the steps' attributions
     # Of the attention, by their names in the model.
     parameters: dict[str, Tensor] = field(repr=False)
     steps: tuple[DecoderStep, ...] = field(repr=False)
@@ -152,6 +149,32 @@ class Explanation:
         }
 
     @property
+    def query(self) -> str:
+        """Which state is the query, in words."""
+        if self.config.attention.previous_piece:
+            return "s_(i-1) + W y_(i-1), the decoder's state before this step and the piece before"
+        return _QUERIES[self.config.style]
+
+    @property
+    def residual(self) -> str:
+        """What is added to the context, in words."""
+        query_Q, residual_M = self.steps[0].query_Q, self.steps[0].residual_M
+        if residual_M is None:
+            return "none: a_i = c_i (model.attention.residual)"
+        if len(residual_M) == len(query_Q):
+            return "a_i = c_i + q_i: the query is added, so that its information is not lost"
+        return (
+            "a_i = c_i + W q_i: the query is added, by residual.query.weight in the context's size"
+        )
+
+    @property
+    def output_use(self) -> str:
+        """What the decoder does with the output a_i of the attention, in words."""
+        fed = " and enters the GRU of the next step (sec. 3.3)" * self.config.input_feeding
+        use = _OUTPUT_USES[self.config.style].format(fed=fed)
+        return use + _LEXICAL_USE * self.config.lexical
+
+    @property
     def origin(self) -> str:
         """How the translation came about, in words."""
         looked = [str(s.number) for s in self.steps if s.attention and s.attention.looked]
@@ -169,7 +192,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Return the explanation for a notebook: a picture of the attention, and each step."""
-        from seq2seq.analysis.show import notebook_html  # which knows this class
+        from seq2seq.analysis.show import notebook_html  # show imports this module
 
         return notebook_html(self)
 
@@ -215,63 +238,39 @@ _FORMULAS: dict[Score, Formula] = {
     ),
 }  # fmt: skip
 
+_QUERIES: dict[Style, str] = {
+    "bahdanau": "s_(i-1), the decoder's state before this step (Bahdanau et al. 2014, eq. 6)",
+    "conditional": "s'_i = GRU_1(y_(i-1), s_(i-1)), the decoder's state after it has read the "
+    "piece before (Sennrich et al. 2017, sec. 2)",
+    "luong": "s_i, the decoder's state after it has read the piece before "
+    "(Luong et al. 2015, sec. 3; h_t there)",
+    "pre_attention": "q_i, the state of the first GRU after it has read the piece before",
+}
+_OUTPUT_USES: dict[Style, str] = {
+    "bahdanau": "s_i = GRU([y_(i-1); a_i], s_(i-1)); the logits come from s_i, y_(i-1) and a_i "
+    "(Bahdanau et al. 2014, eq. 4, A.2.2)",
+    "conditional": "s_i = GRU_2(a_i, s'_i), the second transition; the logits come from s_i, "
+    "y_(i-1) and a_i (Sennrich et al. 2017, sec. 2)",
+    "luong": "the attentional state tanh(W [a_i; s_i]) gives the logits{fed} "
+    "(Luong et al. 2015, eqs. 5 and 6)",
+    "pre_attention": "a_i is the input of the second GRU, whose state gives the logits",
+}
+_LEXICAL_USE = (
+    "; tanh(sum of weights x W e_j), of the embeddings e_j of source pieces, is added to what the "
+    "logits come from (Nguyen and Chiang 2018, sec. 4)"
+)
+
 
 def score_formula(score: Score, attention: Attention) -> Formula:
     """Return the formula of a score; its scale is read from the module."""
     found = _FORMULAS[score]
-    if isinstance(attention, MultiHeadAttention):
-        return _scaled(found, attention.scale, "one key in one head")
-    module = attention.score if isinstance(attention, SingleHeadAttention) else None
+    module: Any = getattr(attention, "score", attention)
     if isinstance(module, Dot) and module.query is not None:
         text = found.text.replace("q·k", "(W q)·k")
         found = replace(found, text=text, letters={"W": "score.query.weight"})
-    if score == "scaled_dot" and isinstance(module, Dot):
-        return _scaled(found, module.scale, "one key, not of the sentence")
-    return found
-
-
-def _scaled(formula: Formula, scale: float, of: str) -> Formula:
-    size = round(1 / scale**2)
+    if score not in ("scaled_dot", "multi_head"):
+        return found
+    size = round(1 / module.scale**2)
+    of = "one key in one head" if score == "multi_head" else "one key, not of the sentence"
     reason = f"1/sqrt({size}) = {1 / math.sqrt(size):.6g}; {size} is the size of {of}"
-    return replace(formula, scale=scale, scale_reason=reason)
-
-
-def query_name(config: ModelConfig) -> str:
-    """Return which state is the query in this style of decoder."""
-    if config.attention.previous_piece:
-        return "s_(i-1) + W y_(i-1), the decoder's state before this step and the piece before"
-    return {
-        "bahdanau": "s_(i-1), the decoder's state before this step (Bahdanau et al. 2014, eq. 6)",
-        "conditional": "s'_i = GRU_1(y_(i-1), s_(i-1)), the decoder's state after it has read the "
-        "piece before (Sennrich et al. 2017, sec. 2)",
-        "luong": "s_i, the decoder's state after it has read the piece before "
-        "(Luong et al. 2015, sec. 3; h_t there)",
-        "pre_attention": "q_i, the state of the first GRU after it has read the piece before",
-    }[config.style]
-
-
-def output_use(config: ModelConfig) -> str:
-    """Return what the decoder does with the output a_i of the attention."""
-    words = (
-        "; tanh(sum of weights x W e_j), of the embeddings e_j of source pieces, is added to what "
-        "the logits come from (Nguyen and Chiang 2018, sec. 4)"
-    )
-    fed = " and enters the GRU of the next step (sec. 3.3)" if config.input_feeding else ""
-    return {
-        "bahdanau": "s_i = GRU([y_(i-1); a_i], s_(i-1)); the logits come from s_i, y_(i-1) and a_i "
-        "(Bahdanau et al. 2014, eq. 4, A.2.2)",
-        "conditional": "s_i = GRU_2(a_i, s'_i), the second transition; the logits come from s_i, "
-        "y_(i-1) and a_i (Sennrich et al. 2017, sec. 2)",
-        "luong": f"the attentional state tanh(W [a_i; s_i]) gives the logits{fed} "
-        "(Luong et al. 2015, eqs. 5 and 6)",
-        "pre_attention": "a_i is the input of the second GRU, whose state gives the logits",
-    }[config.style] + words * config.lexical
-
-
-def residual_name(config: ModelConfig, attention: Attention) -> str:
-    """Return what the residual adds to the context."""
-    if attention.residual is None:
-        return "none: a_i = c_i (model.attention.residual)"
-    if attention.residual.query is None:
-        return "a_i = c_i + q_i: the query is added, so that its information is not lost"
-    return "a_i = c_i + W q_i: the query is added, by residual.query.weight in the context's size"
+    return replace(found, scale=module.scale, scale_reason=reason)

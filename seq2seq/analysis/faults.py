@@ -49,12 +49,12 @@ BATCH = 50
 PADDINGS = (0, 5, 10, 20, 40)
 _MOST_ROWS = 14
 _WORDS = range(4, 8)  # of the sentence that is shown
-_EXTRA_PIECES = 20  # by which its neighbor is longer
+_EXTRA_PIECES = 20  # its neighbor is longer by so many
 _DOTS = 80  # per inch of a figure
 
 
 class SoftmaxOverQueries(Attention):
-    """The softmax runs over the queries, of which greedy search has one per sentence."""
+    """The softmax runs over the queries; greedy search has one query per sentence."""
 
     def weights(self, scores: Tensor, memory: Memory) -> Tensor:
         ones = [1] * (scores.dim() - 2)  # for the axes between batch and source
@@ -122,7 +122,6 @@ def loss_counting_padding(model: TranslationModel, batch: Batch) -> Tensor:
 class Fault:
     """A fault, and how to put it into a copy of a probe; templates/faults.html describes it."""
 
-    name: str
     title: str
     inject: Callable[[Probe], Probe]
 
@@ -146,18 +145,17 @@ def _as(kind: type[Attention] | type[Decoder] | type[Encoder]) -> Callable[[Prob
     return inject
 
 
-_FAULTS = (
-    Fault("softmax-axis", "Softmax over the wrong axis", _as(SoftmaxOverQueries)),
-    Fault("no-mask", "No padding mask", _as(NoMask)),
-    Fault("length-scale", "Scaled by the length", _as(ScaledByLength)),
-    Fault("state-reset", "Decoder state reset at each step", _as(StateReset)),
-    Fault("ignores-source", "Attention that ignores the source", _as(IgnoresSource)),
-    Fault("reads-padding", "Output that depends on the batch", _as(ReadsPadding)),
-    Fault(
-        LOSS, "A mean loss that counts padding", lambda p: replace(p, loss=loss_counting_padding)
+FAULTS: dict[str, Fault] = {
+    "softmax-axis": Fault("Softmax over the wrong axis", _as(SoftmaxOverQueries)),
+    "no-mask": Fault("No padding mask", _as(NoMask)),
+    "length-scale": Fault("Scaled by the length", _as(ScaledByLength)),
+    "state-reset": Fault("Decoder state reset at each step", _as(StateReset)),
+    "ignores-source": Fault("Attention that ignores the source", _as(IgnoresSource)),
+    "reads-padding": Fault("Output that depends on the batch", _as(ReadsPadding)),
+    LOSS: Fault(
+        "A mean loss that counts padding", lambda p: replace(p, loss=loss_counting_padding)
     ),
-)
-FAULTS: dict[str, Fault] = {fault.name: fault for fault in _FAULTS}
+}
 
 
 # --- The gallery: each fault with its BLEU, its findings and its picture
@@ -200,9 +198,9 @@ def make_gallery(probe: Probe, pairs: Sequence[Pair]) -> FaultGallery:
     shown = _shown_pairs(probe, pairs)
     healthy = _measure(probe.copy(), pairs, shown)
     faulty = {}
-    for fault in FAULTS.values():
+    for name, fault in FAULTS.items():
         log.info("%s", fault.title)
-        faulty[fault.name] = _measure(fault.inject(probe.copy()), pairs, shown)
+        faulty[name] = _measure(fault.inject(probe.copy()), pairs, shown)
     return FaultGallery(healthy, faulty, len(pairs))
 
 
@@ -283,7 +281,7 @@ def write_gallery(folder: Path, gallery: FaultGallery, *, run: str, test: str) -
     page = render(
         "faults.html",
         healthy=gallery.healthy,
-        faulty=[(FAULTS[name], result) for name, result in gallery.faulty.items()],
+        faulty=[(name, FAULTS[name].title, found) for name, found in gallery.faulty.items()],
         loss_fault=LOSS,
         paddings=PADDINGS,
         run=run,

@@ -1,4 +1,4 @@
-"""The picture of attention, which commands write and notebooks show: heat maps of the weights.
+"""The picture of attention in files and notebooks: heat maps of the weights.
 
 Translating does not need matplotlib; without it, notebooks show texts alone.
 
@@ -8,15 +8,14 @@ Legend: T target pieces or words, S source pieces or words.
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-MOST_MAPS = 30
 _LIGHT = 0.005  # a weight that rounds to zero in two digits
 _NUMBERED = 0.05  # cells from this weight on show it
 _DARK = 0.72  # and from this one on, in white; text has a contrast of 4.5 upon any cell
@@ -55,54 +53,12 @@ def piece_label(piece: str) -> str:
     return f"·{piece}" if continues else piece.removeprefix(SPACE_PIECE) or SPACE_PIECE
 
 
-@dataclass(frozen=True)
-class _Map:
+class _Map(NamedTuple):
     """One heat map: the labels of its columns and rows, and the weights."""
 
     source: list[str]
     target: list[str]
     weights_TS: npt.NDArray[np.floating]
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Return width and height in inches."""
-        return _CELL[0] * len(self.source), _CELL[1] * len(self.target)
-
-    @property
-    def labels(self) -> tuple[float, float]:
-        """Return the size of the labels, to the left and above, in inches."""
-        left = max(map(_text_width, self.target))
-        # Those above are rotated by 60 degrees.
-        return left, 0.87 * max(map(_text_width, self.source))
-
-
-def _boxes(maps: Sequence[_Map]) -> tuple[list[tuple[float, float, float, float]], float, float]:
-    """Return left, top, width and height of each map, and the right and bottom end of all.
-
-    The maps are row by row, like words on a page, such that the figure is somewhat wider than high.
-    Cells have the same size in all maps, which matplotlib's own layouts cannot give.
-    """
-    widths = [m.labels[0] + _GAP + m.size[0] for m in maps]
-    heights = [m.labels[1] + _GAP + m.size[1] for m in maps]
-    room = max(1.3 * math.sqrt(np.dot(widths, heights)), *widths)
-    rows: list[list[_Map]] = [[]]
-    used = 0.0
-    for heat_map, width in zip(maps, widths, strict=True):
-        if used + width > room:
-            rows.append([])
-            used = 0.0
-        rows[-1].append(heat_map)
-        used += width
-    boxes, right, bottom = [], _EDGE + _CAPTION, 0.0
-    for row in rows:
-        left, top = _EDGE, bottom + max(m.labels[1] for m in row) + _GAP
-        for heat_map in row:
-            left += heat_map.labels[0] + _GAP
-            boxes.append((left, top, *heat_map.size))
-            left += heat_map.size[0]
-        right = max(right, left)
-        bottom = top + max(m.size[1] for m in row)
-    return boxes, right, bottom
 
 
 def plot_sentences(
@@ -122,22 +78,21 @@ def plot_sentences(
     """
     if path:
         check_picture(path)
-    _check_count(len(sentences))
-    for number, sentence in enumerate(sentences, start=1):
-        if not normalize_line(sentence):
-            which = "the sentence" if len(sentences) == 1 else f"sentence {number}"
-            raise DataError(f"{which} is empty; give words to translate")
+    names = dict.fromkeys(sentences, "the sentence")
+    if target is not None:
+        names[target] = "the given translation"
+    for text, name in names.items():
+        if not normalize_line(text):
+            raise DataError(f"{name} is empty; give words to translate")
+    if target is not None and len(sentences) > 1:
+        raise DataError(
+            f"one translation is given, but {len(sentences)} sentences; give one sentence"
+        )
     if target is None:
         options = translator.options(beam_size=beam, keep_weights=True)
         found = translator.translate(sentences, options)
         parts = [part for best, *_ in found for part in best.parts]
     else:
-        if len(sentences) != 1:
-            raise DataError(
-                f"one translation is given, but {len(sentences)} sentences; give one sentence"
-            )
-        if not normalize_line(target):
-            raise DataError("the given translation is empty; give one, or leave it out")
         parts = translator.force(sentences, [target])
     if path:
         languages = translator.config.data.languages
@@ -148,32 +103,38 @@ def plot_sentences(
 def attention_figure(
     parts: Sequence[Part], *, languages: tuple[str, str] = ("", ""), words: bool = False
 ) -> Figure:
-    """Return the weights of translations as a grid of heat maps with one scale, from 0 to 1.
+    """Return the weights of translations as heat maps with one scale, one below the other.
 
     Columns are source pieces, rows are target pieces; with `words` both are words
-    (words.word_attention). Raises DataError for a model without attention, no translations, and
-    more than 30.
+    (words.word_attention). Cells have the same size in all maps. Raises DataError for a model
+    without attention.
     """
-    _check_count(len(parts))
-    maps = [_word_map(part) if words else _piece_map(part) for part in parts]
-    boxes, right, bottom = _boxes(maps)
-    width, height = right + _BAR_WIDTH, bottom + _EDGE
+    maps = [_map(part, words=words) for part in parts]
+    left = _EDGE + _GAP + max(_text_width(text) for each in maps for text in each.target)
+    columns = max(len(each.source) for each in maps)
+    width = max(left + _CELL[0] * columns, _EDGE + _CAPTION) + _BAR_WIDTH
+    # Labels above a map are rotated by 60 degrees.
+    above = [_GAP + 0.87 * max(map(_text_width, each.source)) for each in maps]
+    height = sum(above) + _CELL[1] * sum(len(each.target) for each in maps) + _EDGE
+    figure = new_figure(width, height, constrained=False)
 
-    def add_axes(figure: Figure, left: float, top: float, wide: float, high: float) -> Axes:
+    def add_axes(left: float, top: float, wide: float, high: float) -> Axes:
         box = (left / width, 1 - (top + high) / height, wide / width, high / height)
         return figure.add_axes(box)
 
-    figure = new_figure(width, height, constrained=False)
-    for heat_map, box in zip(maps, boxes, strict=True):
-        image = _draw(add_axes(figure, *box), heat_map)
-    bar = min(_BAR_HEIGHT, bottom)
-    scale = add_axes(figure, width - 0.75, (height - bar) / 2, 0.16, bar)
+    top = 0.0
+    for heat_map, labels in zip(maps, above, strict=True):
+        size = (_CELL[0] * len(heat_map.source), _CELL[1] * len(heat_map.target))
+        image = _draw(add_axes(left, top + labels, *size), heat_map)
+        top += labels + size[1]
+    bar = min(_BAR_HEIGHT, top)
+    scale = add_axes(width - 0.75, (height - bar) / 2, 0.16, bar)
     figure.colorbar(image, cax=scale, label="attention weight")
     unit = "words" if words else "pieces"
     source, target = (f" ({language})" * bool(language) for language in languages)
     normal = all(np.allclose(each.weights_TS.sum(1), 1, atol=0.01) for each in maps)
     below = f"source {unit}{source}{' (each row sums to 1)' * normal}"
-    middle = (_EDGE + right) / 2 / width
+    middle = (_EDGE + width - _BAR_WIDTH) / 2 / width
     figure.text(middle, 0.1 / height, below, ha="center", va="bottom")
     figure.text(0.1 / width, 0.5, f"target {unit}{target}", rotation=90, ha="left", va="center")
     return figure
@@ -181,7 +142,7 @@ def attention_figure(
 
 def attention_lines(part: Part, *, words: bool = False) -> Iterator[str]:
     """Yield both texts, and a line for each target piece or word: the heaviest of the source."""
-    found = _word_map(part) if words else _piece_map(part)
+    found = _map(part, words=words)
     yield f"{part.source}\n{part.text}   (log p = {part.log_prob:.3f})"
     for label, row_S in zip(found.target, found.weights_TS, strict=True):
         yield f"{label:{max(map(len, found.target))}}  {heaviest(found.source, row_S)}".rstrip()
@@ -193,22 +154,15 @@ def heaviest(names: Sequence[str], weights_S: npt.NDArray[np.floating]) -> str:
     return "  ".join(f"{names[n]} {weights_S[n]:.2f}" for n in order if weights_S[n] >= _LIGHT)
 
 
-def _check_count(count: int) -> None:
-    if not 1 <= count <= MOST_MAPS:
-        raise DataError(f"{count} sentences to draw; a picture holds 1 to {MOST_MAPS}")
-
-
-def _piece_map(part: Part) -> _Map:
+def _map(part: Part, *, words: bool) -> _Map:
     if part.weights is None:
         raise DataError("no attention weights to draw: the model has attention.score none")
-    source, target = (
-        [plain(piece_label(piece)) for piece in side]
-        for side in (part.source_pieces, part.target_pieces)
-    )
-    return _Map(source, target, part.weights)
-
-
-def _word_map(part: Part) -> _Map:
+    if not words:
+        source, target = (
+            [plain(piece_label(piece)) for piece in side]
+            for side in (part.source_pieces, part.target_pieces)
+        )
+        return _Map(source, target, part.weights)
     found = word_attention(part)
     if not found.target:
         raise DataError(
@@ -250,72 +204,60 @@ MOST_PIECES = 60  # rows or columns of a picture
 MOST_PARTS = 3  # pictures of a line that was split
 _PIXELS_PER_INCH = 80  # as it is shown; it is drawn with more
 _NO_WEIGHTS = (
-    "No attention weights to show: translate with translator.options(keep_weights=True). A model "
-    "with attention.score none has no weights."
+    "No attention weights to show: the model has none (attention.score none), or they were not "
+    "kept; translate with translator.options(keep_weights=True)."
 )
 _RULE = "Rows are target pieces, columns source pieces; · continues a word"
-_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def attention_html(parts: Sequence[Part], *, without: str = _NO_WEIGHTS, **numbers: float) -> str:
-    """Return the texts of a line, numbers such as its score, and the pictures of its parts.
-
-    `without` is the note in place of a picture where there are no weights.
-    """
+def attention_html(parts: Sequence[Part], **numbers: float) -> str:
+    """Return the texts of a line, numbers such as its score, and a picture of its attention."""
     if not parts:
         return "<div><p>An empty line: nothing was translated.</p></div>"
-    source = escape_text(" ".join(part.source for part in parts))
-    target = escape_text(" ".join(part.text for part in parts))
+    source = escape(" ".join(part.source for part in parts))
+    target = escape(" ".join(part.text for part in parts))
     shown = ", ".join(
         f"{name} = {value:.3f}" for name, value in numbers.items() if math.isfinite(value)
     )
     found = f"<p>{source}<br/><b>{target}</b></p>{_note(shown)}"
-    if parts[0].weights is None:
-        return f"<div>{found}{_note(without)}</div>"
-    found += "".join(map(_picture, parts[:MOST_PARTS]))
-    if len(parts) > MOST_PARTS:
-        found += _note(f"The line was split; pictures of {MOST_PARTS} of its {len(parts)} parts.")
-    return f"<div>{found}</div>"
-
-
-def escape_text(text: str) -> str:
-    """Return a text for HTML and XML, without the characters that XML does not allow."""
-    return escape(_NOT_XML.sub("\ufffd", text))
+    known = parts[0].weights is not None
+    return f"<div>{found}{_picture(parts) if known else _note(_NO_WEIGHTS)}</div>"
 
 
 def _note(text: str) -> str:
-    return f"<p><small>{escape_text(text)}</small></p>"
+    return f"<p><small>{escape(text)}</small></p>"
 
 
-def _picture(part: Part) -> str:
-    """Return the picture of a part with notes about what it leaves out."""
-    assert part.weights is not None
-    weights_TS = part.weights[:MOST_PIECES, :MOST_PIECES]
-    sides = {"source": part.source_pieces, "target": part.target_pieces}
-    notes = [
-        f"Shown are the first {MOST_PIECES} of {len(pieces)} {side} pieces."
-        for side, pieces in sides.items()
-        if len(pieces) > MOST_PIECES
+def _picture(parts: Sequence[Part]) -> str:
+    """Return one picture of the beginnings of the first parts, with what it shows in words."""
+    shown = [
+        replace(
+            part,
+            source_pieces=part.source_pieces[:MOST_PIECES],
+            target_pieces=part.target_pieces[:MOST_PIECES],
+            weights=None if part.weights is None else part.weights[:MOST_PIECES, :MOST_PIECES],
+        )
+        for part in parts[:MOST_PARTS]
     ]
-    shown = replace(
-        part,
-        source_pieces=part.source_pieces[:MOST_PIECES],
-        target_pieces=part.target_pieces[:MOST_PIECES],
-        weights=weights_TS,
-    )
     try:
-        figure = attention_figure([shown])
+        figure = attention_figure(shown)
     except ModuleNotFoundError as error:
         return _note(f"Picture of the attention: {missing_package(error)}")
     file = BytesIO()
     write_figure(figure, file)
-    rows = zip(shown.target_pieces, weights_TS.tolist(), strict=True)
-    heaviest = ((piece, shown.source_pieces[row.index(max(row))], max(row)) for piece, row in rows)
-    each = (f"{piece_label(t)}: {piece_label(s)} {weight:.2f}" for t, s, weight in heaviest)
+    each = (
+        f"{piece_label(piece)}: {piece_label(part.source_pieces[row.argmax()])} {row.max():.2f}"
+        for part in shown
+        if part.weights is not None
+        for piece, row in zip(part.target_pieces, part.weights, strict=True)
+    )
     text = f"Attention, the largest weight for each target piece: {', '.join(each)}"
     image = (
-        f'<img width="{figure.get_figwidth() * _PIXELS_PER_INCH:.0f}" alt="{escape_text(text)}" '
+        f'<img width="{figure.get_figwidth() * _PIXELS_PER_INCH:.0f}" alt="{escape(text)}" '
         f'src="data:image/png;base64,{b64encode(file.getvalue()).decode()}"/>'
     )
-    rule = f"{_RULE}{marks_legend(''.join(shown.source_pieces + shown.target_pieces))}."
-    return image + _note(" ".join([rule, *notes]))
+    pieces = [piece for part in shown for piece in part.source_pieces + part.target_pieces]
+    rule = f"{_RULE}{marks_legend(''.join(pieces))}."
+    if sum(len(part.source_pieces + part.target_pieces) for part in parts) > len(pieces):
+        rule += f" Shown are at most {MOST_PARTS} sentences, and {MOST_PIECES} pieces of each side."
+    return image + _note(rule)

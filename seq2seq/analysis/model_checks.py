@@ -82,14 +82,10 @@ def make_probe(translator: Translator, pairs: Sequence[Pair], *, sentences: int 
 
     Raises DataError for fewer than two usable sentences.
     """
-    candidates = pairs[:_CANDIDATES]
-    sources = translator.source.encode_batch([pair.source for pair in candidates])
-    targets = translator.target.encode_batch([pair.target for pair in candidates])
-    usable = [
-        number
-        for number, (source, target) in enumerate(zip(sources, targets, strict=True))
-        if 0 < len(source) <= _MOST_PIECES and 0 < len(target) <= _MOST_PIECES
-    ]
+    pairs = pairs[:_CANDIDATES]
+    batch = Probe(translator, tuple(pairs)).batch()
+    sizes = torch.stack([batch.source_lengths_B, batch.target_lengths_B]) - 1  # without the end
+    usable = ((sizes > 0) & (sizes <= _MOST_PIECES)).all(0).nonzero().flatten().tolist()
     if len(usable) < 2:
         raise DataError(
             "the test set must begin with two or more sentence pairs of 1 to "
@@ -103,15 +99,17 @@ def make_probe(translator: Translator, pairs: Sequence[Pair], *, sentences: int 
 
 @dataclass(frozen=True)
 class Steps:
-    """The output of each decoding step for known targets, padded positions included."""
+    """The output of each decoding step for the targets of a batch, padded positions included."""
 
+    batch: Batch
     log_probs_BTV: Tensor
     weights_BTS: Tensor | None
 
-    def target_log_probs(self, batch: Batch) -> Tensor:
-        """Return the log probability of the target of each sentence [B]."""
-        chosen_BT = self.log_probs_BTV.gather(2, batch.labels_BT.unsqueeze(2)).squeeze(2)
-        return chosen_BT.masked_fill(~batch.label_mask_BT, 0).sum(1)
+    @property
+    def target_log_probs_B(self) -> Tensor:
+        """The log probability of the target of each sentence."""
+        chosen_BT = self.log_probs_BTV.gather(2, self.batch.labels_BT.unsqueeze(2)).squeeze(2)
+        return chosen_BT.masked_fill(~self.batch.label_mask_BT, 0).sum(1)
 
 
 @torch.no_grad()
@@ -121,7 +119,7 @@ def step_through(probe: Probe, batch: Batch) -> Steps:
     logits, weights = zip(*decoding.steps(batch.inputs_BT), strict=True)
     known = [weights_BS for weights_BS in weights if weights_BS is not None]
     log_probs_BTV = torch.stack(logits, 1).float().log_softmax(-1)
-    return Steps(log_probs_BTV, torch.stack(known, 1) if known else None)
+    return Steps(batch, log_probs_BTV, torch.stack(known, 1) if known else None)
 
 
 def widen(batch: Batch, columns: int) -> Batch:
@@ -150,43 +148,36 @@ class Finding:
         return {True: "pass", False: "FAIL", None: "skip"}[self.passed]
 
 
-NO_WEIGHTS = Finding(None, "the model has no attention weights")
+class Skipped(Exception):
+    """A check cannot be made; the message says why."""
 
 
-def weights_sum_to_one(probe: Probe) -> Finding:
+def _weights(steps: Steps) -> Tensor:
+    if steps.weights_BTS is None:
+        raise Skipped("the model has no attention weights")
+    return steps.weights_BTS
+
+
+def weights_sum_to_1(_: Probe, steps: Steps) -> Finding:
     """Check that the weights of each step sum to 1 over the source positions."""
-    batch = probe.batch()
-    weights_BTS = step_through(probe, batch).weights_BTS
-    if weights_BTS is None:
-        return NO_WEIGHTS
-    error = float((weights_BTS.sum(2) - 1).abs()[batch.label_mask_BT].max())
+    error = float((_weights(steps).sum(2) - 1).abs()[steps.batch.label_mask_BT].max())
     return Finding(error <= SUM_TOLERANCE, f"sums differ from 1 by at most {error:.2g}")
 
 
-def no_weight_on_padding(probe: Probe) -> Finding:
+def no_weight_on_padding(_: Probe, steps: Steps) -> Finding:
     """Check that padded source positions have weights of exactly 0."""
-    batch = widen(probe.batch(), EXTRA_PADDING)
-    weights_BTS = step_through(probe, batch).weights_BTS
-    if weights_BTS is None:
-        return NO_WEIGHTS
-    on_padding_BTS = weights_BTS.masked_fill(batch.source_mask_BS.unsqueeze(1), 0)
-    most = float(on_padding_BTS.sum(2)[batch.label_mask_BT].max())
+    on_padding_BTS = _weights(steps).masked_fill(steps.batch.source_mask_BS.unsqueeze(1), 0)
+    most = float(on_padding_BTS.sum(2)[steps.batch.label_mask_BT].max())
     return Finding(most == 0, f"at most {100 * most:.3g} % of a step's weight is on padding")
 
 
-def batch_invariance(probe: Probe) -> Finding:
+def batch_invariance(probe: Probe, steps: Steps) -> Finding:
     """Check that longer neighbors change no probability and no translation of a sentence."""
-    batch = widen(probe.batch(), EXTRA_PADDING)
-    beside_B = step_through(probe, batch).target_log_probs(batch)
-    found = search_greedily(probe, batch)
-    errors, changed = [], 0
-    for number, pair in enumerate(probe.pairs):
-        alone = probe.batch([pair])
-        log_prob = step_through(probe, alone).target_log_probs(alone)[0]
-        errors.append((log_prob - beside_B[number]).abs())
-        [other] = search_greedily(probe, alone)
-        changed += _differ(found[number], other)
-    worst = float(torch.stack(errors).max())
+    batches = [probe.batch([pair]) for pair in probe.pairs]
+    alone_B = torch.cat([step_through(probe, batch).target_log_probs_B for batch in batches])
+    worst = float((alone_B - steps.target_log_probs_B).abs().max())
+    alone = [hypothesis for batch in batches for hypothesis in search_greedily(probe, batch)]
+    changed = sum(map(_differ, search_greedily(probe, steps.batch), alone))
     return Finding(
         worst <= LOG_PROB_TOLERANCE and not changed,
         f"log probabilities differ by at most {worst:.2g}; {changed} of {len(probe.pairs)} "
@@ -194,16 +185,15 @@ def batch_invariance(probe: Probe) -> Finding:
     )
 
 
-def beam_one_is_greedy(probe: Probe) -> Finding:
+def beam_1_is_greedy(probe: Probe, steps: Steps) -> Finding:
     """Check that a beam of 1 finds what greedy search finds."""
-    batch = probe.batch()
-    found = search_greedily(probe, batch)
-    beams = search_greedily(probe, batch, strategy=beam_search)
+    found = search_greedily(probe, steps.batch)
+    beams = search_greedily(probe, steps.batch, strategy=beam_search)
     changed = sum(map(_differ, found, beams))
     return Finding(not changed, f"{changed} of {len(found)} translations differ")
 
 
-def order_invariance(probe: Probe) -> Finding:
+def order_invariance(probe: Probe, _: Steps) -> Finding:
     """Check that lines in reverse order have the same translations."""
     lines = [pair.source for pair in probe.pairs]
     forward = probe.translator.translate(lines)
@@ -215,33 +205,29 @@ def order_invariance(probe: Probe) -> Finding:
     return Finding(not changed, f"{changed} of {len(lines)} translations differ")
 
 
-def steps_equal_training(probe: Probe) -> Finding:
+def steps_equal_training(probe: Probe, steps: Steps) -> Finding:
     """Check that step-by-step decoding gives the probabilities of the teacher-forced pass."""
-    batch = probe.batch()
-    steps = step_through(probe, batch)
+    batch, model = steps.batch, probe.model
     with torch.no_grad():
-        features_BTO, _ = probe.model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-        log_probs_BTV = probe.model.logits(features_BTO).float().log_softmax(-1)
-    trained = replace(steps, log_probs_BTV=log_probs_BTV)
-    worst = float((trained.target_log_probs(batch) - steps.target_log_probs(batch)).abs().max())
+        features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
+        log_probs_BTV = model.logits(features_BTO).float().log_softmax(-1)
+    trained_B = replace(steps, log_probs_BTV=log_probs_BTV).target_log_probs_B
+    worst = float((trained_B - steps.target_log_probs_B).abs().max())
     return Finding(
         worst <= LOG_PROB_TOLERANCE, f"log probabilities of targets differ by at most {worst:.2g}"
     )
 
 
-def history_counts(probe: Probe) -> Finding:
+def history_counts(probe: Probe, steps: Steps) -> Finding:
     """Check that the pieces before the last one influence the next piece."""
-    batch = probe.batch()
     # Each target gets the first piece of another target and keeps its second piece.
-    inputs_BT = batch.inputs_BT.clone()
-    if inputs_BT.shape[1] < 3:
-        return Finding(None, "no target has two pieces")
+    batch, inputs_BT = steps.batch, steps.batch.inputs_BT.clone()
     inputs_BT[:, 1] = inputs_BT[:, 1].roll(1)
     usable_B = (batch.target_lengths_B >= 3) & (inputs_BT[:, 1] != batch.inputs_BT[:, 1])
     if not usable_B.any():
-        return Finding(None, "no two targets begin with different pieces")
+        raise Skipped("no two targets of two pieces or more begin with different pieces")
     other = step_through(probe, replace(batch, inputs_BT=inputs_BT)).log_probs_BTV[:, 2]
-    moved_B = _variation(step_through(probe, batch).log_probs_BTV[:, 2].exp(), other.exp())
+    moved_B = _variation(steps.log_probs_BTV[:, 2].exp(), other.exp())
     mean = float(moved_B[usable_B].mean())
     return Finding(
         mean >= LEAST_EFFECT,
@@ -249,41 +235,32 @@ def history_counts(probe: Probe) -> Finding:
     )
 
 
-def attention_moves(probe: Probe) -> Finding:
+def attention_moves(_: Probe, steps: Steps) -> Finding:
     """Check that the attention moves from one step to the next."""
-    batch = probe.batch()
-    weights_BTS = step_through(probe, batch).weights_BTS
-    if weights_BTS is None:
-        return NO_WEIGHTS
-    moved_BT = _variation(weights_BTS[:, 1:], weights_BTS[:, :-1])
-    real_BT = batch.label_mask_BT[:, 1:]
-    if not real_BT.any():
-        return Finding(None, "no target has a piece")
-    mean = float(moved_BT[real_BT].mean())
+    weights_BTS, real_BT = _weights(steps), steps.batch.label_mask_BT[:, 1:]
+    mean = float(_variation(weights_BTS[:, 1:], weights_BTS[:, :-1])[real_BT].mean())
     return Finding(
         mean >= LEAST_MOVE, f"{100 * mean:.3g} % of the weight moves from one step to the next"
     )
 
 
-def source_counts(probe: Probe) -> Finding:
+def source_counts(probe: Probe, steps: Steps) -> Finding:
     """Check that a target is more probable with its own source than with another one."""
-    batch = probe.batch()
-    others = probe.batch(
-        [replace(pair, source=probe.pairs[n - 1].source) for n, pair in enumerate(probe.pairs)]
-    )
-    own_B = step_through(probe, batch).target_log_probs(batch)
-    other_B = step_through(probe, others).target_log_probs(others)
-    gain = float((own_B - other_B).sum()) / batch.num_target_tokens
+    exchanged = [
+        replace(pair, source=probe.pairs[n - 1].source) for n, pair in enumerate(probe.pairs)
+    ]
+    others = step_through(probe, widen(probe.batch(exchanged), EXTRA_PADDING))
+    difference_B = steps.target_log_probs_B - others.target_log_probs_B
+    gain = float(difference_B.sum()) / steps.batch.num_target_tokens
     return Finding(
         gain >= LEAST_GAIN, f"the right source is worth {gain:.3g} nats per target piece"
     )
 
 
-def loss_ignores_padding(probe: Probe) -> Finding:
+def loss_ignores_padding(probe: Probe, steps: Steps) -> Finding:
     """Check that the loss and its gradient do not depend on the width of the batch."""
-    batch = probe.batch()
-    loss, norm = loss_and_gradient(probe, batch)
-    padded_loss, padded_norm = loss_and_gradient(probe, widen(batch, EXTRA_PADDING))
+    loss, norm = loss_and_gradient(probe, probe.batch())
+    padded_loss, padded_norm = loss_and_gradient(probe, steps.batch)
     errors = _relative(loss, padded_loss), _relative(norm, padded_norm)
     return Finding(
         all(error <= LOSS_TOLERANCE for error in errors),
@@ -301,26 +278,21 @@ def loss_and_gradient(probe: Probe, batch: Batch) -> tuple[float, float]:
     return float(loss.detach()), float(torch.stack(squares).sum().sqrt())
 
 
-MODEL_CHECKS: dict[str, Callable[[Probe], Finding]] = {
-    "weights sum to 1": weights_sum_to_one,
-    "no weight on padding": no_weight_on_padding,
-    "batch invariance": batch_invariance,
-    "order invariance": order_invariance,
-    "beam 1 is greedy": beam_one_is_greedy,
-    "steps equal training": steps_equal_training,
-    "history counts": history_counts,
-    "source counts": source_counts,
-    "attention moves": attention_moves,
-    "loss ignores padding": loss_ignores_padding,
-}
+_CHECKS: tuple[Callable[[Probe, Steps], Finding], ...] = (
+    weights_sum_to_1, no_weight_on_padding, batch_invariance, order_invariance, beam_1_is_greedy,
+    steps_equal_training, history_counts, source_counts, attention_moves, loss_ignores_padding,
+)  # fmt: skip
+MODEL_CHECKS = {check.__name__.replace("_", " "): check for check in _CHECKS}
 
 
 def examine(probe: Probe) -> dict[str, Finding]:
     """Return the findings of all checks of the model; numbers that are not finite fail a check."""
-    findings = {}
+    findings, steps = {}, step_through(probe, widen(probe.batch(), EXTRA_PADDING))
     for name, check in MODEL_CHECKS.items():
         try:
-            findings[name] = check(probe)
+            findings[name] = check(probe, steps)
+        except Skipped as reason:
+            findings[name] = Finding(None, str(reason))
         except (FloatingPointError, CheckpointError) as error:
             findings[name] = Finding(False, str(error))
     return findings

@@ -1,11 +1,11 @@
-"""HTML pages from the templates beside this file: one file each, which loads nothing."""
+"""Pages and cards from the templates beside this file; a page is one file that loads nothing."""
 
 from __future__ import annotations
 
 import difflib
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from seq2seq.analysis.heatmaps import piece_label
@@ -14,7 +14,7 @@ from seq2seq.packaged import LANGUAGE_NAMES
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page; every value is escaped."""
+    """Return a page or, in Markdown, a card; the values of a page are escaped."""
     return ENVIRONMENT.get_template(template).render(values)
 
 
@@ -32,7 +32,7 @@ def marked(text: str, reference: str) -> Markup:
 
 ENVIRONMENT = Environment(
     loader=PackageLoader("seq2seq.analysis"),
-    autoescape=True,
+    autoescape=select_autoescape(["html"]),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

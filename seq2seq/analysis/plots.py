@@ -18,10 +18,9 @@ from seq2seq.evaluation.metrics import RESAMPLES, Metric, References, score
 from seq2seq.files import check_writable
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.runs.logs import KINDS, Record, read_metrics
+from seq2seq.runs.logs import Record, read_metrics
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -32,7 +31,7 @@ _MOST_INCHES = 100.0
 
 
 def check_picture(path: Path) -> None:
-    """Raise DataError if the suffix is not that of a picture, or the path is not writable."""
+    """Raise DataError for a suffix other than PNG, SVG or PDF, or a path that is not writable."""
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path}: unknown picture format; use {', '.join(SUFFIXES)}")
     check_writable(path)
@@ -61,7 +60,7 @@ def write_figure(figure: Figure, file: Path | IO[bytes], *, dots: int = 150) -> 
 def plain(text: str) -> str:
     """Return the text as matplotlib draws it: a dollar would begin mathematics.
 
-    What UTF-8 cannot encode, which matplotlib refuses, becomes a question mark.
+    matplotlib refuses what UTF-8 cannot encode; it becomes a question mark.
     """
     return text.encode("utf-8", "replace").decode().replace("$", r"\$")
 
@@ -82,58 +81,54 @@ _UNITS: dict[Unit, tuple[str, str]] = {
     "minutes": ("minutes", "minutes"),
     "tokens": ("tokens", "million target pieces"),
 }
-MOST_CURVES = 10  # as many as matplotlib has distinct colors
+_MARKED, _STAR = {"marker": "o", "markersize": 3.5}, {"marker": "*", "markersize": 11}
+_DASHED = {"linestyle": "--", "marker": "s", "markersize": 3.5}
+# The panel, kind and key of each curve, its label, and its style.
+_CURVES: tuple[tuple[int, str, str, str, dict[str, Any]], ...] = (
+    (0, "train", "loss", "training", {"alpha": 0.55, "linewidth": 1.2}),
+    (0, "validation", "loss", "validation", _MARKED),
+    (0, "average", "loss", "", _STAR),
+    (1, "validation", "bleu", "BLEU", _MARKED),
+    (1, "average", "bleu", "BLEU of the average", {**_STAR, "linestyle": "none"}),
+    (1, "validation", "chrf", "chrF", _DASHED),
+    (1, "average", "chrf", "chrF of the average", {**_STAR, "linestyle": "none"}),
+    (2, "train", "learning_rate", "", {"linewidth": 1.2}),
+)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Values over steps, minutes or tokens; a value that was not finite is nan."""
+def read_records(run: Path) -> list[Record]:
+    """Read the records of a run: of training, validation, and averaged checkpoints.
 
-    x: list[float]
-    y: list[float]
-
-
-@dataclass(frozen=True)
-class Curves:
-    """The records of a run by kind: train, validation, and average for the averaged checkpoint."""
-
-    records: dict[str, list[Record]]
-
-    def loss(self, unit: Unit) -> Curve:
-        """Return the training cross-entropy in nats per target piece, without label smoothing."""
-        found = self.of("train", "perplexity", unit)
-        return Curve(found.x, [math.log(y) if y > 0 else math.nan for y in found.y])
-
-    def of(self, kind: Literal["train", "validation", "average"], key: str, unit: Unit) -> Curve:
-        """Return the values of one key, from the records that have it."""
-        records = [record for record in self.records[kind] if key in record]
-        values = [math.nan if record[key] is None else float(record[key]) for record in records]
-        return Curve([self._place(record, unit) for record in records], values)
-
-    def _place(self, record: Record, unit: Unit) -> float:
-        """Return the steps, minutes or millions of tokens of a record.
-
-        A validation has no number of tokens; it is interpolated between training records.
-        """
-        key = _UNITS[unit][0]
-        steps = [0, *(train["step"] for train in self.records["train"])]
-        spent = [0, *(train[key] for train in self.records["train"])]
-        place = record[key] if key in record else np.interp(record["step"], steps, spent)
-        return float(place) / (1e6 if unit == "tokens" else 1)
-
-
-def read_curves(run: Path) -> Curves:
-    """Read the records of a run.
-
-    Raises DataError for a run without records, and for what read_metrics refuses.
+    The loss of training becomes the cross-entropy in nats per target piece, without label
+    smoothing. Raises DataError for a run without records, and for what read_metrics refuses.
     """
     path = RunDirectory(run).metrics
-    kinds: dict[str, list[Record]] = {kind: [] for kind in KINDS}
-    for record in read_metrics(path):
-        kinds[record["kind"]].append(record)
-    if not kinds["train"] and not kinds["validation"]:
+    records = read_metrics(path)
+    if not records:
         raise DataError(f"{path}: no records yet; train the run further")
-    return Curves(kinds)
+    for record in records:
+        if record["kind"] == "train":
+            perplexity = record.get("perplexity")
+            record["loss"] = math.log(perplexity) if perplexity else None
+    return records
+
+
+def curve(
+    records: Sequence[Record], kind: str, key: str, unit: Unit
+) -> tuple[list[float], list[float]]:
+    """Return steps, minutes or millions of tokens, and values; one that was not finite is nan.
+
+    A validation has no number of tokens; it is interpolated between training records.
+    """
+    of_unit, train = _UNITS[unit][0], [each for each in records if each["kind"] == "train"]
+    found = [each for each in records if each["kind"] == kind and key in each]
+    steps, spent = ([0, *(each[name] for each in train)] for name in ("step", of_unit))
+    places = [
+        record[of_unit] if of_unit in record else np.interp(record["step"], steps, spent)
+        for record in found
+    ]
+    values = [math.nan if record[key] is None else float(record[key]) for record in found]
+    return [float(place) / (1e6 if unit == "tokens" else 1) for place in places], values
 
 
 def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> None:
@@ -141,22 +136,20 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
 
     The training loss is the cross-entropy without label smoothing (but with dropout), so that it
     is comparable with the validation loss. The suffix selects PNG, SVG or PDF. Raises DataError for
-    another suffix, runs without records, and more than 10 runs.
+    another suffix and for runs without records.
     """
     from matplotlib.ticker import LogFormatter
 
     check_picture(path)
-    if len(runs) > MOST_CURVES:
-        raise DataError(f"{len(runs)} runs; a picture holds at most {MOST_CURVES}")
-    curves = [read_curves(find_run(run)) for run in runs]
+    of_runs = [read_records(find_run(run)) for run in runs]
     figure = new_figure(7.5, 7.5)
-    losses, metrics, rates = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 1.4])
-    for number, (name, found) in enumerate(zip(run_names(list(runs)), curves, strict=True)):
-        label = "" if len(runs) == 1 else f"{plain(name)}: "
-        color = f"C{number}"
-        _losses(losses, found, unit, label, color)
-        _metrics(metrics, found, unit, label, color)
-        _line(rates, found.of("train", "learning_rate", unit), "", color=color, linewidth=1.2)
+    panels = losses, metrics, rates = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 1.4])
+    for number, (run, records) in enumerate(zip(run_names(list(runs)), of_runs, strict=True)):
+        for panel, kind, key, name, style in _CURVES:
+            x, y = curve(records, kind, key, unit)
+            label = name if len(runs) == 1 else f"{plain(run)}: {name}"
+            if x:
+                panels[panel].plot(x, y, label=name and label, color=f"C{number}", **style)
     losses.set_ylabel("cross-entropy, nats per piece")
     # The right axis shows the same curve as perplexity.
     right = losses.secondary_yaxis("right", functions=(np.exp, np.log))
@@ -171,7 +164,7 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
     rates.ticklabel_format(axis="y", scilimits=(0, 0))
     rates.set_xlabel(_UNITS[unit][1])
     rates.set_xlim(left=0)
-    for axes in (losses, metrics, rates):
+    for axes in panels:
         axes.grid(color="0.9")
         axes.set_axisbelow(True)
         if axes.get_legend_handles_labels()[0]:
@@ -179,28 +172,6 @@ def plot_training(runs: Sequence[str], path: Path, *, unit: Unit = "steps") -> N
     if len(runs) == 1:
         figure.suptitle(plain(run_names(list(runs))[0]))
     write_figure(figure, path)
-
-
-def _losses(axes: Axes, curves: Curves, unit: Unit, label: str, color: str) -> None:
-    train, validation = curves.loss(unit), curves.of("validation", "loss", unit)
-    _line(axes, train, f"{label}training", color=color, alpha=0.55, linewidth=1.2)
-    _line(axes, validation, f"{label}validation", color=color, marker="o", markersize=3.5)
-    _line(axes, curves.of("average", "loss", unit), "", color=color, marker="*", markersize=11)
-
-
-def _metrics(axes: Axes, curves: Curves, unit: Unit, label: str, color: str) -> None:
-    styles = {"bleu": ("BLEU", "-", "o"), "chrf": ("chrF", "--", "s")}
-    for key, (name, line, marker) in styles.items():
-        style = {"color": color, "linestyle": line, "marker": marker, "markersize": 3.5}
-        _line(axes, curves.of("validation", key, unit), f"{label}{name}", **style)
-        average = curves.of("average", key, unit)
-        _line(axes, average, f"{label}{name} of the average", **{**style, "marker": "*",
-              "markersize": 11, "linestyle": "none"})  # fmt: skip
-
-
-def _line(axes: Axes, curve: Curve, label: str, **style: Any) -> None:
-    if curve.x:
-        axes.plot(curve.x, curve.y, label=label or None, **style)
 
 
 # --- BLEU by source length
@@ -257,12 +228,9 @@ def plot_length(systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], pat
     """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
 
     `systems` maps names to translations of the pairs' sources. The suffix selects PNG, SVG or PDF.
-    Raises DataError for another suffix, a different number of translations, an empty test set, and
-    more than 10 systems.
+    Raises DataError for another suffix, a different number of translations, and an empty test set.
     """
     check_picture(path)
-    if len(systems) > MOST_CURVES:
-        raise DataError(f"{len(systems)} systems; a picture holds at most {MOST_CURVES}")
     references = references_of(pairs)
     groups = fixed_buckets([pair.source for pair in pairs])
     x = range(len(groups))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.analysis.heatmaps import plot_sentences
-from seq2seq.analysis.pages import ENVIRONMENT
+from seq2seq.analysis.pages import render
 from seq2seq.analysis.plots import plot_training
 from seq2seq.config import Config
 from seq2seq.config.loading import dump_config
@@ -67,25 +67,22 @@ def make_card(
     config = run.config()
     records = read_metrics(run.metrics) if run.metrics.exists() else []
     minutes = max((record.get("minutes", 0) for record in records), default=0)
-    about = {"name": name, "config": config, "scores": scores, "minutes": minutes}
-    return _render("card.md", checkpoint, config, about | dict.fromkeys(_FACTS) | facts)
+    given = {"name": name, "config": config, "scores": scores, "minutes": minutes, **facts}
+    return render("card.md", **dict.fromkeys(_FACTS) | _about(checkpoint, config) | given)
 
 
-def _render(template: str, checkpoint: Checkpoint, config: Config, values: dict[str, Any]) -> str:
-    """Return a text in Markdown."""
+def _about(checkpoint: Checkpoint, config: Config) -> dict[str, Any]:
+    """Return what both templates say of a checkpoint."""
     weights = sum(map(math.prod, checkpoint.shapes().values()))
     compact = (checkpoint.path / MODEL).stat().st_size < 2 * weights
     example = EXAMPLES.get(config.data.source_language, "...")
-    page = ENVIRONMENT.overlay(autoescape=False).get_template(template)
-    return page.render(
-        values, checkpoint=checkpoint, weights=weights, compact=compact, example=example
-    )
+    return {"checkpoint": checkpoint, "weights": weights, "compact": compact, "example": example}
 
 
 def write_folder(
     run: str, folder: Path, repo: str, *, tests: Sequence[str] = (), license: str | None = None
 ) -> None:
-    """Write what a repository holds of a run, which is a run itself.
+    """Write the folder of a run's repository; the folder is a run itself.
 
     That is its best checkpoint, its tokenizers and its weights also as other programs look for
     them, and its card. A README.md that the run has is its card; else one is
@@ -110,8 +107,8 @@ def write_folder(
         scores = score_tests(folder, sets)
         card = make_card(name, target, checkpoint, scores, license=license, repo=repo)
     marks_case = target.tokenizers()[0].marks_case
-    about = {"repo": repo, "pictures": pictures, "marks_case": marks_case}
-    use = _render("hub.md", checkpoint, config, about)
+    about = _about(checkpoint, config)
+    use = render("hub.md", repo=repo, pictures=pictures, marks_case=marks_case, **about)
     write_atomic(folder / CARD, f"{card.rstrip()}\n{_USE}\n{use.lstrip()}")
 
 

@@ -1,34 +1,29 @@
-"""Show an explanation: as tables in a terminal, or as a page to explore.
+"""Show an explanation: as text, or as a page to explore.
 
 Legend: S source positions, padding included, N heads.
 """
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator
+from html import escape
 from typing import IO
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from torch import Tensor
 
 from seq2seq.analysis.attribution import MEANINGS
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
-from seq2seq.analysis.heatmaps import MOST_PIECES, attention_html, escape_text, heaviest
+from seq2seq.analysis.heatmaps import MOST_PIECES, attention_html, heaviest
 from seq2seq.analysis.pages import render
 from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
 from seq2seq.errors import DataError
+from seq2seq.inference.protocol import Floats
 from seq2seq.inference.words import word_attention
 
-_MOST_ROWS = 16  # in a table of positions
-_MOST_HEADS = 8  # columns
-_MOST_BARS = 40  # pieces in a row of all steps
 _BARS = " ▁▂▃▄▅▆▇█"
 _PIPE_WIDTH = 110
 
@@ -40,10 +35,16 @@ def print_explanation(
 
     With `words` the rows are words instead of pieces.
     """
-    console = _console(file)
-    show = partial(_Printer(explanation, console).run, number, words=words)
-    for line in _printed(console, show):
-        print(line, file=file)
+    width = shutil.get_terminal_size().columns if file.isatty() else _PIPE_WIDTH
+    printer = _Printer(explanation, width)
+    sections = [
+        printer.head(),
+        printer.memory(),
+        printer.step(explanation.steps[(number or 1) - 1]),
+    ]
+    if number is None:
+        sections.append(printer.words() if words else printer.steps())
+    print("\n\n".join("\n".join(section) for section in sections), file=file)
 
 
 def notebook_html(explanation: Explanation) -> str:
@@ -51,78 +52,42 @@ def notebook_html(explanation: Explanation) -> str:
 
     Of a very long translation only the first steps are shown.
     """
-    # Jupyter sets FORCE_COLOR.
-    console = _console(io.StringIO(), force_terminal=False)
-    printer = _Printer(explanation, console)
-
-    def details(show: Callable[[], None]) -> str:
-        title, _, text = "\n".join(_printed(console, show)).strip("\n").partition("\n")
-        return (
-            f"<details><summary>{escape_text(title)}</summary>"
-            f'<pre style="overflow-x: auto; white-space: pre">{escape_text(text)}</pre></details>'
+    printer, steps, part = _Printer(explanation, _PIPE_WIDTH), explanation.steps, explanation.part
+    shown = [attention_html([part], **{"log p": part.log_prob})]
+    for title, *lines in (printer.memory(), *map(printer.step, steps[:MOST_PIECES])):
+        text = escape("\n".join(lines))
+        shown.append(
+            f"<details><summary>{escape(title)}</summary>"
+            f'<pre style="overflow-x: auto; white-space: pre">{text}</pre></details>'
         )
-
-    steps = explanation.steps
-    shown = [details(printer.memory)]
-    shown += [details(partial(printer.step, step)) for step in steps[:MOST_PIECES]]
     if len(steps) > MOST_PIECES:
         shown.append(f"<p><small>Shown are {MOST_PIECES} of {len(steps)} steps.</small></p>")
-    without = "The model has no attention (attention.score none)."
-    part = explanation.part
-    picture = attention_html([part], without=without, **{"log p": part.log_prob})
-    return f"<div>{picture}{''.join(shown)}</div>"
-
-
-def _console(file: IO[str], *, force_terminal: bool | None = None) -> Console:
-    console = Console(
-        file=file,
-        # Sentences are full of brackets, which must not be taken for markup.
-        markup=False,
-        highlight=False,
-        emoji=False,
-        force_terminal=force_terminal,
-        force_jupyter=False,
-    )
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
-    return console
-
-
-def _printed(console: Console, show: Callable[[], None]) -> list[str]:
-    """Return the lines that a function prints, without the spaces that pad them."""
-    with console.capture() as captured:
-        show()
-    return [line.rstrip() for line in captured.get().splitlines()]
+    return f"<div>{''.join(shown)}</div>"
 
 
 class _Printer:
-    """Prints the parts of an explanation one below the other."""
+    """Yields the lines of each part of an explanation; the first is its title."""
 
-    def __init__(self, explanation: Explanation, console: Console) -> None:
-        self.found, self.source, self.console = explanation, explanation.source, console
+    def __init__(self, explanation: Explanation, width: int) -> None:
+        self.found, self.source, self.width = explanation, explanation.source, width
         self.padding = len(self.source.pieces) - self.source.length
 
-    def run(self, number: int | None, *, words: bool) -> None:
+    def head(self) -> Iterator[str]:
         found, part, config = self.found, self.found.part, self.found.config
-        self._facts(
-            ("source", part.source),
-            ("translation", f"{part.text}   ({found.origin}, log p = {part.log_prob:.3f})"),
-            ("model", f"style {config.style}, score {config.attention.score}"),
-        )
+        yield self._fact("source", part.source)
+        log_prob = f"log p = {part.log_prob:.3f}"
+        yield self._fact("translation", f"{part.text}   ({found.origin}, {log_prob})")
+        yield self._fact("model", f"style {config.style}, score {config.attention.score}")
         if found.attribution:
-            self._facts((found.attribution, f"{MEANINGS[found.attribution]}; in nats"))
-        self.memory()
-        self.step(found.steps[(number or 1) - 1])
-        if number is None:
-            self._words() if words else self._steps()
+            yield self._fact(found.attribution, f"{MEANINGS[found.attribution]}; in nats")
 
-    def memory(self) -> None:
-        """Print what is computed once per sentence."""
+    def memory(self) -> Iterator[str]:
+        """Yield what is computed once per sentence."""
         source, formula = self.source, self.found.formula
-        self._title("Once per sentence: pieces, encoder states, keys and values")
+        yield "Once per sentence: pieces, encoder states, keys and values"
         listed = "  ".join(f"{p.piece} {p.id}" for p in source.pieces[: source.length])
         legend = f"▁ begins a word{marks_legend(listed)}"
-        self._facts((f"{source.length} pieces", f"{show_marks(listed)}   ({legend})"))
+        yield self._fact(f"{source.length} pieces", f"{show_marks(listed)}   ({legend})")
         size = source.states_SH.shape[1]
         states = f"encoder states, forward and backward ({size // 2} each)"
         rows = [
@@ -134,20 +99,20 @@ class _Printer:
             ("Q", self.found.steps[0].query_Q, f"query, one per step: {self.found.query}"),
         ]
         rows += [(letter, self.found.parameters[n], n) for letter, n in formula.letters.items()]
-        shapes = [(n, " x ".join(map(str, v.shape)), text) for n, v, text in rows if v is not None]
-        self._table(["name", "shape", "what it is"], shapes)
-        # The first, the last, and one of padding, which is zero.
-        self._facts(
-            *(
-                (f"h_{n + 1}", f"{_vector(source.states_SH[n])}  {_name(source.pieces[n].piece)}")
-                for n in (0, source.length - 1, source.length)
-            )
+        yield self._table(
+            {"name": name, "shape": " x ".join(map(str, values.shape)), "what it is": text}
+            for name, values, text in rows
+            if values is not None
         )
+        # The first, the last, and one of padding, which is zero.
+        for n in (0, source.length - 1, source.length):
+            state = f"{_vector(source.states_SH[n])}  {_name(source.pieces[n].piece)}"
+            yield self._fact(f"h_{n + 1}", state)
         weights = self.found.part.weights is not None
         both = "weights and probabilities" if weights else "probabilities"
         difference = self.found.padding_difference
         exact = f"{difference:.1e}" if difference else "the bit"
-        self.console.print(
+        yield self._wrap(
             f"A longer neighbor in the batch adds {self.padding} positions of padding; run alone, "
             f"the sentence gets the same {both} to {exact}."
         )
@@ -158,211 +123,171 @@ class _Printer:
         names = [name for name in (f"{side}.weight", f"{side}.bias") if name in parameters]
         return f"H by {' and '.join(names)}" if names else "H itself"
 
-    def step(self, step: DecoderStep) -> None:
-        self._title(
+    def step(self, step: DecoderStep) -> Iterator[str]:
+        """Yield all of a step, from the query to the next piece."""
+        yield (
             f"Step {step.number} of {len(self.found.steps)}: "
             f"reads {_name(step.reads.piece)}, writes {_name(step.writes.piece)}"
         )
-        formula = self.found.formula
-        facts = [
-            ("query", f"{_vector(step.query_Q)}  {self.found.query}"),
-            ("score", f"{formula.text}   ({formula.source})"),
-        ]
+        formula, attributed = self.found.formula, dict[str, Tensor]()
+        if step.attribution_S is not None:
+            attributed[f">{self.found.attribution}"] = step.attribution_S
+        yield self._fact("query", f"{_vector(step.query_Q)}  {self.found.query}")
+        yield self._fact("score", f"{formula.text}   ({formula.source})")
         if step.attention is None:
+            yield self._fact("weights", "none: the model has no attention")
             summary = "the summary: the last forward and the first backward state of H"
-            facts += [
-                ("weights", "none: the model has no attention"),
-                ("instead", f"{_vector(self.source.summary_H)}  {summary}, the same at every step"),
-            ]
+            text = f"{_vector(self.source.summary_H)}  {summary}, the same at every step"
+            yield self._fact("instead", text)
+            if attributed:
+                yield self._positions(attributed)
         else:
-            self._facts(*facts, *self._softmax(step.attention))
-            self._positions(step.attention, step.attribution_S)
-            text = "c_i = weights x V"
-            if step.attention.scores_S.dim() > 1:
-                joined = "side by side, by output.weight and output.bias"
-                text = f"c_i = each head's weights x its part of V, {joined}"
-            facts = [("context", f"{_vector(step.attention.context_M)}  {text}")]
-        self._facts(
-            *facts,
-            ("residual", self.found.residual),
-            ("output", f"{_vector(step.output_M)}  a_i, what the decoder reads"),
-            ("then", self.found.output_use),
-        )
+            yield from self._attention(step.attention, attributed)
+        yield self._fact("residual", self.found.residual)
+        yield self._fact("output", f"{_vector(step.output_M)}  a_i, what the decoder reads")
+        yield self._fact("then", self.found.output_use)
         rows = [
-            [_name(c.piece), f"{c.probability:.4f}", "written" * (c.id == step.writes.id)]
-            for c in step.candidates
+            (each.piece, f"{each.probability:.4f}", "written" * (each.id == step.writes.id))
+            for each in step.candidates
         ]
         if step.writes.id not in [candidate.id for candidate in step.candidates]:
             chosen = f"{math.exp(step.log_prob):.2g}"
-            rows.append([_name(step.writes.piece), chosen, f"written, rank {step.rank}"])
-        self._table(["next piece", ">probability", ""], rows)
-        if step.attention is None and step.attribution_S is not None:
-            values = zip(self.source.pieces, step.attribution_S.tolist(), strict=True)
-            rows = [[_name(piece.piece), f"{value:.4f}"] for piece, value in values]
-            self._table(["piece", f">{self.found.attribution}"], rows[: self.source.length])
+            rows.append((step.writes.piece, chosen, f"written, rank {step.rank}"))
+        yield self._table(
+            {"next piece": _name(p), ">probability": x, "": note} for p, x, note in rows
+        )
 
-    def _softmax(self, attention: AttentionStep) -> list[tuple[str, str]]:
+    def _attention(self, attention: AttentionStep, attributed: dict[str, Tensor]) -> Iterator[str]:
+        """Yield the softmax, a table for each head, the attribution, and the context."""
+        by_head = (attention.scores_S, attention.masked_scores_S, attention.weights_S)
+        total = len(self.source.pieces)
+        scores_NS, masked_NS, weights_NS = (values.view(-1, total) for values in by_head)
+        heads = len(scores_NS)
         if attention.looked:
-            return [("weights", "given (--look): they are not the softmax of the scores")]
-        formula, total = self.found.formula, len(self.source.pieces)
-        scale = f"x {formula.scale:.6g}: " if formula.scale is not None else "none: "
-        scores = attention.scores_S
-        heads = f" in each of {len(scores)} heads" if scores.dim() > 1 else ""
-        axis = (
-            f"over the {total} source positions (the last axis of the scores){heads}, never over "
-            f"the batch or the steps; the {self.padding} of padding count as -inf"
-        )
-        return [("scale", scale + formula.scale_reason), ("softmax", axis)]
-
-    def _positions(self, attention: AttentionStep, attribution_S: Tensor | None) -> None:
-        """Print scores, weights and attributions by source position.
-
-        Of a long sentence the heaviest positions are shown, and the first one of padding.
-        """
-        total, real, mean_S = len(self.source.pieces), self.source.length, attention.mean_weights_S
-        shown = list(range(total))
-        if total > _MOST_ROWS:
-            order = mean_S[:real].argsort(descending=True, stable=True).tolist()
-            shown = sorted([*order[: _MOST_ROWS - 1], real])
-        self._position_tables(attention, attribution_S, shown)
-        scores_NS = attention.scores_S.view(-1, total)
-        if left := sorted(set(range(total)) - set(shown)):
-            few = (
-                f"the {_MOST_ROWS - 1} heaviest of {real}" if real >= _MOST_ROWS else f"all {real}"
-            )
-            self.console.print(
-                f"Shown are {few} pieces and one position of padding; the "
-                f"{len(left)} positions left out weigh {float(mean_S[left].sum()):.4f} together."
-            )
-        if len(scores_NS) > _MOST_HEADS:
-            self.console.print(
-                f"Shown are the first {_MOST_HEADS} heads of {len(scores_NS)}; the mean is of all."
-            )
-        unmasked_S = scores_NS.softmax(-1).mean(0)
-        self.console.print(
-            f"Without the mask the {self.padding} positions of padding would take "
-            f"{float(unmasked_S[real:].sum()):.4f} of the weight; with it exactly 0."
-        )
-
-    def _position_tables(
-        self, attention: AttentionStep, attribution_S: Tensor | None, shown: list[int]
-    ) -> None:
-        """Print one table for a single head; for several, one of scores and one of weights."""
-        real, mean_S = self.source.length, attention.mean_weights_S
-        names = [[str(place + 1), _name(self.source.pieces[place].piece)] for place in shown]
-        scores: dict[str, Tensor] = {}
-        if attention.scores_S.dim() == 1:
-            scores = {">score": attention.scores_S, ">after mask": attention.masked_scores_S}
-            weights = {">weight": attention.weights_S}
+            yield self._fact("weights", "given (--look): they are not the softmax of the scores")
         else:
-            scores_NS = attention.scores_S[:_MOST_HEADS]
-            rows = [
-                [*name, *(f"{score:.4f}{' → -inf' * (n >= real)}" for score in scores_NS[:, n])]
-                for n, name in zip(shown, names, strict=True)
-            ]
-            heads = range(1, len(scores_NS) + 1)
-            self._table([">place", "piece", *(f">score {head}" for head in heads)], rows)
-            weights = {f">weight {head}": attention.weights_S[head - 1] for head in heads}
-            weights[">mean"] = mean_S
-        if attribution_S is not None:
-            weights[f">{self.found.attribution}"] = attribution_S
-        columns = scores | weights
-        bars = ["█" * round(20 * weight) for weight in mean_S[shown].tolist()]
-        rows = [
-            [*name, *(f"{column_S[n]:.4f}" for column_S in columns.values()), bar]
-            for n, name, bar in zip(shown, names, bars, strict=True)
+            formula = self.found.formula
+            scale = f"x {formula.scale:.6g}: " if formula.scale is not None else "none: "
+            yield self._fact("scale", scale + formula.scale_reason)
+            each = f" in each of {heads} heads" * (heads > 1)
+            yield self._fact(
+                "softmax",
+                f"over the {total} source positions (the last axis of the scores){each}, never "
+                f"over the batch or the steps; the {self.padding} of padding count as -inf",
+            )
+        tables = [
+            {">score": scores_NS[head], ">after mask": masked_NS[head], ">weight": weights_NS[head]}
+            for head in range(heads)
         ]
-        sums = [f"{weights_S.double().sum():.6f}" for weights_S in weights.values()]
-        headings = [">place", "piece", *columns, ""]
-        self._table(headings, rows, ["", "sum", *[""] * len(scores), *sums, ""])
+        text = "c_i = weights x V"
+        if heads > 1:
+            for head, columns in enumerate(tables, start=1):
+                yield from (f"Head {head}", self._positions(columns))
+            yield "Mean of the heads"
+            tables = [{">weight": attention.mean_weights_S}]
+            joined = "side by side, by output.weight and output.bias"
+            text = f"c_i = each head's weights x its part of V, {joined}"
+        yield self._positions(tables[0] | attributed)
+        on_padding = float(scores_NS.softmax(-1).mean(0)[self.source.length :].sum())
+        yield self._wrap(
+            f"Without the mask the {self.padding} positions of padding would take "
+            f"{on_padding:.4f} of the weight; with it exactly 0."
+        )
+        yield self._fact("context", f"{_vector(attention.context_M)}  {text}")
 
-    def _steps(self) -> None:
-        """Print a row for each step."""
-        self._title("All steps")
+    def _positions(self, columns: dict[str, Tensor]) -> str:
+        """Return a row of numbers for each source position, a bar for the weight, and sums."""
+        rows = [
+            {">place": str(n + 1), "piece": _name(piece.piece)}
+            | {name: f"{values_S[n]:.4f}" for name, values_S in columns.items()}
+            | {"": "█" * round(20 * float(columns[">weight"][n])) if ">weight" in columns else ""}
+            for n, piece in enumerate(self.source.pieces)
+        ]
+        sums = {name: f"{values_S.double().sum():.6f}" for name, values_S in columns.items()}
+        unsummed = {">place": "", "piece": "sum", ">score": "", ">after mask": "", "": ""}
+        rows.append({name: unsummed.get(name, sums.get(name, "")) for name in rows[0]})
+        return self._table(rows)
+
+    def steps(self) -> Iterator[str]:
+        """Yield a row for each step."""
+        yield "All steps"
         names = [_name(piece.piece) for piece in self.source.pieces[: self.source.length]]
-        headings, rows = [">step", "reads", "writes", ">p"], []
-        drawn = len(names) <= _MOST_BARS
-        if self.found.part.weights is not None:
-            headings += [">sum", *["weights by place"] * drawn, "heaviest source pieces"]
-        headings += self._most_by()
-        for step in self.found.steps:
-            row = [str(step.number), _name(step.reads.piece), _name(step.writes.piece)]
-            row.append(f"{math.exp(step.log_prob):.3f}")
-            if step.attention is not None:
-                weights_S = step.attention.mean_weights_S
-                row.append(f"{weights_S.double().sum():.4f}")
-                row += [_bars(weights_S[: len(names)])] * drawn
-                row.append(heaviest(names, weights_S.numpy()))
-            if step.attribution_S is not None:
-                row.append(heaviest(names, step.attribution_S.numpy()))
-            rows.append(row)
-        self._table(headings, rows)
-        self.console.print(f"--step N shows one of the {len(self.found.steps)} in full.")
+        yield self._table(
+            {">step": str(step.number), "reads": _name(step.reads.piece)}
+            | {"writes": _name(step.writes.piece), ">p": f"{math.exp(step.log_prob):.3f}"}
+            | self._attended(
+                "piece",
+                names,
+                None if step.attention is None else step.attention.mean_weights_S.numpy(),
+                None if step.attribution_S is None else step.attribution_S.numpy(),
+            )
+            for step in self.found.steps
+        )
+        yield f"--step N shows one of the {len(self.found.steps)} in full."
 
-    def _words(self) -> None:
-        """Print a row for each target word."""
-        self._title("All words: sums over the pieces of a source word, means over those of a row's")
+    def words(self) -> Iterator[str]:
+        """Yield a row for each target word."""
+        yield "All words: sums over the pieces of a source word, means over those of a row's"
         if self.found.part.weights is None:
-            self.console.print("Without attention there are no weights between words.")
+            yield "Without attention there are no weights between words."
             return
         found, added = word_attention(self.found.part), self.found.attributed_words()
         names = list(map(_name, found.source))
-        rows = [
-            [word, f"{row.sum():.4f}", _bars(row), heaviest(names, row)]
-            for word, row in zip(found.target, found.weights, strict=True)
-        ]
-        if added is not None:
-            for row, values in zip(rows, added.weights, strict=True):
-                row.append(heaviest(names, values))
-        headings = ["word", ">sum", "weights by word", "heaviest source words"]
-        self._table([*headings, *self._most_by()], rows)
+        attributed = [None] * len(found.target) if added is None else added.weights
+        yield self._table(
+            {"word": word} | self._attended("word", names, weights_s, added_s)
+            for word, weights_s, added_s in zip(
+                found.target, found.weights, attributed, strict=True
+            )
+        )
 
-    def _most_by(self) -> list[str]:
-        return [f"most by {self.found.attribution}"] if self.found.attribution else []
+    def _attended(
+        self, unit: str, names: list[str], weights_S: Floats | None, attribution_S: Floats | None
+    ) -> dict[str, str]:
+        """Return the last columns of a row: its weights, and what contributes most."""
+        columns = {}
+        if weights_S is not None:
+            columns[">sum"] = f"{weights_S.sum(dtype=float):.4f}"
+            bars = [_BARS[round(weight * (len(_BARS) - 1))] for weight in weights_S.tolist()]
+            columns[f"weights by {unit}"] = "".join(bars[: len(names)])
+            columns[f"heaviest source {unit}s"] = heaviest(names, weights_S)
+        if attribution_S is not None:
+            columns[f"most by {self.found.attribution}"] = heaviest(names, attribution_S)
+        return columns
 
-    def _facts(self, *facts: tuple[str, str]) -> None:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        table.add_column(style="bold", no_wrap=True, min_width=11)
-        table.add_column()
-        for name, text in facts:
-            table.add_row(name, text)
-        self.console.print(table)
+    def _wrap(self, text: str, indent: int = 0) -> str:
+        return textwrap.fill(
+            text,
+            self.width,
+            subsequent_indent=" " * min(indent, self.width // 2),
+            break_long_words=False,
+        )
 
-    def _table(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        sums: Sequence[str] | None = None,
-    ) -> None:
-        """Print a table; `>` before a heading marks a column of numbers."""
-        lines = box.SIMPLE_HEAD if self.console.is_terminal else None
-        table = Table(box=lines, pad_edge=False, header_style="bold")
-        for heading in headings:
-            # Where a table is too wide, texts are wrapped and numbers are not.
-            right = heading.startswith(">")
-            name = heading.removeprefix(">")
-            table.add_column(name, justify="right" if right else "left", no_wrap=right)
-        for row in rows:
-            table.add_row(*row)
-        if sums is not None:
-            table.add_section()
-            table.add_row(*sums)
-        self.console.print(table)
+    def _fact(self, name: str, text: str) -> str:
+        return self._wrap(f"{name:13}{text}", 13)
 
-    def _title(self, text: str) -> None:
-        self.console.print()
-        self.console.print(Text(text, style="bold cyan"))
+    def _table(self, rows: Iterable[dict[str, str]]) -> str:
+        """Return a table; `>` before a heading marks a column of numbers."""
+        rows = list(rows)
+        headings = [heading.removeprefix(">") for heading in rows[0]]
+        cells = [headings, *(list(row.values()) for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        aligned = ["><"[not heading.startswith(">")] for heading in rows[0]]
+        last = sum(widths[:-1]) + 2 * len(widths[:-1])  # where the last column begins
+        lines = (
+            "  ".join(
+                f"{text:{side}{width}}"
+                for text, side, width in zip(line, aligned, widths, strict=True)
+            )
+            for line in cells
+        )
+        return "\n".join(self._wrap(line.rstrip(), last) for line in lines)
 
 
 def _name(piece: str) -> str:
     """Return a piece in readable form."""
     names = {EOS_PIECE: "(end)", BOS_PIECE: "(start)", PAD_PIECE: "(padding)"}
     return names.get(piece, show_marks(piece))
-
-
-def _bars(weights_S: Iterable[float]) -> str:
-    """Return a bar of one character for each weight."""
-    return "".join(_BARS[round(float(weight) * (len(_BARS) - 1))] for weight in weights_S)
 
 
 def _vector(values: Tensor) -> str:

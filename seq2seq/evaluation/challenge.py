@@ -29,8 +29,8 @@ _SHOWN = 3  # failures of a phenomenon
 class MinimalPair:
     """A source with a right and a wrong translation, and how much more probable is the right one.
 
-    `total` is the difference of their log probabilities, `per_piece` that of the means over target
-    pieces, which include the end.
+    `total` is the difference of their log probabilities, `per_piece` the difference of the means
+    over target pieces, the end included.
     """
 
     phenomenon: str
@@ -83,14 +83,14 @@ def accuracy(margins: Sequence[float]) -> dict[str, float]:
     middle, scale = share + _Z**2 / (2 * size), 100 / (1 + _Z**2 / size)
     spread = _Z * math.sqrt(share * (1 - share) / size + (_Z / (2 * size)) ** 2)
     low, high = scale * (middle - spread), scale * (middle + spread)
-    percent = 100 * share  # which rounding may put a little outside
+    percent = 100 * share  # rounding may put it a little outside the interval
     return {"percent": percent, "low": min(percent, max(0.0, low)), "high": max(percent, high)}
 
 
 def read_challenge(path: str) -> list[MinimalPair]:
     """Return the minimal pairs of a TSV file; blank lines are skipped.
 
-    Raises DataError, which names the file and its malformed lines.
+    Raises DataError with the file and its malformed lines.
     """
 
     def parse(where: str, text: str) -> MinimalPair | None:
@@ -115,7 +115,7 @@ def score_challenge(
 ) -> Challenge:
     """Score minimal pairs by forced decoding; lines are not split into sentences.
 
-    A pair whose translations are the same in pieces has margins of 0, which is a failure.
+    A pair fails, with margins of 0, if its translations have the same pieces.
     """
     parallelism = parallelism.for_lines(len(pairs), translator.worker_memory)
     windows = parallelism.split(pairs, WINDOW)

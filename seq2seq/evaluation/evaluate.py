@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WINDOW = 500  # sentences that a CPU sorts by length and translates together
-_TOKENIZED = 100  # translations that end as if they were tokenized, from which on a warning says so
+_TOKENIZED = 100  # a warning is due when so many translations end as tokenized text does
 _COMPARED, _MOST_CHARS = 30, 200  # pairs, and characters of a side, to find out the direction
 
 
@@ -135,12 +135,20 @@ def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
 
 
 def load_test(
-    path: str, translator: Translator, *, target: str | None = None, single_reference: bool = False
+    path: str | None,
+    translator: Translator,
+    *,
+    target: str | None = None,
+    single_reference: bool = False,
 ) -> list[Pair]:
-    """Read a test set (read_test) and check its direction (check_direction)."""
-    pairs = read_test(
-        path, translator.config.data, target=target, single_reference=single_reference
-    )
+    """Read a test set (read_test) and check its direction; the default is that of the recipe."""
+    data = translator.config.data
+    if path is None:
+        try:
+            return list(read_corpus(data.test or data.valid))
+        except DataError as error:
+            raise DataError(f"the recipe's test set, as no other is given: {error}") from None
+    pairs = read_test(path, data, target=target, single_reference=single_reference)
     check_direction(translator, pairs, path)
     return pairs
 
@@ -153,8 +161,8 @@ def check_direction(
 ) -> None:
     """Raise DataError where the sides of a test set are clearly exchanged.
 
-    The model then finds its sources likelier as translations of its targets. That also tells
-    languages apart that share a vocabulary, whose tokenizers cannot (seq2seq.data.sources).
+    The model then finds its sources likelier as translations of its targets. This works even where
+    both languages share a vocabulary and tokenizers cannot decide (seq2seq.data.sources).
     """
     sides = [
         (source, target)

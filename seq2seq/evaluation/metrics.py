@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from seq2seq.errors import DataError
@@ -26,7 +27,7 @@ class Metric:
     With bootstrap resamples, `mean` is their mean and `interval` half the width of their central
     95 percent.
 
-    `p_value` is that of the difference from a baseline, which itself has none. It is 1 if the two
+    `p_value` belongs to the difference from a baseline; the baseline has none. It is 1 if the two
     scores are equal, and at least 2 ** (1 - k) if k sentences differ: with that probability, k
     random swaps give the observed difference again. (sacreBLEU counts larger differences only, and
     would find two systems that differ in one sentence significantly different.)
@@ -58,7 +59,7 @@ def score(
     metrics: Sequence[Name] = NAMES,
     resamples: int = 0,
 ) -> dict[str, Metric]:
-    """Score hypotheses against one or several references each, whose numbers may differ.
+    """Score hypotheses against references; each hypothesis has one reference or several.
 
     Hypotheses and references are detokenized text. With `resamples` (1000 is usual) each metric
     has a bootstrap interval (Koehn 2004); the seed is sacreBLEU's and in the signature.
@@ -167,9 +168,8 @@ def _scorer(name: Name, references: Any = None) -> Any:
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    if name == "bleu":
-        return BLEU(force=True, references=references)  # no warning at each call; see `evaluate`
-    scorers: dict[Name, Any] = {"chrf": CHRF, "ter": TER}
+    # BLEU warns about tokenized text at each call; see `evaluate`.
+    scorers: dict[Name, Any] = {"bleu": partial(BLEU, force=True), "chrf": CHRF, "ter": TER}
     return scorers[name](references=references)
 
 

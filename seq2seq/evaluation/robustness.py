@@ -76,7 +76,7 @@ class KindScores:
     unchanged: float  # BLEU of the same sentences unchanged, translated one by one
     bleu: float
     lost: float  # the difference
-    copied: float | None  # lines whose translation has the name, number or token exactly
+    copied: float | None  # lines with exactly the same name, number or token in the translation
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def measure_robustness(
 ) -> Robustness:
     """Have all kinds of text made from a test set translated, each text once, and score them.
 
-    `evaluation` has the translations of the test set, which `translate` made, too.
+    `evaluation` has the translations of the test set, also made by `translate`.
     """
     lines = {kind: made for kind in KINDS if len(made := lines_of(kind, pairs)) >= LEAST}
     texts = {kind: [sides[0] for sides, *_ in made] for kind, made in lines.items()}

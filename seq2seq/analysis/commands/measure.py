@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.analysis import to_json
 from seq2seq.commands import options
@@ -151,15 +151,13 @@ def _align(arguments: argparse.Namespace) -> int:
     gold = alignment.gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
     if arguments.json and gold is None:
         raise UserError("--json needs gold alignments; pass --gold FILE")
-    threshold = arguments.threshold
+    how: dict[str, Any] = {"split": split, "threshold": arguments.threshold}
     if arguments.reverse is None:
-        chosen = alignment.align(translator, pairs, split=split, threshold=threshold)
-        found = {"forward": chosen}
+        found = {"forward": alignment.align(translator, pairs, **how)}
     else:
         reverse = options.load_translator(arguments, arguments.reverse)
-        found = alignment.align_both(translator, reverse, pairs, split=split, threshold=threshold)
-        chosen = found[arguments.symmetrize]
-    lines = [format_links(links) for links in chosen]
+        found = alignment.align_both(translator, reverse, pairs, **how)
+    lines = list(map(format_links, found.get(arguments.symmetrize, found["forward"])))
     if arguments.output is not None:
         write_lines(Path(arguments.output), lines)
     if gold is not None:
@@ -231,16 +229,16 @@ def _faults(arguments: argparse.Namespace) -> int:
       seq2seq faults runs/quickstart --out faults
       seq2seq faults runs/tatoeba --test data/tatoeba/test.tsv --sentences 500
     """
-    from seq2seq.analysis.doctor import read_pairs
     from seq2seq.analysis.faults import gallery_text, make_gallery, write_gallery
     from seq2seq.analysis.model_checks import make_probe
+    from seq2seq.evaluation.evaluate import load_test
     from seq2seq.files import make_folder
     from seq2seq.inference.translator import Translator
 
     if arguments.out is not None:
         make_folder(Path(arguments.out))
     translator = Translator.load(arguments.run, backend="torch")
-    pairs = read_pairs(translator, arguments.test, target=arguments.target)
+    pairs = load_test(arguments.test, translator, target=arguments.target)
     probe = make_probe(translator, pairs, sentences=12)
     gallery = make_gallery(probe, pairs[: arguments.sentences])
     print(gallery_text(gallery))

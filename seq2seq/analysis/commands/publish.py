@@ -21,11 +21,11 @@ from seq2seq.commands import options
 def add(commands: options.Commands) -> None:
     parser = options.add_command(commands, "push", _push, __doc__)
     options.add_arguments(parser, "run")
-    parser.add_argument("repo", metavar="USER/NAME", help="repository, which is created if needed")
+    parser.add_argument("repo", metavar="USER/NAME", help="repository; created if needed")
     parser.add_argument("--private", action="store_true", help="create a private repository")
     parser.add_argument("--revision", metavar="BRANCH", help="branch to push to; default: main")
     parser.add_argument(
-        "-o", "--output", metavar="DIR", help="write the folder, which is a run, and push nothing"
+        "-o", "--output", metavar="DIR", help="write the folder (a run itself) and push nothing"
     )
     parser.add_argument(
         "--evaluate", metavar="NAME=FILE", nargs="+", default=(), help="test sets for the card"
@@ -35,13 +35,14 @@ def add(commands: options.Commands) -> None:
 
 def _push(arguments: argparse.Namespace) -> int:
     # An extra that is missing is named before anything is written.
-    import matplotlib  # noqa: F401
+    import matplotlib.figure  # noqa: F401
+
+    if not arguments.output:
+        import huggingface_hub  # noqa: F401
 
     from seq2seq import hub
     from seq2seq.analysis.publishing import write_folder
 
-    if not arguments.output:
-        import huggingface_hub  # noqa: F401
     repo, revision = arguments.repo, arguments.revision
     with tempfile.TemporaryDirectory() as made:
         folder = Path(arguments.output or f"{made}/run")

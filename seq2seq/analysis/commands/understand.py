@@ -123,7 +123,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _explain_by_graphs(arguments: argparse.Namespace) -> int:
-    """Print which source pieces each target piece attends to, which needs no PyTorch."""
+    """Print which source pieces each target piece attends to, without PyTorch."""
     from seq2seq.analysis.heatmaps import attention_lines, plot_sentences
     from seq2seq.inference.translator import Translator
 
