@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -385,24 +385,29 @@ def ordered_map(
         return (function(item) for item in items if item is not None)
     method = "spawn" if num_ranks() > 1 else "fork"
     pool = worker_pool(partial(partial, function), processes, method=method)
-    remaining = iter(items)
-    futures: deque[Future[T]] = deque()
+    pool.submit(int)  # starts the workers
+    return _results(pool, items, _QUEUED * processes, option)
 
-    def fill() -> bool:
-        """Submit items until enough are queued, or a wait is due; return whether it is."""
-        for item in remaining:
+
+def _results(
+    pool: ProcessPoolExecutor, items: Iterable[Item | None], most: int, option: str
+) -> Iterator[Any]:
+    """Yield the results in order, with at most so many items queued; see ordered_map."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    futures: deque[Future[Any]] = deque()
+    try:
+        for item in chain(items, [None]):  # all results come before the end, too
             if item is not None:
                 futures.append(pool.submit(work, item))
-            if futures and (item is None or len(futures) == _QUEUED * processes):
-                return item is None
-        return False
-
-    try:
-        waits = fill()
-    except BaseException:
+            while futures and (item is None or len(futures) == most):
+                yield futures.popleft().result()
+    except BrokenProcessPool:
+        raise WorkerError(
+            f"a worker process was killed, perhaps for lack of memory; lower {option}"
+        ) from None
+    finally:
         pool.shutdown(cancel_futures=True)
-        raise
-    return _results(pool, futures, fill, waits, option)
 
 
 def worker_pool(
@@ -425,28 +430,6 @@ def worker_pool(
         initializer=_start_worker,
         initargs=(make,),
     )
-
-
-def _results(
-    pool: ProcessPoolExecutor,
-    futures: deque[Future[T]],
-    fill: Callable[[], bool],
-    waits: bool,
-    option: str,
-) -> Iterator[T]:
-    from concurrent.futures.process import BrokenProcessPool
-
-    try:
-        while futures:
-            yield futures.popleft().result()
-            if not (waits and futures):
-                waits = fill()
-    except BrokenProcessPool:
-        raise WorkerError(
-            f"a worker process was killed, perhaps for lack of memory; lower {option}"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 _worker_function: Callable[[Any], Any]  # what this worker is for
