@@ -114,6 +114,7 @@ _EXPECTED = {  # by pydantic's type of problem; otherwise the key's type
     "less_than_equal": "{le} or less",
     "less_than": "less than {lt}",
     "too_short": "{type} with at least one entry",
+    "too_long": "{type}, no more than {max_length}",
     "literal_error": "one of {type}",
     "finite_number": "a finite number",
     "string_unicode": "text that can be encoded as UTF-8",
