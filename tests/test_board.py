@@ -4,12 +4,12 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from seq2seq.training.monitor import Board
+from seq2seq.training.monitor import TensorBoardWriter
 
 
 def test_tensorboard_drops_scalars_after_the_resumed_step(tmp_path: Path) -> None:
     for number, first in enumerate((1, 3)):
-        board = Board(tmp_path / "board", first=first)
+        board = TensorBoardWriter(tmp_path / "board", first=first)
         for step in range(first, first + 4):
             board.write("train", {"step": step, "loss": step + 10.0 * number})
         board.close()

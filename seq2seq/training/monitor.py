@@ -55,11 +55,11 @@ class Monitor:
 
         `minutes` is how long the run was trained before.
         """
-        self._files: list[MetricsLog | Board | Tracker] = []
+        self._files: list[MetricsLog | TensorBoardWriter | Tracker] = []
         if is_first:
             self._files.append(MetricsLog(run.metrics, step=start, validated=validated))
             if config.tensorboard:
-                self._files.append(Board(run.path / "tensorboard", first=start + 1))
+                self._files.append(TensorBoardWriter(run.path / "tensorboard", first=start + 1))
             self._files += [Tracker(name, run) for name in config.trackers]
         self._config, self._start = config, start
         self._started = self._logged = time.monotonic()
@@ -146,7 +146,7 @@ class Monitor:
             file.write(kind, record)
 
 
-class Board:
+class TensorBoardWriter:
     """Writes scalars for TensorBoard, each at once.
 
     torch's SummaryWriter writes in a thread, where a full disk ends in a traceback.
