@@ -203,9 +203,9 @@ class _Printer:
             | {"": "█" * round(20 * float(columns[">weight"][n])) if ">weight" in columns else ""}
             for n, piece in enumerate(self.source.pieces)
         ]
-        sums = {name: f"{values_S.double().sum():.6f}" for name, values_S in columns.items()}
-        unsummed = {">place": "", "piece": "sum", ">score": "", ">after mask": "", "": ""}
-        rows.append({name: unsummed.get(name, sums.get(name, "")) for name in rows[0]})
+        summed = columns.keys() - {">score", ">after mask"}
+        sums = {name: f"{columns[name].double().sum():.6f}" for name in summed}
+        rows.append(dict.fromkeys(rows[0], "") | {"piece": "sum"} | sums)
         return self._table(rows)
 
     def steps(self) -> Iterator[str]:
@@ -268,20 +268,13 @@ class _Printer:
 
     def _table(self, rows: Iterable[dict[str, str]]) -> str:
         """Return a table; `>` before a heading marks a column of numbers."""
-        rows = list(rows)
-        headings = [heading.removeprefix(">") for heading in rows[0]]
-        cells = [headings, *(list(row.values()) for row in rows)]
+        headings, *_ = rows = list(rows)
+        cells = [[name.removeprefix(">") for name in headings], *(row.values() for row in rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        aligned = ["><"[not heading.startswith(">")] for heading in rows[0]]
+        forms = [f"{'<>'[n.startswith('>')]}{w}" for n, w in zip(headings, widths, strict=True)]
         last = sum(widths[:-1]) + 2 * len(widths[:-1])  # where the last column begins
-        lines = (
-            "  ".join(
-                f"{text:{side}{width}}"
-                for text, side, width in zip(line, aligned, widths, strict=True)
-            )
-            for line in cells
-        )
-        return "\n".join(self._wrap(line.rstrip(), last) for line in lines)
+        lines = ("  ".join(map(format, line, forms)).rstrip() for line in cells)
+        return "\n".join(self._wrap(line, last) for line in lines)
 
 
 def _name(piece: str) -> str:
