@@ -34,10 +34,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # scripts/
@@ -55,7 +56,7 @@ from seq2seq.files import write_atomic
 from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import WORDS, Floats, Links, links_of, membership, words_of_pieces
-from seq2seq.model.attention import Attention, Memory
+from seq2seq.model.attention import Attention
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.model import TranslationModel
 from studies.results import Spread, shown
@@ -187,15 +188,9 @@ class Steps:
         `change` gets weights [1, R, S], with several heads [1, N, R, S].
         """
 
-        def attend(_: nn.Module, inputs: tuple[Tensor, Memory], __: Any) -> tuple[Tensor, Tensor]:
-            query, memory = inputs
-            scores = self.attention.scores(query, memory)
-            weights = change(self.attention.weights(scores, memory))
-            output = self.attention.add_query(self.attention.context(weights, memory), query)
-            return output, weights.mean(1) if weights.dim() == 4 else weights
-
+        own = self.attention.weights
         rows_R = torch.arange(len(self.tokens_T)).repeat_interleave(draws)
-        with self.attention.register_forward_hook(attend):
+        with patch.object(self.attention, "weights", lambda *inputs: change(own(*inputs))):
             logits_RV, _, _ = self.decoding.step(self.tokens_T[rows_R], self.state.select(rows_R))
         return logits_RV.softmax(-1).view(len(self.tokens_T), draws, -1)
 
