@@ -1,7 +1,7 @@
 """The interface of search: a model (or an ensemble) to decode with, options, and hypotheses.
 
 Search computes with NumPy alone. ONNX Runtime or PyTorch runs the model, behind `Decoding`
-(seq2seq.onnx.backend, seq2seq.inference.torch_backend).
+(onnx_backend.py, torch_backend.py).
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, C candidates a row

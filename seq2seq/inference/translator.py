@@ -54,7 +54,7 @@ class Translator:
     def __init__(
         self, backends: Sequence[Backend], source: Tokenizer, target: Tokenizer, config: Config
     ) -> None:
-        """Take a backend for each model (seq2seq.onnx.backend, seq2seq.inference.torch_backend)."""
+        """Take a backend for each model (onnx_backend.py, torch_backend.py)."""
         self.backends = list(backends)
         self.source, self.target, self.config = source, target, config
 
@@ -116,7 +116,7 @@ class Translator:
             sizes = source.vocab_size, target.vocab_size
             models = [load_model(path, *sizes, device, precision, threads) for path in paths]
             return cls(models, source, target, config)
-        from seq2seq.onnx.backend import load_graphs
+        from seq2seq.inference.onnx_backend import load_graphs
 
         sizes = source.vocab_size, target.vocab_size
         graphs = [load_graphs(path, *sizes, precision, threads or 1) for path in paths]

@@ -44,7 +44,6 @@ class Graph:
         self._count = 0
         self._constants: list[onnx.TensorProto] = []
         self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self._quantized: dict[tuple[str, float], str] = {}
 
     def __call__(self, op: str, *inputs: str | Array, **attributes: Any) -> str:
         """Add a node with one output; return the output's name. Arrays become constants."""
@@ -106,13 +105,13 @@ class Graph:
         """
         if self.precision == "fp32":
             product = self("MatMul", value, weight_OI.T)
-            return product if bias_O is None else self("Add", product, bias_O)
-        if bound is not None:
+        elif bound is not None:
             return self._int8_product(self._quantize(value, bound), bound / 127, weight_OI, bias_O)
-        largest = self("ReduceMax", self("Abs", value), axes=[-1], keepdims=1)
-        largest = self("Max", largest, TINY)
-        integers = self._quantize(self("Div", value, largest), 1.0)
-        product = self("Mul", self._int8_product(integers, 1 / 127, weight_OI), largest)
+        else:
+            largest = self("ReduceMax", self("Abs", value), axes=[-1], keepdims=1)
+            largest = self("Max", largest, TINY)
+            integers = self._quantize(self("Div", value, largest), 1.0)
+            product = self("Mul", self._int8_product(integers, 1 / 127, weight_OI), largest)
         return product if bias_O is None else self("Add", product, bias_O)
 
     def lookup(
@@ -141,11 +140,7 @@ class Graph:
         )
 
     def _quantize(self, value: str, bound: float) -> str:
-        if (value, bound) not in self._quantized:
-            self._quantized[value, bound] = self(
-                "QuantizeLinear", value, np.float32(bound / 127), np.uint8(128)
-            )
-        return self._quantized[value, bound]
+        return self("QuantizeLinear", value, np.float32(bound / 127), np.uint8(128))
 
     def _int8_product(
         self, integers: str, scale: float, weight_OI: Array, bias_O: Array | None = None

@@ -22,9 +22,9 @@ from seq2seq.errors import ConfigError, DataError, UserError
 from seq2seq.evaluation.evaluate import check_direction, read_test, references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.files import make_folder, publish_directory, remove_directory, write_atomic
+from seq2seq.inference.onnx_backend import build_graphs, load_checkpoint
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import PRECISIONS, Precision
-from seq2seq.onnx.backend import build_graphs, load_checkpoint
 from seq2seq.packaged import find_run
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, add_to_state, list_checkpoints, save_arrays
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of

@@ -191,7 +191,7 @@ def build_graphs(
     Raises CheckpointError for weights that do not fit the recipe.
     """
     from seq2seq.onnx.builder import Parameters  # imports onnx, which is slow
-    from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
+    from seq2seq.onnx.graphs import embedding_graph, encoder_graph, step_graph
 
     log.debug("building the %s graphs of %s", precision, checkpoint.path)
     params = Parameters(model, *sizes, checkpoint.arrays(), origin=checkpoint.path)

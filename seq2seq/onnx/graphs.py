@@ -123,8 +123,7 @@ class _Cell:
         else:
             bias_hidden_G = params(f"{name}.bias_hidden", 3 * size)
             bias_rz, self.hidden_bias_D = np.split(bias_hidden_G, [2 * size])
-            bias_input_G = params(f"{name}.bias_input", 3 * size)
-            self.input_bias_G = bias_input_G + np.pad(bias_rz, (0, size))
+            self.input_bias_G = params(f"{name}.bias_input", 3 * size) + np.pad(bias_rz, (0, size))
 
     def gates(self, g: Graph, inputs: str, *more: int) -> list[str]:
         """Split projected inputs into those of r and z, of n, and parts of `more` sizes."""
