@@ -22,7 +22,7 @@ from seq2seq.errors import ConfigError, DataError, UserError
 from seq2seq.evaluation.evaluate import check_direction, read_test, references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.files import make_folder, publish_directory, remove_directory, write_atomic
-from seq2seq.inference.onnx_backend import build_graphs, load_checkpoint
+from seq2seq.inference.onnx_backend import build_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import PRECISIONS, Precision
 from seq2seq.packaged import find_run
@@ -77,10 +77,10 @@ def export(
     target.checkpoints.mkdir()
     made = save_arrays(target.checkpoints / checkpoint.path.name, arrays, state)
     if valid:
-        costs = _int8_cost(made, target, valid)
+        costs = _int8_cost(made, valid)
         if compact:
-            bleu = _bleu(made, target, "fp32", valid)
-            cost = _bleu(checkpoint, source, "fp32", valid) - bleu
+            bleu = _bleu(made, "fp32", valid)
+            cost = _bleu(checkpoint, "fp32", valid) - bleu
             costs["compact_bleu_loss"] = round(cost, 3)
             log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
         made = add_to_state(made, costs)
@@ -161,8 +161,7 @@ def _directory(source: RunDirectory, output: str | Path) -> RunDirectory:
     path = target.path
     if path.resolve().is_relative_to(source.path.resolve()):
         raise DataError(f"{path}: within the run itself; name a directory of its own")
-    patterns = "step-*", target.average_path.name
-    found = [c for name in patterns for c in list_checkpoints(target.checkpoints, pattern=name)]
+    found = list_checkpoints(target.checkpoints, pattern="*")
     exported = {checkpoint.path for checkpoint in found if "progress" not in checkpoint.state}
     if target.sources_path.exists() or {*target.checkpoints.glob("*")} - exported:
         raise DataError(f"{path}: a run with checkpoints of its own; name another directory")
@@ -197,31 +196,24 @@ def measure_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
         checkpoint = run.best(run.config().training.metric)
         if "int8_bleu_loss" in checkpoint.state:
             return
-        if cost := _int8_cost(checkpoint, run, valid):
-            add_to_state(checkpoint, cost)
+        add_to_state(checkpoint, _int8_cost(checkpoint, valid))
     except (OSError, UserError) as error:
         log.warning("%s: int8 was not measured (%s); training is complete", run.path, error)
 
 
-def _int8_cost(
-    checkpoint: Checkpoint, run: RunDirectory, valid: Sequence[Pair]
-) -> dict[str, float]:
+def _int8_cost(checkpoint: Checkpoint, valid: Sequence[Pair]) -> dict[str, float]:
     """Return what products in int8 cost, which takes minutes."""
-    full, int8 = (_bleu(checkpoint, run, precision, valid) for precision in PRECISIONS)
+    full, int8 = (_bleu(checkpoint, precision, valid) for precision in PRECISIONS)
     log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
     return {"int8_bleu_loss": round(full - int8, 3)}
 
 
-def _bleu(
-    checkpoint: Checkpoint, run: RunDirectory, precision: Precision, valid: Sequence[Pair]
-) -> float:
+def _bleu(checkpoint: Checkpoint, precision: Precision, valid: Sequence[Pair]) -> float:
     """Return the BLEU of a checkpoint on the validation set, with the beam of validation."""
-    config, (source, target) = run.config(), run.tokenizers()
-    pairs = valid[: config.training.validation_sentences]
-    sizes = source.vocab_size, target.vocab_size
-    backend = load_checkpoint(checkpoint, config.model, sizes, precision)
-    translator = Translator([backend], source, target, config)
-    options = translator.options(beam_size=config.training.validation_beam)
+    translator = Translator.load(checkpoint.path, device="cpu", precision=precision)
+    config = translator.config.training
+    pairs = valid[: config.validation_sentences]
+    options = translator.options(beam_size=config.validation_beam)
     translations = translator.translate([pair.source for pair in pairs], options)
     texts = [best.text for [best] in translations]
     return score(texts, references_of(pairs), metrics=("bleu",))["bleu"].score

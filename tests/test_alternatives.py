@@ -91,7 +91,7 @@ def test_next_words_match_enumeration(
     case_marks, text = given_text
     tokenizer = small_tokenizer(kind, case_marks)
     model = RandomBackend(seed, tokenizer.vocab_size, np.array([1]))
-    options = SearchOptions(max_length_factor=0, max_length_offset=longest)
+    options = SearchOptions(max_length_factor=0.01, max_length_offset=longest)
     spelling = Spelling(tokenizer)
     prefix = spelling.prefix(text + " ")
     best: dict[str, float] = {}

@@ -23,8 +23,8 @@ from seq2seq.device import has_vnni, multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.protocol import Floats, Ints, Step
 from seq2seq.onnx import Precision
-from seq2seq.runs.checkpoint import Checkpoint, open_checkpoint
-from seq2seq.runs.directory import check_files, find_checkpoint, run_of
+from seq2seq.runs.checkpoint import Checkpoint
+from seq2seq.runs.directory import find_checkpoint, run_of
 from seq2seq.version import VERSION
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory")  # ONNX Runtime's me
 class OnnxBackend:
     """A `Backend`: the encoder and the step of a model as ONNX graphs (docs/export.md)."""
 
-    on_gpu = False
+    on_gpu, batch_scale = False, 1
     computing = nullcontext
 
     def __init__(
@@ -124,27 +124,22 @@ def load_graphs(
 
     Raises CheckpointError as Translator.load does.
     """
-    run, sizes = run_of(path), (source_vocab_size, target_vocab_size)
-    is_run = path == run.path
-    check_files(run.path, run.checkpoints if is_run else path)
-    config = run.config()
+    rest = run_of(path).config().model, (source_vocab_size, target_vocab_size), precision, threads
     # Verifying all weights takes longer than translating a sentence: only those that graphs are
     # built from are verified.
-    candidates = run.candidates(config.training.metric) if is_run else [open_checkpoint(path)]
     try:
-        if candidates:
-            return load_checkpoint(candidates[0], config.model, sizes, precision, threads)
+        return _load_checkpoint(find_checkpoint(path, verified=False), *rest)
     except CheckpointError as error:
         log.debug("%s", error)
-    return load_checkpoint(find_checkpoint(path), config.model, sizes, precision, threads)
+    return _load_checkpoint(find_checkpoint(path), *rest)
 
 
-def load_checkpoint(
+def _load_checkpoint(
     checkpoint: Checkpoint,
     model: ModelConfig,
     sizes: tuple[int, int],
     precision: str,
-    threads: int = 1,
+    threads: int,
 ) -> OnnxBackend:
     """Return the graphs of a checkpoint from the user's cache, which keeps them if they are new.
 

@@ -89,19 +89,15 @@ class Backend(Protocol):
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU, which processes cannot share."""
 
+    @property
+    def batch_scale(self) -> int:
+        """How many times as much as on a CPU is worth translating together."""
+
     def decoding(self, source_BS: Ints) -> Decoding:
         """Return the model bound to a batch of sources, padded with PAD."""
 
     def computing(self) -> AbstractContextManager[object]:
         """Return a context that keeps what batches share, such as weights in bf16."""
-
-
-def batch_scale(backend: Backend) -> int:
-    """Return how many times as much as on a CPU is worth translating together.
-
-    A GPU takes hardly longer for thousands of rows, and few candidates of each reach NumPy.
-    """
-    return 16 if backend.on_gpu else 1
 
 
 Status = Literal["extended", "finished", "unfinished", "pruned"]
@@ -171,8 +167,7 @@ class SearchOptions:
     translated sentence by sentence, else line by line. `keep_weights` and `keep_tree` keep
     the attention weights, and the tree of a beam search, for each hypothesis.
 
-    Raises ConfigError for values that a recipe's `inference` section could not have; only a
-    max_length_factor of 0, for a limit that is the same for all sources, is legal here.
+    Raises ConfigError for values that a recipe's `inference` section could not have.
     """
 
     beam_size: int = _DEFAULTS.beam_size
@@ -188,11 +183,8 @@ class SearchOptions:
     allow_unk: bool = False
 
     def __post_init__(self) -> None:
-        values = {name: getattr(self, name) for name in SEARCH_KEYS}
-        if self.max_length_factor == 0:
-            del values["max_length_factor"]
         try:
-            InferenceConfig(**values)
+            InferenceConfig(**{name: getattr(self, name) for name in SEARCH_KEYS})
         except ValidationError as error:
             raise ConfigError(explain(error, (), InferenceConfig)) from None
         if self.nbest < 1:

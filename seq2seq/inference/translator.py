@@ -26,7 +26,6 @@ from seq2seq.inference.protocol import (
     Hypothesis,
     Ints,
     SearchOptions,
-    batch_scale,
 )
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
 from seq2seq.inference.search import Watch, force, search
@@ -110,17 +109,17 @@ class Translator:
             backend = "onnx" if precision != "bf16" and is_cpu(device) else "torch"
         elif backend == "onnx" and device != "auto":
             is_cpu(device)  # raises for an unknown one
+        sizes = source.vocab_size, target.vocab_size
+        backends: list[Backend]
         if backend == "torch":
             from seq2seq.inference.torch_backend import load_model
 
-            sizes = source.vocab_size, target.vocab_size
-            models = [load_model(path, *sizes, device, precision, threads) for path in paths]
-            return cls(models, source, target, config)
-        from seq2seq.inference.onnx_backend import load_graphs
+            backends = [load_model(path, *sizes, device, precision, threads) for path in paths]
+        else:
+            from seq2seq.inference.onnx_backend import load_graphs
 
-        sizes = source.vocab_size, target.vocab_size
-        graphs = [load_graphs(path, *sizes, precision, threads or 1) for path in paths]
-        return cls(graphs, source, target, config)
+            backends = [load_graphs(path, *sizes, precision, threads or 1) for path in paths]
+        return cls(backends, source, target, config)
 
     @property
     def models(self) -> list[TranslationModel]:
@@ -138,7 +137,7 @@ class Translator:
     @property
     def batch_scale(self) -> int:
         """How many times as many lines as on a CPU are worth translating together."""
-        return batch_scale(self.backends[0])
+        return self.backends[0].batch_scale
 
     def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
         """Return the most source pieces of a batch in which each sentence takes this many rows.
