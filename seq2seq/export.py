@@ -53,8 +53,8 @@ def export(
 ) -> Checkpoint:
     """Write a run's best checkpoint, or the one that the path names, as a run of its own.
 
-    What only training and resuming need is left out. Beside the weights there are ONNX files in
-    these precisions; with `compact` the weights are in int8, and there are no ONNX files. What int8
+    Files that only training and resuming need are left out. Beside the weights there are ONNX files
+    in these precisions; with `compact` the weights are in int8, without ONNX files. What int8
     costs is measured on the pairs `valid` and kept in the state of the checkpoint: `int8_bleu_loss`
     by products in int8, and `compact_bleu_loss` by compact weights. Without `valid`, what is known
     of the same weights is kept. The recipe's validation set is not read: the run may come from
@@ -64,7 +64,7 @@ def export(
     checkpoint, source = _find(run)
     if compact:
         precisions = ()
-    # What cannot be exported is noticed here, before anything is written or replaced.
+    # A run that cannot be exported is refused here, before anything is written or replaced.
     graphs = _build(checkpoint, source, precisions or ("fp32",))
     target = _directory(source, output)
     kept = {"step", "validation"} | (set() if compact else _COSTS)
@@ -96,7 +96,7 @@ def export_graphs(
 ) -> None:
     """Write the ONNX files of a run with its tokenizers and recipe, but without weights.
 
-    That is what other programs need; this one cannot translate with it. Raises as `export` does.
+    Other programs need no more; this one cannot translate with them. Raises as `export` does.
     """
     checkpoint, source = _find(run)
     graphs, target = _build(checkpoint, source, precisions), RunDirectory(folder)
@@ -202,7 +202,7 @@ def measure_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
 
 
 def _int8_cost(checkpoint: Checkpoint, valid: Sequence[Pair]) -> dict[str, float]:
-    """Return what products in int8 cost, which takes minutes."""
+    """Return how much BLEU products in int8 cost; measuring takes minutes."""
     full, int8 = (_bleu(checkpoint, precision, valid) for precision in PRECISIONS)
     log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
     return {"int8_bleu_loss": round(full - int8, 3)}

@@ -35,10 +35,10 @@ def distill(
     """Write a line `source<TAB>target` for each pair of a corpus, with one side translated.
 
     That is the source, or with `request.reverse` the target. Line n is made from pair n, whatever
-    its translation is: training drops empty sides and duplicates. What is written does not depend
-    on `parallelism`, nor on interruptions: OUTPUT.partial, which is renamed when it is complete, is
-    continued after its last complete line if OUTPUT.distill.json says that it is `made_of` the
-    same. Returns the number of lines.
+    its translation is: training drops empty sides and duplicates. The output depends neither on
+    `parallelism` nor on interruptions: lines are written to OUTPUT.partial, and a command that is
+    `made_of` the same, as OUTPUT.distill.json records, continues after the last complete one.
+    Returns the number of lines.
 
     Raises DataError for a corpus that cannot be read and for a file that another command began or
     another process is writing, WorkerError if a worker was killed.
@@ -99,7 +99,7 @@ def _begin(
 
 
 def _check_same(path: Path, about: Path, made_of: Mapping[str, Any]) -> None:
-    """Raise DataError if a file is not what this command writes."""
+    """Raise DataError if another command wrote a file."""
     try:
         before = json.loads(about.read_bytes())
     except (OSError, ValueError):

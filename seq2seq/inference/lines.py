@@ -81,9 +81,9 @@ def translate_files(
     """Translate a file or standard input, line by line, to a file or standard output.
 
     Each translation begins with the text on its line of the file `prefixes`, if there is one. On a
-    terminal it prompts for sentences. Lines of a pipe are translated as they arrive. What is
-    written depends neither on that nor on `parallelism`; with several ranks, the first writes. A
-    number of workers is chosen for a file (Parallelism.for_lines), and 1 for what may be a pipe.
+    terminal it prompts for sentences. Lines of a pipe are translated as they arrive. The output
+    depends neither on that nor on `parallelism`; with several ranks, the first writes. A number of
+    workers is chosen for a file (Parallelism.for_lines), and 1 for standard input and pipes.
 
     Raises DataError for a file that cannot be read or written, if the output would overwrite an
     input, for standard input with several ranks, for a line that is not UTF-8 if the request
@@ -141,7 +141,7 @@ def translate_lines(
     pipe: Pipe | None = None,
     one_by_one: bool = False,
 ) -> None:
-    """Write what the request asks for of each line, a window at a time."""
+    """Translate lines and write the results, a window at a time."""
     window = 1 if one_by_one else WINDOW * translator.batch_scale
     results = parallelism.map(
         partial(_translate, translator, request),
@@ -228,7 +228,7 @@ def _translate(
 
 
 def _written(line: InputLine, translations: list[Translation], request: Request) -> str:
-    """Return what is written for a line: `shown` lines of text, or one of JSON or TSV."""
+    """Return the output for a line: `shown` lines of text, or one of JSON or TSV."""
     shown = translations[: request.shown]
     texts = [translation.line for translation in shown]
     if request.format == "tsv":
@@ -303,12 +303,12 @@ def _prompted(file: BinaryIO) -> Iterator[str]:
 
 
 class Pipe:
-    """A pipe, which can tell whether its next line has arrived."""
+    """Lines of a pipe, as soon as they arrive."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
-        """Take a buffered reader, which nothing else may read from now on.
+        """Take a buffered reader; nothing else may read from it.
 
-        A line of more than `most` bytes may come in parts, of which the first has more, too.
+        A line of more than `most` bytes may come in parts; the first part has more than `most`.
         """
         self._file, self._most = file, most
         self._lines: deque[bytes] = deque()

@@ -35,14 +35,14 @@ TINY = float(np.finfo(np.float32).tiny)
 
 
 class State(Protocol):
-    """What changes with each step, one row per hypothesis."""
+    """The state of a decoder between steps, one row per hypothesis."""
 
     def select(self, rows_R: Ints) -> Self:
         """Return the state of these rows, in this order; rows may repeat."""
 
 
 class Step(NamedTuple):
-    """What a model predicts after one piece per row.
+    """The predictions of a model after one piece per row.
 
     The candidates of a row are all pieces (C = V and `pieces_RC` is None), or its likeliest ones
     and EOS, by id. Search may overwrite the log probabilities. Weights are zero at padding; None
@@ -68,7 +68,7 @@ class Decoding(Protocol):
     def step(
         self, tokens_R: Ints, state: Any, *, count: int | None = None, weights: bool = False
     ) -> Step:
-        """Return what follows one piece per row; R is any multiple of B.
+        """Return the predictions after one piece per row; R is any multiple of B.
 
         With a `count`, that many of the likeliest pieces of each row are enough.
         """
@@ -81,7 +81,7 @@ class Decoding(Protocol):
 
 
 class Backend(Protocol):
-    """What runs a model."""
+    """A model in the library that runs it."""
 
     weights_sum: str  # the SHA-256 of the file of its weights
 
@@ -97,7 +97,7 @@ class Backend(Protocol):
         """Return the model bound to a batch of sources, padded with PAD."""
 
     def computing(self) -> AbstractContextManager[object]:
-        """Return a context that keeps what batches share, such as weights in bf16."""
+        """Return a context for several batches, which share such things as weights in bf16."""
 
 
 Status = Literal["extended", "finished", "unfinished", "pruned"]
@@ -131,7 +131,7 @@ class BeamNode:
 class Hypothesis:
     """One translation.
 
-    `tokens` excludes BOS and EOS. `log_prob` is that of the model, EOS included; `score` is
+    `tokens` excludes BOS and EOS. `log_prob` is the model's, EOS included; `score` is
     equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false where the length
     limit ended the hypothesis although the model preferred another piece. `log_probs` has the log
     probability of each piece given those before it, that of EOS included; they sum to `log_prob`.

@@ -1,4 +1,4 @@
-"""What graphs are built from: nodes, constants, products in fp32 or int8, and trained weights.
+"""The parts of graphs: nodes, constants, products in fp32 or int8, and trained weights.
 
 An int8 product has signed weights with a scale for each output, and unsigned inputs with 128 for
 zero. Inputs with a known bound have one fixed scale. All others are divided by the largest absolute
@@ -24,7 +24,7 @@ from seq2seq.onnx import Precision
 from seq2seq.runs.tensors import Array, quantize_rows
 
 OPSET = 17  # the first with LayerNormalization
-IR_VERSION = 8  # of the same release, so that runtimes which know the opset read the file
+IR_VERSION = 8  # of the same release, so that a runtime with the opset can read the file
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 TINY = np.float32(1e-30)
 
@@ -71,7 +71,7 @@ class Graph:
         self.outputs.append(_value_info(name, shape, np.float32))
 
     def constant(self, array: Array) -> str:
-        """Return the name of a constant, which is stored once; float64 becomes float32."""
+        """Store a constant, once, and return its name; float64 becomes float32."""
         if array.dtype == np.float64:
             array = array.astype(np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -100,8 +100,8 @@ class Graph:
     ) -> str:
         """Return W x + b over the last axis.
 
-        In int8 all |x| have the scale of `bound`, and are cut off there; without it, those of each
-        row have the scale of the largest.
+        In int8 all x are scaled by `bound`, and clipped to it; without a bound, each row is scaled
+        by its largest |x|.
         """
         if self.precision == "fp32":
             product = self("MatMul", value, weight_OI.T)
@@ -174,7 +174,7 @@ class Parameters:
     _read: set[str] = field(default_factory=set)
 
     def __call__(self, name: str, *shape: int) -> Array:
-        """Return weights in double precision, in which they are joined.
+        """Return weights in double precision, for products with other weights.
 
         Raises CheckpointError if they are missing or have another shape.
         """

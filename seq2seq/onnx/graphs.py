@@ -150,14 +150,14 @@ def _layer_norm(g: Graph, norm: _Norm, value: str) -> str:
 
 @dataclass(frozen=True)
 class _EncoderStates:
-    """The names of the states of the encoder, and of what is 1 at real positions, 0 at padding."""
+    """The states of the encoder and its mask (1 at real positions, 0 at padding), by name."""
 
     states_BSH: str
     real_BS: str
     size: int  # of one direction
 
     def mask_B1S(self, g: Graph) -> str:
-        """Return what is added to scores: 0, or minus infinity at padding."""
+        """Return the mask to add to scores: 0, or minus infinity at padding."""
         return g("Unsqueeze", g("Log", self.real_BS), np.array([1]))
 
     def backward_Bh(self, g: Graph) -> str:
@@ -183,8 +183,8 @@ class _EncoderStates:
 def _encode(g: Graph, params: Parameters) -> _EncoderStates:
     """Run the layers, each as a Scan of both directions side by side.
 
-    The backward direction's half of all that is scanned is reversed. Its states are zero at
-    padding, so that a sentence begins as it would without; forward states there are never read.
+    The backward direction scans its half in reverse. Its states are zero at padding, so that a
+    sentence begins as it would alone; forward states at padding are never read.
     """
     config, size = params.config, params.config.encoder_size
     source_BS = g.input("source", ["B", "S"], np.int64)
@@ -393,7 +393,7 @@ class _AdditiveScores(_DotProducts):
 
 
 class _Heads(_FusedAttention):
-    """Several heads, whose contexts go side by side through one product."""
+    """Several heads; one product reads their contexts side by side."""
 
     def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
         super().__init__(params, context_XM, bias_X)
@@ -434,7 +434,7 @@ class _Heads(_FusedAttention):
         return g.product(context_BKM, self.context_XM, self.bias_X, bound=None), weights_BKS
 
     def _split(self, g: Graph, vectors_BXD: str, order: list[int]) -> str:
-        """Return those of the heads [B, X, N, d], with the axes in this order."""
+        """Return the vectors of the heads [B, X, N, d], with the axes in this order."""
         vectors = g("Reshape", vectors_BXD, np.array([0, 0, self.heads, -1]))
         return g("Transpose", vectors, perm=order)
 
@@ -447,13 +447,13 @@ def _joined(weight: Array, before: Array | None) -> Array:
 class _Decoder:
     """A decoder style: its layers, its step, and the products that are computed before the step.
 
-    `embedding` has the matrix [X, E] and the bias of the product of an embedding, `context` those
-    of the product of an attention output [X, M].
+    `embedding` is the matrix [X, E] and the bias that read an embedding, `context` the matrix
+    [X, M] and the bias that read an attention output.
     """
 
     embedding: tuple[Array, Array | None]
     context: tuple[Array, Array]
-    attends_below = False  # between two layers, the second of which reads the context
+    attends_below = False  # after its first layer; the second one reads the context
     fed_size = 0  # of the attentional state, if it is fed
     has_maxout = False
 
