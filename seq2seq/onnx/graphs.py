@@ -518,6 +518,8 @@ class _DeepOutput(_Decoder):
 
 
 class _Bahdanau(_DeepOutput):
+    """The state before a step queries the attention; the cell reads the context."""
+
     def __init__(self, params: Parameters) -> None:
         super().__init__(params)
         config, (weight_XE, _) = params.config, self.embedding
@@ -543,6 +545,8 @@ class _Bahdanau(_DeepOutput):
 
 
 class _Conditional(_DeepOutput):
+    """The state between two cells of the first layer queries; the second one reads the context."""
+
     attends_below = True
 
     def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
@@ -557,6 +561,8 @@ class _Conditional(_DeepOutput):
 
 
 class _Luong(_Decoder):
+    """The state after a step queries; the attentional state may be fed back."""
+
     def __init__(self, params: Parameters) -> None:
         super().__init__(params)
         config, size = params.config, params.config.features_size
@@ -580,6 +586,8 @@ class _Luong(_Decoder):
 
 
 class _PreAttention(_Decoder):
+    """The state of the first layer queries; the layers above it read the context."""
+
     attends_below = True
 
     def __init__(self, params: Parameters) -> None:
