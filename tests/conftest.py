@@ -20,8 +20,8 @@ from processes import Server
 
 from seq2seq.config import Config, parse_config
 from seq2seq.errors import UserError
+from seq2seq.export import export
 from seq2seq.files import locked
-from seq2seq.onnx.export import export
 from seq2seq.pipeline import train
 from seq2seq.serving.static import export_web, packages
 

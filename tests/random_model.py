@@ -30,7 +30,7 @@ class RandomBackend:
     seed: int
     vocab_size: int
     source_lengths_B: Ints = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
-    on_gpu = False
+    on_gpu, batch_scale = False, 1
     computing = contextlib.nullcontext
 
     def decoding(self, source_BS: Ints) -> RandomBackend:

@@ -85,7 +85,7 @@ def test_next_words_are_those_of_a_plain_search(
     case_marks, text = given_text
     tokenizer = small_tokenizer(kind, case_marks)
     model = RandomBackend(seed, tokenizer.vocab_size, np.array([1]))
-    options = SearchOptions(max_length_factor=0, max_length_offset=longest)
+    options = SearchOptions(max_length_factor=0.01, max_length_offset=longest)
     spelling = Spelling(tokenizer)
     prefix = spelling.prefix(text + " ")
     expected = plain_words(model, tokenizer, prefix, number, longest)

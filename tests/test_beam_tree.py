@@ -23,7 +23,7 @@ any_options = st.builds(
     beam_size=st.integers(1, 5),
     length_penalty=st.sampled_from([0.0, 0.6, 1.7]),
     coverage_penalty=st.sampled_from([0.0, 0.2]),
-    max_length_factor=st.sampled_from([0.0, 1.0]),
+    max_length_factor=st.sampled_from([0.01, 1.0]),
     max_length_offset=st.integers(1, 4),
     no_repeat_ngram=st.integers(0, 2),
 )

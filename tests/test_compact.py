@@ -15,9 +15,9 @@ from safetensors.numpy import load_file, save_file
 
 from seq2seq.cli import main
 from seq2seq.errors import CheckpointError, DataError
+from seq2seq.export import export, read_valid
 from seq2seq.files import sha256
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx.export import export, read_valid
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory

@@ -37,7 +37,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.device import cpu_flags, multiplies_bf16, multiplies_int8
 from seq2seq.evaluation import evaluate as evaluation
 from seq2seq.evaluation.validation import Validator
-from seq2seq.inference import streams
+from seq2seq.inference import lines as reading
 from seq2seq.inference.protocol import Decoding, Hypothesis, Ints, SearchOptions
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.search import search
@@ -325,7 +325,7 @@ def test_gpu_takes_more_lines_together(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = as_on_gpu(Translator.load(trained, device="cpu", backend="torch"))
-    monkeypatch.setattr(streams, "WINDOW", 2)
+    monkeypatch.setattr(reading, "WINDOW", 2)
     monkeypatch.setattr(evaluation, "WINDOW", 1)
     windows: list[int] = []
     translate = translator.translate
@@ -337,8 +337,8 @@ def test_gpu_takes_more_lines_together(
     monkeypatch.setattr(translator, "translate", watched)
     path, pairs = tmp_path / "lines", toy_pairs(40, seed=5)
     path.write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
-    request = streams.Request(translator.options(beam_size=1))
-    streams.translate_files(translator, request, source=str(path), output=str(tmp_path / "out"))
+    request = reading.Request(translator.options(beam_size=1))
+    reading.translate_files(translator, request, source=str(path), output=str(tmp_path / "out"))
     assert windows == [32, 8]
     windows.clear()
     evaluation.translate_all(translator, [Pair(*pair) for pair in pairs], translator.options())

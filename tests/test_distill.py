@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,7 @@ from processes import Server
 from seq2seq import cli
 from seq2seq.config import CorpusConfig
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.files import locked
-from seq2seq.inference import streams
+from seq2seq.inference import lines as reading
 from seq2seq.inference.translator import Translator
 
 
@@ -45,7 +42,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "WINDOW", 7)
+    monkeypatch.setattr(reading, "WINDOW", 7)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ def test_killed_and_continued(
     output, part = tmp_path / "out.tsv", tmp_path / "out.tsv.partial"
     arguments = ("distill", single, other, corpus, "-o", output)
     setup = (
-        "import time; from seq2seq.inference import streams as d\n"
+        "import time; from seq2seq.inference import lines as d\n"
         "d.WINDOW, t = 7, d._translate\n"
         "d._translate = lambda *a: (time.sleep(0.1), t(*a))[1]"
     )
@@ -186,7 +183,7 @@ def test_two_processes_do_not_share_a_file(tmp_path: Path, server: Server, singl
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("perro\tdog\n")
     setup = (
-        "import time; from seq2seq.inference import streams as d\n"
+        "import time; from seq2seq.inference import lines as d\n"
         "d._translate = lambda *_: time.sleep(60)"
     )
     arguments = ("distill", single, corpus, "-o", tmp_path / "out.tsv")
@@ -200,30 +197,6 @@ def test_two_processes_do_not_share_a_file(tmp_path: Path, server: Server, singl
     assert "another process is writing it" in second.text()
     first.send(signal.SIGKILL)
     first.wait()
-
-
-def test_output_of_a_process_that_finishes_first_is_kept(
-    single: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "out.tsv"
-    assert run(single, corpus, "-o", output) == 0
-    finished = output.read_bytes()
-    output.unlink()
-
-    @contextlib.contextmanager
-    def locked_late(path: Path, *, wait: bool) -> Iterator[None]:
-        output.write_bytes(finished)  # the other process, while this one asks for the lock
-        with locked(path, wait=wait):
-            yield
-
-    def translated_again(*_: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(streams, "locked", locked_late)
-    monkeypatch.setattr(streams, "_translate", translated_again)
-    assert run(single, corpus, "-o", output) == 0
-    assert output.read_bytes() == finished
-    assert not (tmp_path / "out.tsv.partial").exists()
 
 
 def test_training_reads_originals_and_translations_together(

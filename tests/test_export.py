@@ -24,7 +24,7 @@ from seq2seq.config import ModelConfig
 from seq2seq.device import has_vnni
 from seq2seq.model.model import TranslationModel
 from seq2seq.onnx import Precision
-from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
+from seq2seq.onnx.graphs import embedding_graph, encoder_graph, step_graph
 
 Array = NDArray[Any]
 STEPS = 3

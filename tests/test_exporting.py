@@ -16,12 +16,12 @@ from foreign import alter_state, checkpoint_of
 from seq2seq import cli
 from seq2seq.data.tokenizer import BOS, EOS, PAD
 from seq2seq.errors import ConfigError, DataError
+from seq2seq.export import META, export
+from seq2seq.inference import onnx_backend
+from seq2seq.inference.onnx_backend import KINDS, OnnxBackend
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import PRECISIONS
-from seq2seq.onnx import backend as onnx_backend
-from seq2seq.onnx.backend import KINDS, OnnxBackend
-from seq2seq.onnx.export import META, export
 
 NAMES = {f"{kind}.{p}.onnx" for kind in KINDS for p in PRECISIONS} | {META}
 

@@ -17,13 +17,13 @@ from conftest import ToyCorpus
 from foreign import alter_config, alter_state, checkpoint_of
 
 from seq2seq import cli
+from seq2seq import export as exporting
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.files import replaced
+from seq2seq.inference import onnx_backend as module
 from seq2seq.inference import translator
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx import backend as module
-from seq2seq.onnx import export as exporting
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import add_to_state
 from seq2seq.runs.directory import RunDirectory

@@ -19,7 +19,7 @@ from seq2seq.config.loading import changed_keys
 from seq2seq.data.corpus import read_corpus
 from seq2seq.data.sources import checksum_sources
 from seq2seq.errors import CheckpointError, ConfigError
-from seq2seq.onnx.export import export
+from seq2seq.export import export
 from seq2seq.packaged import (
     CARD,
     MODELS,

@@ -18,7 +18,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.inference.sampling import Sampling, draw, sample
 from seq2seq.inference.search import Hypothesis, SearchOptions, search
 
-SHORT = SearchOptions(max_length_factor=0, max_length_offset=2)
+SHORT = SearchOptions(max_length_factor=0.01, max_length_offset=2)
 
 
 def outputs(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
@@ -202,7 +202,7 @@ def test_nonfinite_logits_raise() -> None:
 def test_blocked_pieces_leave_the_end() -> None:
     """Copies that have ended hold EOS, which must not be blocked for them at the limit."""
     model = prefix_model(3, [2, 2], eos_bias=1.0)
-    options = SearchOptions(max_length_factor=0, max_length_offset=2, no_repeat_ngram=1)
+    options = SearchOptions(max_length_factor=0.01, max_length_offset=2, no_repeat_ngram=1)
     with np.errstate(all="raise", under="ignore"):
         found = sample(model, options, Sampling(40, temperature=3.0))
     assert all(len(samples) == 40 for samples in found)

@@ -23,7 +23,7 @@ any_options = st.builds(
     SearchOptions,
     length_penalty=st.sampled_from([0.0, 0.6, 1.0, 1.7]),
     coverage_penalty=st.sampled_from([0.0, 0.2, 1.0]),
-    max_length_factor=st.sampled_from([0.0, 0.5]),
+    max_length_factor=st.sampled_from([0.01, 0.5]),
     max_length_offset=st.integers(1, 2),
     no_repeat_ngram=st.integers(0, 3),
     allow_unk=st.booleans(),
@@ -145,7 +145,7 @@ def test_eos_preferred_at_the_limit_is_finished() -> None:
         )
 
     model.logits = logits  # type: ignore[method-assign]
-    [[found]] = greedy(model, SearchOptions(max_length_factor=0, max_length_offset=2))
+    [[found]] = greedy(model, SearchOptions(max_length_factor=0.01, max_length_offset=2))
     assert len(found.tokens) == 2
     assert found.finished
 

@@ -476,7 +476,7 @@ def test_translations_that_may_be_wrong_are_marked(
 def test_translation_that_ended_by_the_length_limit_is_marked(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = {"max_length_factor": 0.0, "max_length_offset": 1}
+    limits = {"max_length_factor": 0.01, "max_length_offset": 1}
     with served(both_directions(translator), search=limits) as client:
         assert "unfinished" in client.translate(LINES[0])["warnings"]
     assert caplog.messages[0].endswith("of 1 ended by the length limit")

@@ -20,12 +20,11 @@ from seq2seq.data.corpus import conversion
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import ConfigError, DataError, WorkerError
 from seq2seq.files import check_writable
-from seq2seq.inference import streams
-from seq2seq.inference.pipes import Pipe, is_pipe
+from seq2seq.inference import lines as reading
+from seq2seq.inference.lines import Pipe, Request, is_pipe, translate_files
+from seq2seq.inference.onnx_backend import OnnxBackend
 from seq2seq.inference.sampling import Sampling
-from seq2seq.inference.streams import Request, translate_files
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx.backend import OnnxBackend
 from seq2seq.processes import Parallelism, ordered_map
 
 
@@ -110,7 +109,7 @@ def test_windows_keep_the_order(
     lines = ["gato come pan", "perro", "", "agua casa", "él ve rojo grande", "pan"]
     data = "\n".join(lines).encode()
     whole = run(translator, tmp_path, data)
-    monkeypatch.setattr(streams, "WINDOW", 2)
+    monkeypatch.setattr(reading, "WINDOW", 2)
     assert run(translator, tmp_path, data) == whole
     assert whole[0] == "cat eats bread"
 
@@ -256,7 +255,7 @@ def test_workers_do_not_change_the_output(
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(streams, "WINDOW", 3)
+    monkeypatch.setattr(reading, "WINDOW", 3)
     data = "\n".join(LINES * 3).encode() + b"\na\xff\n"
     alone = run(translator, tmp_path, data, **changes)
     assert run(translator, tmp_path, data, workers=3, **changes) == alone
@@ -265,7 +264,7 @@ def test_workers_do_not_change_the_output(
 def test_killed_worker_leaves_no_gap(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "WINDOW", 2)
+    monkeypatch.setattr(reading, "WINDOW", 2)
     lines = ["gato", "pan"] * 6
     whole = run(translator, tmp_path, "\n".join(lines).encode())
     lines[9] = "agua"
@@ -290,7 +289,7 @@ def test_few_lines_are_divided_among_workers(
 ) -> None:
     data, windows = b"gato come pan\nperro\n" * 300, list[int]()
     monkeypatch.setattr(processes, "cores", lambda: 3)
-    monkeypatch.setattr(streams, "cores", lambda: 3)
+    monkeypatch.setattr(reading, "cores", lambda: 3)
 
     def observed(self: Parallelism, function: Any, items: Any, **changes: Any) -> Any:
         kept = list(items)
@@ -319,7 +318,7 @@ def test_few_lines_are_divided_among_workers(
 def test_lines_of_a_pipe_are_translated_as_they_arrive(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
 ) -> None:
-    monkeypatch.setattr(streams, "_PATIENCE", 0.0)
+    monkeypatch.setattr(reading, "_PATIENCE", 0.0)
     out, written = os.pipe()
     request = Request(translator.options(beam_size=1))
     # A process of its own writes, as forked workers keep what this one has open.

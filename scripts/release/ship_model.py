@@ -28,8 +28,8 @@ from seq2seq.config import DataConfig
 from seq2seq.config.loading import changed_keys, dump_config, load_config
 from seq2seq.data.cleaning import read_validation
 from seq2seq.errors import DataError
+from seq2seq.export import export
 from seq2seq.files import write_atomic
-from seq2seq.onnx.export import export
 from seq2seq.packaged import CARD, MODELS, read_card
 from seq2seq.pipeline import resumed
 from seq2seq.runs.directory import RunDirectory

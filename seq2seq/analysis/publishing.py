@@ -17,9 +17,9 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import Evaluation, check_direction, evaluate, read_test
+from seq2seq.export import export
 from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.translator import Translator
-from seq2seq.onnx.export import export
 from seq2seq.packaged import CARD, find_run
 from seq2seq.runs.checkpoint import MODEL, Checkpoint
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, run_of

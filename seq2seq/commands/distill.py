@@ -46,7 +46,8 @@ def _distill(arguments: argparse.Namespace) -> int:
     from seq2seq.data.corpus import COMPRESSED, Pair, read_corpus
     from seq2seq.data.sources import describe
     from seq2seq.evaluation.evaluate import check_direction
-    from seq2seq.inference.streams import Request, distill
+    from seq2seq.inference.distill import distill
+    from seq2seq.inference.lines import Request
 
     if Path(arguments.output).suffix in COMPRESSED:
         raise UserError(f"{arguments.output}: the file is not compressed; choose another suffix")

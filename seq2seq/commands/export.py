@@ -56,8 +56,8 @@ def add(commands: options.Commands) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    from seq2seq.export import export, read_valid
     from seq2seq.onnx import PRECISIONS
-    from seq2seq.onnx.export import export, read_valid
     from seq2seq.runs.directory import RunDirectory
 
     if arguments.web:

@@ -102,8 +102,8 @@ def _translate(arguments: argparse.Namespace) -> int:
     if arguments.prefix and arguments.input_format == "jsonl":
         raise UserError('--input-format jsonl has a "prefix" in each line; remove --prefix')
     with options.parallelism(arguments) as shared:
+        from seq2seq.inference.lines import Request, translate_files
         from seq2seq.inference.sampling import Sampling
-        from seq2seq.inference.streams import Request, translate_files
 
         translator = options.load_translator(arguments, *arguments.runs)
         request = Request(

@@ -13,7 +13,7 @@ from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import scorer_of
-from seq2seq.inference.protocol import Backend, SearchOptions, batch_scale
+from seq2seq.inference.protocol import Backend, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.model.model import TranslationModel
@@ -81,7 +81,7 @@ class Validator:
         Raises FloatingPointError for logits that are not finite.
         """
         found: dict[int, str] = {}
-        scale = max(1, batch_scale(backend) // self.options.beam_size)
+        scale = max(1, backend.batch_scale // self.options.beam_size)
         with backend.computing():
             for batch in self.batches(scale):
                 results = search(backend.decoding(batch.source_BS.numpy()), self.options)

@@ -1,7 +1,7 @@
 """The interface of search: a model (or an ensemble) to decode with, options, and hypotheses.
 
 Search computes with NumPy alone. ONNX Runtime or PyTorch runs the model, behind `Decoding`
-(seq2seq.onnx.backend, seq2seq.inference.torch_backend).
+(onnx_backend.py, torch_backend.py).
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, C candidates a row
@@ -35,14 +35,14 @@ TINY = float(np.finfo(np.float32).tiny)
 
 
 class State(Protocol):
-    """What changes with each step, one row per hypothesis."""
+    """The state of a decoder between steps, one row per hypothesis."""
 
     def select(self, rows_R: Ints) -> Self:
         """Return the state of these rows, in this order; rows may repeat."""
 
 
 class Step(NamedTuple):
-    """What a model predicts after one piece per row.
+    """The predictions of a model after one piece per row.
 
     The candidates of a row are all pieces (C = V and `pieces_RC` is None), or its likeliest ones
     and EOS, by id. Search may overwrite the log probabilities. Weights are zero at padding; None
@@ -68,7 +68,7 @@ class Decoding(Protocol):
     def step(
         self, tokens_R: Ints, state: Any, *, count: int | None = None, weights: bool = False
     ) -> Step:
-        """Return what follows one piece per row; R is any multiple of B.
+        """Return the predictions after one piece per row; R is any multiple of B.
 
         With a `count`, that many of the likeliest pieces of each row are enough.
         """
@@ -81,7 +81,7 @@ class Decoding(Protocol):
 
 
 class Backend(Protocol):
-    """What runs a model."""
+    """A model in the library that runs it."""
 
     weights_sum: str  # the SHA-256 of the file of its weights
 
@@ -89,19 +89,15 @@ class Backend(Protocol):
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU, which processes cannot share."""
 
+    @property
+    def batch_scale(self) -> int:
+        """How many times as much as on a CPU is worth translating together."""
+
     def decoding(self, source_BS: Ints) -> Decoding:
         """Return the model bound to a batch of sources, padded with PAD."""
 
     def computing(self) -> AbstractContextManager[object]:
-        """Return a context that keeps what batches share, such as weights in bf16."""
-
-
-def batch_scale(backend: Backend) -> int:
-    """Return how many times as much as on a CPU is worth translating together.
-
-    A GPU takes hardly longer for thousands of rows, and few candidates of each reach NumPy.
-    """
-    return 16 if backend.on_gpu else 1
+        """Return a context for several batches, which share such things as weights in bf16."""
 
 
 Status = Literal["extended", "finished", "unfinished", "pruned"]
@@ -135,7 +131,7 @@ class BeamNode:
 class Hypothesis:
     """One translation.
 
-    `tokens` excludes BOS and EOS. `log_prob` is that of the model, EOS included; `score` is
+    `tokens` excludes BOS and EOS. `log_prob` is the model's, EOS included; `score` is
     equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false where the length
     limit ended the hypothesis although the model preferred another piece. `log_probs` has the log
     probability of each piece given those before it, that of EOS included; they sum to `log_prob`.
@@ -171,8 +167,7 @@ class SearchOptions:
     translated sentence by sentence, else line by line. `keep_weights` and `keep_tree` keep
     the attention weights, and the tree of a beam search, for each hypothesis.
 
-    Raises ConfigError for values that a recipe's `inference` section could not have; only a
-    max_length_factor of 0, for a limit that is the same for all sources, is legal here.
+    Raises ConfigError for values that a recipe's `inference` section could not have.
     """
 
     beam_size: int = _DEFAULTS.beam_size
@@ -188,11 +183,8 @@ class SearchOptions:
     allow_unk: bool = False
 
     def __post_init__(self) -> None:
-        values = {name: getattr(self, name) for name in SEARCH_KEYS}
-        if self.max_length_factor == 0:
-            del values["max_length_factor"]
         try:
-            InferenceConfig(**values)
+            InferenceConfig(**{name: getattr(self, name) for name in SEARCH_KEYS})
         except ValidationError as error:
             raise ConfigError(explain(error, (), InferenceConfig)) from None
         if self.nbest < 1:

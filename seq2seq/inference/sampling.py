@@ -61,7 +61,7 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """Return for each sentence `num_samples` independent samples, in the order of drawing.
 
-    `log_prob` and `score` are those of the model itself, as in search, whatever distribution was
+    `log_prob` and `score` are the model's own, as in search, whatever distribution the samples are
     drawn from. The beam of the options is ignored. With `prefixes`, one for each sentence, samples
     begin with them.
 
@@ -92,7 +92,7 @@ def draw(
     weights_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True), dtype=np.float64)
     probs_RC, tokens_RC = weights_RV / weights_RV.sum(1, keepdims=True), None
     if top_k > 0 or top_p < 1:
-        probs_RC, tokens_RC = _likeliest(probs_RC, top_k, top_p)
+        probs_RC, tokens_RC = _truncate(probs_RC, top_k, top_p)
     cumulated_RC = probs_RC.cumsum(1)
     # Strictly below the total mass even after rounding: no piece of probability 0 is ever drawn.
     mass_R = cumulated_RC[:, -1]
@@ -101,7 +101,7 @@ def draw(
     return places_R if tokens_RC is None else tokens_RC[np.arange(len(places_R)), places_R]
 
 
-def _likeliest(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints]:
+def _truncate(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints]:
     """Return the pieces to draw from, likeliest first; those cut off have probability 0."""
     size = probs_RV.shape[1]
     count = min(top_k or _NUCLEUS, size)

@@ -197,9 +197,7 @@ def force(
     forced_BT: Ints = np.full((len(targets), steps), EOS)
     for row, tokens in zip(forced_BT, targets, strict=True):
         row[: len(tokens)] = tokens
-    free = replace(
-        options, max_length_factor=0, max_length_offset=steps, no_repeat_ngram=0, allow_unk=True
-    )
+    free = replace(options, max_length_offset=steps, no_repeat_ngram=0, allow_unk=True)
     chosen = decode(decoding, free, lambda _, sentences_R, __, step: forced_BT[sentences_R, step])
     return [found for [found] in chosen]
 

@@ -100,7 +100,7 @@ def rules_json(language: str) -> dict[str, str]:
 
 @lru_cache
 def _mask(language: str) -> re.Pattern[str]:
-    """Return a pattern that ends with what hides boundaries, or abbreviations, from sentencex."""
+    """Return a pattern of text that misleads sentencex, up to the character to mask."""
     parts = [_ANY]
     if language in _WORDS:
         parts.append(rf"(?<!\w)(?:{_ABBREVIATIONS[language]})\.(?=\s)")

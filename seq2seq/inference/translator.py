@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from seq2seq.inference.protocol import (
     Hypothesis,
     Ints,
     SearchOptions,
-    batch_scale,
 )
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
 from seq2seq.inference.search import Watch, force, search
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from seq2seq.config import Config
     from seq2seq.model.model import TranslationModel
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _MAX_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
@@ -55,7 +55,7 @@ class Translator:
     def __init__(
         self, backends: Sequence[Backend], source: Tokenizer, target: Tokenizer, config: Config
     ) -> None:
-        """Take a backend for each model (seq2seq.onnx.backend, seq2seq.inference.torch_backend)."""
+        """Take a backend for each model (onnx_backend.py, torch_backend.py)."""
         self.backends = list(backends)
         self.source, self.target, self.config = source, target, config
 
@@ -111,17 +111,17 @@ class Translator:
             backend = "onnx" if precision != "bf16" and is_cpu(device) else "torch"
         elif backend == "onnx" and device != "auto":
             is_cpu(device)  # raises for an unknown one
+        sizes = source.vocab_size, target.vocab_size
+        backends: list[Backend]
         if backend == "torch":
             from seq2seq.inference.torch_backend import load_model
 
-            sizes = source.vocab_size, target.vocab_size
-            models = [load_model(path, *sizes, device, precision, threads) for path in paths]
-            return cls(models, source, target, config)
-        from seq2seq.onnx.backend import load_graphs
+            backends = [load_model(path, *sizes, device, precision, threads) for path in paths]
+        else:
+            from seq2seq.inference.onnx_backend import load_graphs
 
-        sizes = source.vocab_size, target.vocab_size
-        graphs = [load_graphs(path, *sizes, precision, threads or 1) for path in paths]
-        return cls(graphs, source, target, config)
+            backends = [load_graphs(path, *sizes, precision, threads or 1) for path in paths]
+        return cls(backends, source, target, config)
 
     @property
     def models(self) -> list[TranslationModel]:
@@ -139,7 +139,7 @@ class Translator:
     @property
     def batch_scale(self) -> int:
         """How many times as many lines as on a CPU are worth translating together."""
-        return batch_scale(self.backends[0])
+        return self.backends[0].batch_scale
 
     def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
         """Return the most source pieces of a batch in which each sentence takes this many rows.
@@ -284,21 +284,19 @@ class Translator:
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
         sentences = [sentence for sentence, _ in begun]
-        found: list[list[Hypothesis]] = [[] for _ in begun]
         size = sampling.num_samples if sampling else options.beam_size
         all_pieces = bool(sampling) or any(prefix is not NO_PREFIX for _, prefix in begun)
         budget = self.batch_tokens(size, all_pieces=all_pieces)
-        with _checkpoint_errors(), self.backends[0].computing():
-            for decoding, indices in self._batches(sentences, budget):
-                following = [begun[i][1] for i in indices]
-                if sampling:
-                    drawn = [keys[i] for i in indices]
-                    results = sample(decoding, options, sampling, keys=drawn, prefixes=following)
-                else:
-                    watched = watch and partial(_watch_parts, watch, np.array(indices))
-                    results = search(decoding, options, following, watched)
-                for index, hypotheses in zip(indices, results, strict=True):
-                    found[index] = hypotheses
+
+        def decode(decoding: Decoding, indices: Ints) -> list[list[Hypothesis]]:
+            following = [begun[i][1] for i in indices]
+            if sampling:
+                drawn = [keys[i] for i in indices]
+                return sample(decoding, options, sampling, keys=drawn, prefixes=following)
+            watched = watch and (lambda ids_B, pieces_BT: watch(indices[ids_B], pieces_BT))
+            return search(decoding, options, following, watched)
+
+        found = self._decode(sentences, budget, decode)
         parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
         if not sampling:  # an empty text is no alternative
             parts = [[part for part in each if part.text or part is each[0]] for each in parts]
@@ -339,13 +337,12 @@ class Translator:
                     f"target {number} of {len(forced)}: {len(tokens)} pieces are too many to force "
                     f"at once; give sentences of at most {_MAX_FORCED} pieces"
                 )
-        found: dict[int, Hypothesis] = {}
-        budget = self.batch_tokens(1, all_pieces=True)
-        with _checkpoint_errors(), self.backends[0].computing():
-            for decoding, indices in self._batches(sentences, budget):
-                results = force(decoding, [forced[index] for index in indices], options)
-                found |= zip(indices, results, strict=True)
-        parts = (self.parts(sentence, [found[n]])[0] for n, sentence in enumerate(sentences))
+
+        def decode(decoding: Decoding, indices: Ints) -> list[Hypothesis]:
+            return force(decoding, [forced[index] for index in indices], options)
+
+        found = self._decode(sentences, self.batch_tokens(1, all_pieces=True), decode)
+        parts = (self.parts(*each)[0] for each in zip(sentences, ([f] for f in found), strict=True))
         # The given text may have characters that its pieces cannot reproduce.
         return [replace(p, text=normalize_line(t)) for p, t in zip(parts, targets, strict=True)]
 
@@ -410,12 +407,19 @@ class Translator:
         members = [backend.decoding(source_BS) for backend in self.backends]
         return members[0] if len(members) == 1 else Ensemble(members)
 
-    def _batches(
-        self, sentences: Sequence[Sentence], budget: int
-    ) -> Iterator[tuple[Decoding, list[int]]]:
-        """Yield the models bound to sentences of similar length, with the sentences' indices."""
-        for source_BS, indices in source_batches([s.ids for s in sentences], budget):
-            yield self.decoding(source_BS), indices.tolist()
+    def _decode(
+        self,
+        sentences: Sequence[Sentence],
+        budget: int,
+        decode: Callable[[Decoding, Ints], list[T]],
+    ) -> list[T]:
+        """Return what `decode` makes of each sentence, in batches of similar length."""
+        found: dict[int, T] = {}
+        with _checkpoint_errors(), self.backends[0].computing():
+            for source_BS, indices in source_batches([s.ids for s in sentences], budget):
+                results = decode(self.decoding(source_BS), indices)
+                found |= zip(indices.tolist(), results, strict=True)
+        return [found[number] for number in range(len(sentences))]
 
     def parts(
         self, sentence: Sentence, hypotheses: list[Hypothesis], prefix: Prefix = NO_PREFIX
@@ -457,10 +461,6 @@ def _listed(name: str, given: Iterable[str]) -> list[str]:
                 f"{name}: number {number} is of type {type(text).__name__}, not a text; pass str"
             )
     return texts
-
-
-def _watch_parts(watch: Watch, parts_B: Ints, sentences_B: Ints, pieces_BT: Ints) -> None:
-    watch(parts_B[sentences_B], pieces_BT)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What graphs are built from: nodes, constants, products in fp32 or int8, and trained weights.
+"""The parts of graphs: nodes, constants, products in fp32 or int8, and trained weights.
 
 An int8 product has signed weights with a scale for each output, and unsigned inputs with 128 for
 zero. Inputs with a known bound have one fixed scale. All others are divided by the largest absolute
@@ -24,7 +24,7 @@ from seq2seq.onnx import Precision
 from seq2seq.runs.tensors import Array, quantize_rows
 
 OPSET = 17  # the first with LayerNormalization
-IR_VERSION = 8  # of the same release, so that runtimes which know the opset read the file
+IR_VERSION = 8  # of the same release, so that a runtime with the opset can read the file
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 TINY = np.float32(1e-30)
 
@@ -44,7 +44,6 @@ class Graph:
         self._count = 0
         self._constants: list[onnx.TensorProto] = []
         self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self._quantized: dict[tuple[str, float], str] = {}
 
     def __call__(self, op: str, *inputs: str | Array, **attributes: Any) -> str:
         """Add a node with one output; return the output's name. Arrays become constants."""
@@ -72,7 +71,7 @@ class Graph:
         self.outputs.append(_value_info(name, shape, np.float32))
 
     def constant(self, array: Array) -> str:
-        """Return the name of a constant, which is stored once; float64 becomes float32."""
+        """Store a constant, once, and return its name; float64 becomes float32."""
         if array.dtype == np.float64:
             array = array.astype(np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -101,18 +100,18 @@ class Graph:
     ) -> str:
         """Return W x + b over the last axis.
 
-        In int8 all |x| have the scale of `bound`, and are cut off there; without it, those of each
-        row have the scale of the largest.
+        In int8 all x are scaled by `bound`, and clipped to it; without a bound, each row is scaled
+        by its largest |x|.
         """
         if self.precision == "fp32":
             product = self("MatMul", value, weight_OI.T)
-            return product if bias_O is None else self("Add", product, bias_O)
-        if bound is not None:
+        elif bound is not None:
             return self._int8_product(self._quantize(value, bound), bound / 127, weight_OI, bias_O)
-        largest = self("ReduceMax", self("Abs", value), axes=[-1], keepdims=1)
-        largest = self("Max", largest, TINY)
-        integers = self._quantize(self("Div", value, largest), 1.0)
-        product = self("Mul", self._int8_product(integers, 1 / 127, weight_OI), largest)
+        else:
+            largest = self("ReduceMax", self("Abs", value), axes=[-1], keepdims=1)
+            largest = self("Max", largest, TINY)
+            integers = self._quantize(self("Div", value, largest), 1.0)
+            product = self("Mul", self._int8_product(integers, 1 / 127, weight_OI), largest)
         return product if bias_O is None else self("Add", product, bias_O)
 
     def lookup(
@@ -141,11 +140,7 @@ class Graph:
         )
 
     def _quantize(self, value: str, bound: float) -> str:
-        if (value, bound) not in self._quantized:
-            self._quantized[value, bound] = self(
-                "QuantizeLinear", value, np.float32(bound / 127), np.uint8(128)
-            )
-        return self._quantized[value, bound]
+        return self("QuantizeLinear", value, np.float32(bound / 127), np.uint8(128))
 
     def _int8_product(
         self, integers: str, scale: float, weight_OI: Array, bias_O: Array | None = None
@@ -179,7 +174,7 @@ class Parameters:
     _read: set[str] = field(default_factory=set)
 
     def __call__(self, name: str, *shape: int) -> Array:
-        """Return weights in double precision, in which they are joined.
+        """Return weights in double precision, for products with other weights.
 
         Raises CheckpointError if they are missing or have another shape.
         """

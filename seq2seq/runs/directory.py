@@ -354,19 +354,23 @@ def run_of(path: Path) -> RunDirectory:
     return RunDirectory(path)
 
 
-def find_checkpoint(path: Path) -> Checkpoint:
-    """Return the checkpoint that a path names, or the best one of the run that it names, verified.
+def find_checkpoint(path: Path, *, verified: bool = True) -> Checkpoint:
+    """Return the checkpoint that a path names, or the best one of the run that it names.
 
-    Raises CheckpointError if it is missing, damaged or unsafe (check_files).
+    Raises CheckpointError if it is missing, damaged (unless it need not be verified) or unsafe
+    (check_files).
     """
     run = run_of(path)
     if (path / MODEL).is_file():
         check_files(run.path, path)
-        return open_checkpoint(path).verify()
+        found = open_checkpoint(path)
+        return found.verify() if verified else found
     check_files(run.path, run.checkpoints)
     if run.graphs.exists() and not run.checkpoints.exists():
         raise CheckpointError(
             f"{run.path}: ONNX files without weights, which are for other programs; use the run "
             "that they were exported from"
         )
-    return run.best(run.config().training.metric)
+    metric = run.config().training.metric
+    candidates = [] if verified else run.candidates(metric)
+    return candidates[0] if candidates else run.best(metric)

@@ -45,9 +45,9 @@ def export_web(
 
     `libraries` is a folder to keep npm's packages in; those that it lacks are downloaded. Raises
     DataError for an output with other files and for a damaged package, UserError for a failed
-    download, and as seq2seq.onnx.export.export_graphs does.
+    download, and as seq2seq.export.export_graphs does.
     """
-    from seq2seq.onnx.export import export_graphs
+    from seq2seq.export import export_graphs
 
     target = Path(output).resolve()  # "." has no name
     if target.exists() and not (target / _SERVICE_WORKER).exists() and any(target.glob("*")):

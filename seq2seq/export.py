@@ -22,9 +22,9 @@ from seq2seq.errors import ConfigError, DataError, UserError
 from seq2seq.evaluation.evaluate import check_direction, read_test, references_of
 from seq2seq.evaluation.metrics import score
 from seq2seq.files import make_folder, publish_directory, remove_directory, write_atomic
+from seq2seq.inference.onnx_backend import build_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.onnx import PRECISIONS, Precision
-from seq2seq.onnx.backend import build_graphs, load_checkpoint
 from seq2seq.packaged import find_run
 from seq2seq.runs.checkpoint import MODEL, Checkpoint, add_to_state, list_checkpoints, save_arrays
 from seq2seq.runs.directory import TOKENIZERS, RunDirectory, find_checkpoint, run_of
@@ -53,8 +53,8 @@ def export(
 ) -> Checkpoint:
     """Write a run's best checkpoint, or the one that the path names, as a run of its own.
 
-    What only training and resuming need is left out. Beside the weights there are ONNX files in
-    these precisions; with `compact` the weights are in int8, and there are no ONNX files. What int8
+    Files that only training and resuming need are left out. Beside the weights there are ONNX files
+    in these precisions; with `compact` the weights are in int8, without ONNX files. What int8
     costs is measured on the pairs `valid` and kept in the state of the checkpoint: `int8_bleu_loss`
     by products in int8, and `compact_bleu_loss` by compact weights. Without `valid`, what is known
     of the same weights is kept. The recipe's validation set is not read: the run may come from
@@ -64,7 +64,7 @@ def export(
     checkpoint, source = _find(run)
     if compact:
         precisions = ()
-    # What cannot be exported is noticed here, before anything is written or replaced.
+    # A run that cannot be exported is refused here, before anything is written or replaced.
     graphs = _build(checkpoint, source, precisions or ("fp32",))
     target = _directory(source, output)
     kept = {"step", "validation"} | (set() if compact else _COSTS)
@@ -77,10 +77,10 @@ def export(
     target.checkpoints.mkdir()
     made = save_arrays(target.checkpoints / checkpoint.path.name, arrays, state)
     if valid:
-        costs = _int8_cost(made, target, valid)
+        costs = _int8_cost(made, valid)
         if compact:
-            bleu = _bleu(made, target, "fp32", valid)
-            cost = _bleu(checkpoint, source, "fp32", valid) - bleu
+            bleu = _bleu(made, "fp32", valid)
+            cost = _bleu(checkpoint, "fp32", valid) - bleu
             costs["compact_bleu_loss"] = round(cost, 3)
             log.info("int8 weights instead of fp32: %.2f instead of %.2f BLEU", bleu, bleu + cost)
         made = add_to_state(made, costs)
@@ -96,7 +96,7 @@ def export_graphs(
 ) -> None:
     """Write the ONNX files of a run with its tokenizers and recipe, but without weights.
 
-    That is what other programs need; this one cannot translate with it. Raises as `export` does.
+    Other programs need no more; this one cannot translate with them. Raises as `export` does.
     """
     checkpoint, source = _find(run)
     graphs, target = _build(checkpoint, source, precisions), RunDirectory(folder)
@@ -161,8 +161,7 @@ def _directory(source: RunDirectory, output: str | Path) -> RunDirectory:
     path = target.path
     if path.resolve().is_relative_to(source.path.resolve()):
         raise DataError(f"{path}: within the run itself; name a directory of its own")
-    patterns = "step-*", target.average_path.name
-    found = [c for name in patterns for c in list_checkpoints(target.checkpoints, pattern=name)]
+    found = list_checkpoints(target.checkpoints, pattern="*")
     exported = {checkpoint.path for checkpoint in found if "progress" not in checkpoint.state}
     if target.sources_path.exists() or {*target.checkpoints.glob("*")} - exported:
         raise DataError(f"{path}: a run with checkpoints of its own; name another directory")
@@ -197,31 +196,24 @@ def measure_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
         checkpoint = run.best(run.config().training.metric)
         if "int8_bleu_loss" in checkpoint.state:
             return
-        if cost := _int8_cost(checkpoint, run, valid):
-            add_to_state(checkpoint, cost)
+        add_to_state(checkpoint, _int8_cost(checkpoint, valid))
     except (OSError, UserError) as error:
         log.warning("%s: int8 was not measured (%s); training is complete", run.path, error)
 
 
-def _int8_cost(
-    checkpoint: Checkpoint, run: RunDirectory, valid: Sequence[Pair]
-) -> dict[str, float]:
-    """Return what products in int8 cost, which takes minutes."""
-    full, int8 = (_bleu(checkpoint, run, precision, valid) for precision in PRECISIONS)
+def _int8_cost(checkpoint: Checkpoint, valid: Sequence[Pair]) -> dict[str, float]:
+    """Return how much BLEU products in int8 cost; measuring takes minutes."""
+    full, int8 = (_bleu(checkpoint, precision, valid) for precision in PRECISIONS)
     log.info("int8 instead of fp32: %.2f instead of %.2f BLEU", int8, full)
     return {"int8_bleu_loss": round(full - int8, 3)}
 
 
-def _bleu(
-    checkpoint: Checkpoint, run: RunDirectory, precision: Precision, valid: Sequence[Pair]
-) -> float:
+def _bleu(checkpoint: Checkpoint, precision: Precision, valid: Sequence[Pair]) -> float:
     """Return the BLEU of a checkpoint on the validation set, with the beam of validation."""
-    config, (source, target) = run.config(), run.tokenizers()
-    pairs = valid[: config.training.validation_sentences]
-    sizes = source.vocab_size, target.vocab_size
-    backend = load_checkpoint(checkpoint, config.model, sizes, precision)
-    translator = Translator([backend], source, target, config)
-    options = translator.options(beam_size=config.training.validation_beam)
+    translator = Translator.load(checkpoint.path, device="cpu", precision=precision)
+    config = translator.config.training
+    pairs = valid[: config.validation_sentences]
+    options = translator.options(beam_size=config.validation_beam)
     translations = translator.translate([pair.source for pair in pairs], options)
     texts = [best.text for [best] in translations]
     return score(texts, references_of(pairs), metrics=("bleu",))["bleu"].score

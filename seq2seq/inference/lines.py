@@ -1,4 +1,4 @@
-"""Translate streams of lines: files, pipes, a prompt, and corpora as new training pairs."""
+"""Translate lines: of files, of pipes as they arrive, and at a prompt."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import contextlib
 import json
 import logging
 import os
+import select
+import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TextIO
+from typing import Any, BinaryIO, Literal, NamedTuple, TextIO
 
 from tqdm import tqdm
 
-from seq2seq.data.corpus import MAX_LINE_BYTES, conversion, encoding_mark, read_corpus
+from seq2seq.data.corpus import MAX_LINE_BYTES, conversion, encoding_mark
 from seq2seq.errors import DataError
-from seq2seq.files import check_writable, locked, naming, sync_directory, sync_file, write_atomic
-from seq2seq.inference.pipes import Pipe, is_pipe
+from seq2seq.files import check_writable
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.sampling import Metric, Sampling
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.processes import LINES_PER_WORKER, SERIAL, Parallelism, cores
 
-if TYPE_CHECKING:
-    from seq2seq.config import CorpusConfig
-
 log = logging.getLogger(__name__)
 
 WINDOW = 1000  # lines at most that a CPU sorts by length and translates together
 _PATIENCE = 0.1  # seconds that the lines of a pipe wait for further ones
+_CHUNK = 1 << 16  # bytes; a buffered reader that is asked for so many keeps none
 
 
 class InputLine(NamedTuple):
@@ -81,9 +81,9 @@ def translate_files(
     """Translate a file or standard input, line by line, to a file or standard output.
 
     Each translation begins with the text on its line of the file `prefixes`, if there is one. On a
-    terminal it prompts for sentences. Lines of a pipe are translated as they arrive. What is
-    written depends neither on that nor on `parallelism`; with several ranks, the first writes. A
-    number of workers is chosen for a file (Parallelism.for_lines), and 1 for what may be a pipe.
+    terminal it prompts for sentences. Lines of a pipe are translated as they arrive. The output
+    depends neither on that nor on `parallelism`; with several ranks, the first writes. A number of
+    workers is chosen for a file (Parallelism.for_lines), and 1 for standard input and pipes.
 
     Raises DataError for a file that cannot be read or written, if the output would overwrite an
     input, for standard input with several ranks, for a line that is not UTF-8 if the request
@@ -123,131 +123,26 @@ def translate_files(
             parallelism = parallelism.for_lines(len(first), translator.worker_memory)
             lines = chain(first, lines)
         quiet = is_prompt or target is sys.stdout or not parallelism.ranks.is_first
-        window = 1 if is_prompt else WINDOW * translator.batch_scale
         with tqdm(unit=" lines", disable=quiet or None) as bar:
-            _translate_lines(
-                translator, request, lines, target, bar=bar, window=window,
+            translate_lines(
+                translator, request, lines, target, bar=bar, one_by_one=is_prompt,
                 parallelism=SERIAL if is_prompt else parallelism, pipe=pipe,
             )  # fmt: skip
 
 
-def distill(
-    translator: Translator,
-    request: Request,
-    corpus: CorpusConfig,
-    output: Path,
-    *,
-    made_of: Mapping[str, Any],
-    parallelism: Parallelism = SERIAL,
-) -> int:
-    """Write a line `source<TAB>target` for each pair of a corpus, with one side translated.
-
-    That is the source, or with `request.reverse` the target. Line n is made from pair n, whatever
-    its translation is: training drops empty sides and duplicates. What is written does not depend
-    on `parallelism`, nor on interruptions: OUTPUT.partial, which is renamed when it is complete, is
-    continued after the last complete window if OUTPUT.distill.json says that it is `made_of` the
-    same. Returns the number of lines.
-
-    Raises DataError for a corpus that cannot be read and for a file that another command began or
-    another process is writing, WorkerError if a worker was killed.
-    """
-    ranks = parallelism.ranks
-    partial_path = output.with_name(f"{output.name}.partial")
-    total = sum(1 for _ in read_corpus(corpus))  # so that a fault near its end is found now
-    check_writable(output, corpus.path, corpus.source_path, corpus.target_path)
-    parallelism = parallelism.for_lines(total, translator.worker_memory)
-    with contextlib.ExitStack() as stack:
-        done = ranks.on_rank0(_begin, output, partial_path, made_of, total, stack)
-        sides = (pair.target if request.reverse else pair.source for pair in read_corpus(corpus))
-        # A sentence of parallel files may have tabs.
-        lines = (InputLine(side.replace("\t", " ")) for side in sides)
-        path = partial_path if ranks.is_first and done < total else Path(os.devnull)
-        stack.enter_context(naming(partial_path))
-        target = stack.enter_context(path.open("a", encoding="utf-8", newline="\n"))
-        quiet = None if ranks.is_first else True
-        with tqdm(total=total, initial=done, unit=" pairs", disable=quiet) as bar:
-            _translate_lines(
-                translator, request, islice(lines, done, None), target, bar=bar,
-                window=WINDOW * translator.batch_scale, parallelism=parallelism,
-            )  # fmt: skip
-        if ranks.is_first and not output.exists():
-            sync_file(partial_path)
-            partial_path.replace(output)
-            sync_directory(output.parent)
-    return total
-
-
-def _begin(
-    output: Path,
-    partial_path: Path,
-    made_of: Mapping[str, Any],
-    total: int,
-    stack: contextlib.ExitStack,
-) -> int:
-    """Return the number of lines that are already written; lock what is not complete.
-
-    Raises DataError as `distill` does.
-    """
-    about = output.with_name(f"{output.name}.distill.json")
-    if not output.exists():
-        check_writable(partial_path)
-        try:
-            stack.enter_context(locked(partial_path, wait=False))
-        except BlockingIOError:
-            raise DataError(f"{partial_path}: another process is writing it") from None
-        if not output.exists():
-            return _complete_lines(partial_path, about, made_of)
-        partial_path.unlink()  # another process finished in the meantime
-    _check_same(output, about, made_of)
-    if output.read_bytes().count(b"\n") != total:
-        raise DataError(f"{output}: changed since it was written; delete it")
-    return total
-
-
-def _complete_lines(partial_path: Path, about: Path, made_of: Mapping[str, Any]) -> int:
-    """Return the lines of all complete windows of a file, and cut off what follows them."""
-    with partial_path.open("r+b") as file:
-        if partial_path.stat().st_size:
-            _check_same(partial_path, about, made_of)
-        else:
-            write_atomic(about, json.dumps(made_of, indent=1) + "\n")
-        lines = size = end = 0
-        for number, line in enumerate(file, 1):
-            end += len(line)
-            if number % WINDOW == 0 and line.endswith(b"\n"):
-                lines, size = number, end
-        file.truncate(size)
-    return lines
-
-
-def _check_same(path: Path, about: Path, made_of: Mapping[str, Any]) -> None:
-    """Raise DataError if a file is not what this command writes."""
-    try:
-        before = json.loads(about.read_bytes())
-    except (OSError, ValueError):
-        before = None
-    if before == made_of:
-        return
-    how = f"{about.name} does not say how it was made"
-    if isinstance(before, dict):
-        names = sorted({*before, *made_of})
-        key = next(name for name in names if before.get(name) != made_of.get(name))
-        how = f"made by another command: {key} was {before.get(key)} and is {made_of.get(key)}"
-    raise DataError(f"{path}: {how}; choose another --output, or delete it to start over")
-
-
-def _translate_lines(
+def translate_lines(
     translator: Translator,
     request: Request,
     lines: Iterator[InputLine],
     target: TextIO,
     *,
-    window: int,
     bar: tqdm[Any],
     parallelism: Parallelism,
     pipe: Pipe | None = None,
+    one_by_one: bool = False,
 ) -> None:
-    """Write what the request asks for of each line, a window at a time."""
+    """Translate lines and write the results, a window at a time."""
+    window = 1 if one_by_one else WINDOW * translator.batch_scale
     results = parallelism.map(
         partial(_translate, translator, request),
         _windows(lines, window, parallelism, pipe),
@@ -333,7 +228,7 @@ def _translate(
 
 
 def _written(line: InputLine, translations: list[Translation], request: Request) -> str:
-    """Return what is written for a line: `shown` lines of text, or one of JSON or TSV."""
+    """Return the output for a line: `shown` lines of text, or one of JSON or TSV."""
     shown = translations[: request.shown]
     texts = [translation.line for translation in shown]
     if request.format == "tsv":
@@ -405,3 +300,53 @@ def _prompted(file: BinaryIO) -> Iterator[str]:
             print(file=sys.stderr)
             return
         yield raw.rstrip(b"\r\n").decode("utf-8", "replace")
+
+
+class Pipe:
+    """Lines of a pipe, as soon as they arrive."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        """Take a buffered reader; nothing else may read from it.
+
+        A line of more than `most` bytes may come in parts; the first part has more than `most`.
+        """
+        self._file, self._most = file, most
+        self._lines: deque[bytes] = deque()
+        self._rest, self._is_open = bytearray(), True
+
+    def readline(self, _size: int = -1) -> bytes:
+        """Return the next line with its end, or b"" at the end of the pipe; wait for it."""
+        while not self._lines and self._is_open:
+            self._read()
+        return self._lines.popleft() if self._lines else b""
+
+    def has_line(self, until: float = 0.0) -> bool:
+        """Return whether the next line is here, or arrives until this `time.monotonic()`."""
+        while not self._lines and self._is_open:
+            left = max(0.0, until - time.monotonic())
+            if not select.select([self._file], [], [], left)[0]:
+                break
+            self._read()
+        return bool(self._lines)
+
+    def _read(self) -> None:
+        """Read what has arrived, or wait until something does."""
+        chunk = self._file.read1(_CHUNK)  # type: ignore[attr-defined]  # of buffered readers
+        head, end, tail = chunk.rpartition(b"\n")
+        if end:
+            lines = bytes(self._rest + head).split(b"\n")
+            self._lines += (line + end for line in lines)
+            self._rest.clear()
+        self._rest += tail
+        self._is_open = bool(chunk)
+        if self._rest and (not chunk or len(self._rest) > self._most):
+            self._lines.append(bytes(self._rest))
+            self._rest.clear()
+
+
+def is_pipe(file: BinaryIO) -> bool:
+    """Return whether reading a file may wait, as with a pipe, a socket or a terminal."""
+    try:
+        return os.name != "nt" and not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except (OSError, ValueError):  # not a file of the system
+        return False

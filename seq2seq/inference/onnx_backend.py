@@ -23,8 +23,8 @@ from seq2seq.device import has_vnni, multiplies_int8
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.inference.protocol import Floats, Ints, Step
 from seq2seq.onnx import Precision
-from seq2seq.runs.checkpoint import Checkpoint, open_checkpoint
-from seq2seq.runs.directory import check_files, find_checkpoint, run_of
+from seq2seq.runs.checkpoint import Checkpoint
+from seq2seq.runs.directory import find_checkpoint, run_of
 from seq2seq.version import VERSION
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 BUILDER = 1  # raise it when other graphs are built from the same weights
 KINDS = ("encoder", "embedding", "step")
 MAX_BLEU_LOSS = 0.2  # of int8, for precision auto
-# What the step returns beside the weights of attention.
+# The outputs of the step beside the attention weights.
 _OUTPUTS = ["log_probs", "next_state"]
 _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory")  # ONNX Runtime's messages
 
@@ -45,13 +45,13 @@ _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory")  # ONNX Runtime's me
 class OnnxBackend:
     """A `Backend`: the encoder and the step of a model as ONNX graphs (docs/export.md)."""
 
-    on_gpu = False
+    on_gpu, batch_scale = False, 1
     computing = nullcontext
 
     def __init__(
         self, graphs: Iterable[Path | bytes], vocab_size: int, weights_sum: str, *, threads: int = 1
     ) -> None:
-        """Load the graphs of KINDS; `vocab_size` is that of the target.
+        """Load the graphs of KINDS; `vocab_size` counts target pieces.
 
         Raises DamagedEntryError for a graph that cannot be loaded.
         """
@@ -66,7 +66,7 @@ class OnnxBackend:
         self._is_known_V = np.zeros(vocab_size, dtype=np.bool_)
 
     def inputs(self, tokens_R: Ints) -> Floats:
-        """Return what a step needs of the embeddings of these pieces."""
+        """Return the inputs of a step: products of the embeddings of these pieces."""
         if not self._is_known_V[tokens_R].all():
             new = np.array(sorted({*tokens_R[~self._is_known_V[tokens_R]].tolist()}))
             self._inputs_VX[new] = self._embed(new)
@@ -85,14 +85,14 @@ class OnnxBackend:
 
 
 def _load(graph: Path | bytes, threads: int) -> InferenceSession:
-    import onnxruntime  # starts a thread, which forked workers of data preparation would lose
+    import onnxruntime  # starts a thread; workers that prepare data must be forked without one
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.enable_mem_pattern = False  # shapes change at each step
     options.log_severity_level = 4  # errors are raised
-    # Without VNNI, x86 sums pairs of products of signed with unsigned bytes in 16 bits, which
-    # overflow. This makes the weights unsigned, whose products are summed in 32, but more slowly.
+    # Without VNNI, x86 sums pairs of products of signed with unsigned bytes in 16 bits, and the
+    # sums overflow. With unsigned weights it sums in 32 bits, more slowly.
     options.add_session_config_entry("session.x64quantprecision", "0" if has_vnni() else "1")
     try:
         # A session keeps the bytes that it is given, but not a file. A fallback would print to
@@ -124,29 +124,24 @@ def load_graphs(
 
     Raises CheckpointError as Translator.load does.
     """
-    run, sizes = run_of(path), (source_vocab_size, target_vocab_size)
-    is_run = path == run.path
-    check_files(run.path, run.checkpoints if is_run else path)
-    config = run.config()
+    rest = run_of(path).config().model, (source_vocab_size, target_vocab_size), precision, threads
     # Verifying all weights takes longer than translating a sentence: only those that graphs are
     # built from are verified.
-    candidates = run.candidates(config.training.metric) if is_run else [open_checkpoint(path)]
     try:
-        if candidates:
-            return load_checkpoint(candidates[0], config.model, sizes, precision, threads)
+        return _load_checkpoint(find_checkpoint(path, verified=False), *rest)
     except CheckpointError as error:
         log.debug("%s", error)
-    return load_checkpoint(find_checkpoint(path), config.model, sizes, precision, threads)
+    return _load_checkpoint(find_checkpoint(path), *rest)
 
 
-def load_checkpoint(
+def _load_checkpoint(
     checkpoint: Checkpoint,
     model: ModelConfig,
     sizes: tuple[int, int],
     precision: str,
-    threads: int = 1,
+    threads: int,
 ) -> OnnxBackend:
-    """Return the graphs of a checkpoint from the user's cache, which keeps them if they are new.
+    """Return the graphs of a checkpoint from the user's cache; build them if they are not there.
 
     They stay in memory where the cache cannot be written. `model` is the recipe's section and
     `sizes` are those of the vocabularies. Raises CheckpointError for damaged weights and for those
@@ -190,8 +185,8 @@ def build_graphs(
 
     Raises CheckpointError for weights that do not fit the recipe.
     """
-    from seq2seq.onnx.builder import Parameters  # imports onnx, which is slow
-    from seq2seq.onnx.model import embedding_graph, encoder_graph, step_graph
+    from seq2seq.onnx.builder import Parameters  # importing onnx is slow
+    from seq2seq.onnx.graphs import embedding_graph, encoder_graph, step_graph
 
     log.debug("building the %s graphs of %s", precision, checkpoint.path)
     params = Parameters(model, *sizes, checkpoint.arrays(), origin=checkpoint.path)
@@ -203,7 +198,7 @@ def build_graphs(
 
 @dataclass(frozen=True)
 class OnnxState:
-    """A `State`: that of the decoder."""
+    """A `State`: the decoder's, of all layers side by side."""
 
     rows_RZ: Floats
 
@@ -213,7 +208,7 @@ class OnnxState:
 
 @dataclass
 class OnnxDecoding:
-    """A `Decoding`: a model and the memory of a batch, which `select` changes."""
+    """A `Decoding`: a model and the memory of a batch; `select` changes it in place."""
 
     backend: OnnxBackend
     source_lengths_B: Ints
@@ -246,7 +241,7 @@ class OnnxDecoding:
         )
 
     def select(self, sentences_B: Ints) -> OnnxDecoding:
-        """Keep these sentences, whose memory is moved within its arrays: a copy would be slower."""
+        """Keep these sentences; their memory moves within its arrays, as a copy would be slower."""
         size = len(sentences_B)
         moved = (sentences_B != np.arange(size)).nonzero()[0]
 

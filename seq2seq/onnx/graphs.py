@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import onnx
@@ -48,11 +48,12 @@ _Norm = tuple[Array, Array] | None  # weight and bias
 
 def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that computes the initial state and the memory of sources."""
-    g, attention = Graph("encoder", precision), _fused_attention(params)
+    g, decoder = Graph("encoder", precision), _decoder(params)
     encoded = _encode(g, params)
-    g.output(_initial_state(g, params, encoded), "state", ["B", sum(_state_sizes(params))])
-    values = attention.make_memory(g, encoded)
-    for value, (name, shape) in zip(values, attention.memory.items(), strict=True):
+    state = _initial_state(g, params, decoder, encoded)
+    g.output(state, "state", ["B", sum(decoder.state_sizes)])
+    values = decoder.attention.make_memory(g, encoded)
+    for value, (name, shape) in zip(values, decoder.attention.memory.items(), strict=True):
         g.output(value, name, shape)
     if params.config.lexical:
         size = params.config.features_size
@@ -66,7 +67,7 @@ def embedding_graph(params: Parameters, *, precision: Precision) -> onnx.ModelPr
     """Return the graph that computes the products of target embeddings that a step needs."""
     g = Graph("embedding", precision)
     pieces = g.input("pieces", ["N"], np.int64)
-    weight_XE, bias_X = _embedding_product(params)
+    weight_XE, bias_X = _decoder(params).embedding
     inputs = g.lookup(params.target_embedding(), pieces, weight_XE, bias_X)
     g.output(inputs, "inputs", ["N", len(weight_XE)])
     return g.model()
@@ -74,29 +75,19 @@ def embedding_graph(params: Parameters, *, precision: Precision) -> onnx.ModelPr
 
 def step_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     """Return the graph that advances all hypotheses by one target piece."""
-    g, config = Graph("step", precision), params.config
-    sizes = _state_sizes(params)
-    embedding_XE, _ = _embedding_product(params)
-    inputs = g.input("inputs", ["B", "K", len(embedding_XE)])
+    g, config, decoder = Graph("step", precision), params.config, _decoder(params)
+    inputs = g.input("inputs", ["B", "K", len(decoder.embedding[0])])
+    sizes = decoder.state_sizes
     state = g.split(g.input("state", ["B", "K", sum(sizes)]), sizes)
-    attention = _fused_attention(params)
-    for name, shape in attention.memory.items():
+    for name, shape in decoder.attention.memory.items():
         g.input(name, shape)
-    step = {
-        "bahdanau": _bahdanau,
-        "conditional": _conditional,
-        "luong": _luong,
-        "pre_attention": _pre_attention,
-    }[config.style]
-    features, state, weights = step(g, params, attention, inputs, state)
+    features, state, weights = decoder.step(g, inputs, state)
     if config.lexical and weights is not None:
         words = g.input("words", ["B", "S", config.features_size])
         features = g("Add", features, g("Tanh", g("MatMul", weights, words)))
-    is_maxout = _has_deep_output(params) and config.readout == "maxout"
     bias_V = params("output_bias", params.target_vocab)
-    logits = g.product(
-        features, params.output_weight(), bias_V, bound=None if is_maxout or config.lexical else 1.0
-    )
+    bound = None if decoder.has_maxout or config.lexical else 1.0
+    logits = g.product(features, params.output_weight(), bias_V, bound=bound)
     g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
     g.output(g.concat(state), "next_state", ["B", "K", sum(sizes)])
     if weights is not None:
@@ -123,8 +114,7 @@ class _Cell:
         else:
             bias_hidden_G = params(f"{name}.bias_hidden", 3 * size)
             bias_rz, self.hidden_bias_D = np.split(bias_hidden_G, [2 * size])
-            bias_input_G = params(f"{name}.bias_input", 3 * size)
-            self.input_bias_G = bias_input_G + np.pad(bias_rz, (0, size))
+            self.input_bias_G = params(f"{name}.bias_input", 3 * size) + np.pad(bias_rz, (0, size))
 
     def gates(self, g: Graph, inputs: str, *more: int) -> list[str]:
         """Split projected inputs into those of r and z, of n, and parts of `more` sizes."""
@@ -160,14 +150,14 @@ def _layer_norm(g: Graph, norm: _Norm, value: str) -> str:
 
 @dataclass(frozen=True)
 class _EncoderStates:
-    """The names of the states of the encoder, and of what is 1 at real positions, 0 at padding."""
+    """The states of the encoder and its mask (1 at real positions, 0 at padding), by name."""
 
     states_BSH: str
     real_BS: str
     size: int  # of one direction
 
     def mask_B1S(self, g: Graph) -> str:
-        """Return what is added to scores: 0, or minus infinity at padding."""
+        """Return the mask to add to scores: 0, or minus infinity at padding."""
         return g("Unsqueeze", g("Log", self.real_BS), np.array([1]))
 
     def backward_Bh(self, g: Graph) -> str:
@@ -193,8 +183,8 @@ class _EncoderStates:
 def _encode(g: Graph, params: Parameters) -> _EncoderStates:
     """Run the layers, each as a Scan of both directions side by side.
 
-    The backward direction's half of all that is scanned is reversed. Its states are zero at
-    padding, so that a sentence begins as it would without; forward states there are never read.
+    The backward direction scans its half in reverse. Its states are zero at padding, so that a
+    sentence begins as it would alone; forward states at padding are never read.
     """
     config, size = params.config, params.config.encoder_size
     source_BS = g.input("source", ["B", "S"], np.int64)
@@ -256,39 +246,15 @@ def _scan_body(g: Graph, cells: list[_Cell]) -> onnx.GraphProto:
     return body.proto()
 
 
-def _cells(params: Parameters) -> list[_Cell]:
-    """Return the layers of the decoder."""
-    config, size = params.config, params.config.decoder_size
-    first = [config.embedding_size]
-    if config.style in ("conditional", "pre_attention"):
-        first.append(config.attention_output_size)
-    inputs = first + [size] * (config.decoder_layers - 1)
-    return [_Cell(params, f"decoder.layers.{n}", inputs[n], size) for n in range(len(inputs))]
-
-
-def _state_sizes(params: Parameters) -> list[int]:
-    """Return the sizes of what the decoder's state holds side by side."""
-    config = params.config
-    layers = config.decoder_layers + (config.style == "pre_attention")
-    return [config.decoder_size] * layers + _fed_sizes(params)
-
-
-def _fed_sizes(params: Parameters) -> list[int]:
-    """Return the size of the attentional state, if it is fed."""
-    config = params.config
-    return [config.features_size] if config.style == "luong" and config.input_feeding else []
-
-
-def _initial_state(g: Graph, params: Parameters, encoded: _EncoderStates) -> str:
+def _initial_state(g: Graph, params: Parameters, decoder: _Decoder, encoded: _EncoderStates) -> str:
     """Return the state before the first target piece [B, Z]; see Decoder.start."""
-    config, sizes = params.config, _state_sizes(params)
+    config, sizes = params.config, decoder.state_sizes
     if config.initial_state == "zeros":
         return _per_sentence(g, np.zeros(sum(sizes)))
     reads = {"backward": encoded.backward_Bh, "mean": encoded.mean_BH, "last": encoded.summary_BH}
     read = reads[config.initial_state](g)
     read_size = config.encoder_size * (1 if config.initial_state == "backward" else 2)
-    fed = sum(_fed_sizes(params))
-    hidden_size = sum(sizes) - fed
+    fed, hidden_size = decoder.fed_size, sum(sizes) - decoder.fed_size
     weight = params("decoder.initial.weight", hidden_size, read_size)
     hidden = g("Tanh", g.product(read, weight, params("decoder.initial.bias", hidden_size)))
     return g.concat([hidden, _per_sentence(g, np.zeros(fed))] if fed else [hidden])
@@ -427,7 +393,7 @@ class _AdditiveScores(_DotProducts):
 
 
 class _Heads(_FusedAttention):
-    """Several heads, whose contexts go side by side through one product."""
+    """Several heads; one product reads their contexts side by side."""
 
     def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
         super().__init__(params, context_XM, bias_X)
@@ -468,7 +434,7 @@ class _Heads(_FusedAttention):
         return g.product(context_BKM, self.context_XM, self.bias_X, bound=None), weights_BKS
 
     def _split(self, g: Graph, vectors_BXD: str, order: list[int]) -> str:
-        """Return those of the heads [B, X, N, d], with the axes in this order."""
+        """Return the vectors of the heads [B, X, N, d], with the axes in this order."""
         vectors = g("Reshape", vectors_BXD, np.array([0, 0, self.heads, -1]))
         return g("Transpose", vectors, perm=order)
 
@@ -478,133 +444,181 @@ def _joined(weight: Array, before: Array | None) -> Array:
     return weight if before is None else weight @ before
 
 
-def _fused_attention(params: Parameters) -> _FusedAttention:
-    """Return the attention of a decoder, joined with the product of its output."""
-    config = params.config
-    if config.style == "luong":
-        context_XM, _ = _combine(params)
-        bias_X = np.zeros(len(context_XM))
-    elif config.style == "bahdanau":
-        bias_X = _cells(params)[0].input_bias_G
-        context_XM = params("decoder.context.weight", len(bias_X), config.attention_output_size)
-    else:
-        second = _cells(params)[1]
-        context_XM, bias_X = second.input_GI, second.input_bias_G
-    if _has_deep_output(params):
-        *_, context_WM, bias_W = _readout(params)
-        context_XM = np.concatenate([context_XM, context_WM])
-        bias_X = np.concatenate([bias_X, bias_W])
-    kinds = {
-        "none": _FusedAttention,
-        "multi_head": _Heads,
-        "additive": _AdditiveScores,
-        "concat": _AdditiveScores,
-    }
-    return kinds.get(config.attention.score, _DotProducts)(params, context_XM, bias_X)
+class _Decoder:
+    """A decoder style: its layers, its step, and the products that are computed before the step.
+
+    `embedding` is the matrix [X, E] and the bias that read an embedding, `context` the matrix
+    [X, M] and the bias that read an attention output.
+    """
+
+    embedding: tuple[Array, Array | None]
+    context: tuple[Array, Array]
+    attends_below = False  # after its first layer; the second one reads the context
+    fed_size = 0  # of the attentional state, if it is fed
+    has_maxout = False
+
+    def __init__(self, params: Parameters) -> None:
+        self.params, config, size = params, params.config, params.config.decoder_size
+        widths = [config.embedding_size, *[config.attention_output_size] * self.attends_below]
+        widths += [size] * (config.decoder_layers - 1)
+        self.cells = [
+            _Cell(params, f"decoder.layers.{n}", width, size) for n, width in enumerate(widths)
+        ]
+        self.state_sizes = [size] * config.decoder_layers
+        self.embedding = self.cells[0].input_GI, self.cells[0].input_bias_G
+
+    def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
+        """Return features, next states and weights, given the product of an embedding."""
+        raise NotImplementedError
+
+    @cached_property
+    def attention(self) -> _FusedAttention:
+        """The attention, joined with the product of its output."""
+        kinds = {
+            "none": _FusedAttention,
+            "multi_head": _Heads,
+            "additive": _AdditiveScores,
+            "concat": _AdditiveScores,
+        }
+        kind = kinds.get(self.params.config.attention.score, _DotProducts)
+        return kind(self.params, *self.context)
 
 
-def _has_deep_output(params: Parameters) -> bool:
-    """Return whether features see state, embedding and context (DeepOutputDecoder)."""
-    return params.config.style in ("bahdanau", "conditional")
-
-
-def _readout(params: Parameters) -> tuple[Array, Array, Array, Array]:
-    """Return the matrices of state, embedding and context, and the bias, of a deep output.
+class _DeepOutput(_Decoder):
+    """Features see state, embedding and context (DeepOutputDecoder).
 
     Maxout takes pairs of outputs; here, the second ones follow all first ones.
     """
-    config, is_maxout = params.config, params.config.readout == "maxout"
-    width = config.features_size * (2 if is_maxout else 1)
-    sizes = [config.decoder_size, config.embedding_size, config.attention_output_size]
-    order = np.r_[0:width:2, 1:width:2] if is_maxout else np.arange(width)
-    weight = params("decoder.readout.weight", width, sum(sizes))[order]
-    bias_W = params("decoder.readout.bias", width)[order]
-    state_WD, embedded_WE, context_WM = np.split(weight, np.cumsum(sizes)[:-1], axis=1)
-    return state_WD, embedded_WE, context_WM, bias_W
+
+    def __init__(self, params: Parameters) -> None:
+        super().__init__(params)
+        config, self.has_maxout = params.config, params.config.readout == "maxout"
+        width = config.features_size * (2 if self.has_maxout else 1)
+        sizes = [config.decoder_size, config.embedding_size, config.attention_output_size]
+        order = np.r_[0:width:2, 1:width:2] if self.has_maxout else np.arange(width)
+        weight = params("decoder.readout.weight", width, sum(sizes))[order]
+        bias_W = params("decoder.readout.bias", width)[order]
+        self.state_WD, embedded_WE, context_WM = np.split(weight, np.cumsum(sizes)[:-1], axis=1)
+        embedding_GE, bias_G = self.cells[0].input_GI, self.cells[0].input_bias_G
+        self.embedding = np.concatenate([embedding_GE, embedded_WE]), np.pad(bias_G, (0, width))
+        context_GM, bias_G = self.read_context(params)
+        context_XM = np.concatenate([context_GM, context_WM])
+        self.context = context_XM, np.concatenate([bias_G, bias_W])
+
+    def read_context(self, params: Parameters) -> tuple[Array, Array]:
+        """Return the matrix [G, M] and the bias by which the layers read the context."""
+        return self.cells[1].input_GI, self.cells[1].input_bias_G
+
+    def features(self, g: Graph, deep: str, state: str) -> str:
+        """Return the features, given the products of embedding and context."""
+        deep = g("Add", deep, g.product(state, self.state_WD))
+        if not self.has_maxout:
+            return g("Tanh", deep)
+        return g("Max", *g.split(deep, [len(self.state_WD) // 2] * 2))
 
 
-def _combine(params: Parameters) -> list[Array]:
-    """Return the matrices of context and state of Luong's attentional state."""
-    config, size = params.config, params.config.attention_output_size
-    weight = params("decoder.combine.weight", config.features_size, size + config.decoder_size)
-    return np.split(weight, [size], axis=1)
+class _Bahdanau(_DeepOutput):
+    """The state before a step queries the attention; the cell reads the context."""
+
+    def __init__(self, params: Parameters) -> None:
+        super().__init__(params)
+        config, (weight_XE, _) = params.config, self.embedding
+        self.has_query = config.attention.previous_piece
+        if self.has_query:
+            query = params("decoder.query.weight", config.decoder_size, config.embedding_size)
+            weight_XE = np.concatenate([weight_XE, query])
+        self.embedding = weight_XE, None  # the bias is in the product of the attention's output
+
+    def read_context(self, params: Parameters) -> tuple[Array, Array]:
+        bias_G, size = self.cells[0].input_bias_G, params.config.attention_output_size
+        return params("decoder.context.weight", len(bias_G), size), bias_G
+
+    def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
+        cell, query = self.cells[0], state[-1]
+        if self.has_query:
+            inputs, seen = g.split(inputs, [3 * cell.size + len(self.state_WD), cell.size])
+            query = g("Add", query, seen)
+        context, weights = self.attention(g, query)
+        *gates, deep = cell.gates(g, g("Add", inputs, context), len(self.state_WD))
+        hidden = _step_layers(g, self.cells, gates, state)
+        return self.features(g, deep, hidden[-1]), hidden, weights
 
 
-def _embedding_product(params: Parameters) -> tuple[Array, Array | None]:
-    """Return the matrix [X, E] and the bias of the product of an embedding in a step."""
-    cell, config = _cells(params)[0], params.config
-    if not _has_deep_output(params):
-        return cell.input_GI, cell.input_bias_G
-    parts = [cell.input_GI, _readout(params)[1]]
-    if config.attention.previous_piece:
-        parts.append(params("decoder.query.weight", config.decoder_size, config.embedding_size))
-    if config.style == "bahdanau":  # the bias is in the product of the attention's output
-        return np.concatenate(parts), None
-    return np.concatenate(parts), np.pad(cell.input_bias_G, (0, len(parts[1])))
+class _Conditional(_DeepOutput):
+    """The state between two cells of the first layer queries; the second one reads the context."""
+
+    attends_below = True
+
+    def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
+        first, *upper = self.cells
+        *gates, deep_embedded = first.gates(g, inputs, len(self.state_WD))
+        query = first.step(g, gates, state[0])
+        context, weights = self.attention(g, query)
+        *gates, deep_context = upper[0].gates(g, context, len(self.state_WD))
+        hidden = _step_layers(g, upper, gates, [query, *state[1:]])
+        deep = g("Add", deep_embedded, deep_context)
+        return self.features(g, deep, hidden[-1]), hidden, weights
 
 
-def _bahdanau(
-    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, hidden: list[str]
-) -> Stepped:
-    cells, (state_WD, *_) = _cells(params), _readout(params)
-    query = hidden[-1]
-    if params.config.attention.previous_piece:
-        inputs, seen = g.split(inputs, [3 * cells[0].size + len(state_WD), cells[0].size])
-        query = g("Add", query, seen)
-    context, weights = attention(g, query)
-    *gates, deep = cells[0].gates(g, g("Add", inputs, context), len(state_WD))
-    hidden = _step_layers(g, cells, gates, hidden)
-    return _deep_output(g, params, deep, hidden[-1]), hidden, weights
+class _Luong(_Decoder):
+    """The state after a step queries; the attentional state may be fed back."""
+
+    def __init__(self, params: Parameters) -> None:
+        super().__init__(params)
+        config, size = params.config, params.config.features_size
+        sizes = config.attention_output_size, config.decoder_size
+        weight = params("decoder.combine.weight", size, sum(sizes))
+        context_OM, self.state_OD = np.split(weight, [sizes[0]], axis=1)
+        self.context = context_OM, np.zeros(size)
+        if config.input_feeding:
+            self.fed_size = size
+            self.state_sizes.append(size)
+            self.feed_GO = params("decoder.feed.weight", 3 * config.decoder_size, size)
+
+    def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
+        cells = self.cells
+        if self.fed_size:
+            inputs = g("Add", inputs, g.product(state[-1], self.feed_GO))
+        hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
+        context, weights = self.attention(g, hidden[-1], self.state_OD)
+        features = g("Tanh", context)
+        return features, [*hidden, features] if self.fed_size else hidden, weights
 
 
-def _conditional(
-    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, hidden: list[str]
-) -> Stepped:
-    (first, *upper), (state_WD, *_) = _cells(params), _readout(params)
-    *gates, deep_embedded = first.gates(g, inputs, len(state_WD))
-    query = first.step(g, gates, hidden[0])
-    context, weights = attention(g, query)
-    *gates, deep_context = upper[0].gates(g, context, len(state_WD))
-    hidden = _step_layers(g, upper, gates, [query, *hidden[1:]])
-    deep = g("Add", deep_embedded, deep_context)
-    return _deep_output(g, params, deep, hidden[-1]), hidden, weights
+class _PreAttention(_Decoder):
+    """The state of the first layer queries; the layers above it read the context."""
+
+    attends_below = True
+
+    def __init__(self, params: Parameters) -> None:
+        super().__init__(params)
+        self.state_sizes = [params.config.decoder_size] * len(self.cells)
+        self.context = self.cells[1].input_GI, self.cells[1].input_bias_G
+        sizes = params.config.features_size, params.config.decoder_size
+        self.readout: _Norm = None
+        if sizes[0] != sizes[1]:
+            bias_O = params("decoder.readout.bias", sizes[0])
+            self.readout = params("decoder.readout.weight", *sizes), bias_O
+
+    def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
+        first, *upper = self.cells
+        query = first.step(g, first.gates(g, inputs), state[0])
+        context, weights = self.attention(g, query)
+        states = [query, *_step_layers(g, upper, upper[0].gates(g, context), state[1:])]
+        if self.readout is None:
+            return states[-1], states, weights
+        return g("Tanh", g.product(states[-1], *self.readout)), states, weights
 
 
-def _deep_output(g: Graph, params: Parameters, deep: str, state: str) -> str:
-    """Return the features, given the products of embedding and context."""
-    state_WD = _readout(params)[0]
-    deep = g("Add", deep, g.product(state, state_WD))
-    if params.config.readout == "tanh":
-        return g("Tanh", deep)
-    return g("Max", *g.split(deep, [len(state_WD) // 2] * 2))
-
-
-def _luong(
-    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, state: list[str]
-) -> Stepped:
-    config, cells, (_, state_OD) = params.config, _cells(params), _combine(params)
-    if config.input_feeding:
-        sizes = 3 * config.decoder_size, config.features_size
-        inputs = g("Add", inputs, g.product(state[-1], params("decoder.feed.weight", *sizes)))
-    hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
-    context, weights = attention(g, hidden[-1], state_OD)
-    features = g("Tanh", context)
-    return features, [*hidden, features] if config.input_feeding else hidden, weights
-
-
-def _pre_attention(
-    g: Graph, params: Parameters, attention: _FusedAttention, inputs: str, hidden: list[str]
-) -> Stepped:
-    first, *upper = _cells(params)
-    query = first.step(g, first.gates(g, inputs), hidden[0])
-    context, weights = attention(g, query)
-    states = [query, *_step_layers(g, upper, upper[0].gates(g, context), hidden[1:])]
-    sizes = params.config.features_size, params.config.decoder_size
-    if sizes[0] == sizes[1]:
-        return states[-1], states, weights
-    weight_OD = params("decoder.readout.weight", *sizes)
-    bias_O = params("decoder.readout.bias", sizes[0])
-    return g("Tanh", g.product(states[-1], weight_OD, bias_O)), states, weights
+def _decoder(params: Parameters) -> _Decoder:
+    """Return the decoder of the style of a model."""
+    styles: dict[str, type[_Decoder]] = {
+        "bahdanau": _Bahdanau,
+        "conditional": _Conditional,
+        "luong": _Luong,
+        "pre_attention": _PreAttention,
+    }
+    return styles[params.config.style](params)
 
 
 def _step_layers(g: Graph, cells: list[_Cell], gates: list[str], hidden: list[str]) -> list[str]:
