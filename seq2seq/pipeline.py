@@ -130,9 +130,8 @@ def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
     batch = stream.sample(number)
     sources = map(source.decode, batch.source_BS.tolist())
     targets = map(target.decode, batch.labels_BT.tolist())
-    before = zip(*pairs.read(batch.indices, 1), strict=True)
-    for text, translation, pair in zip(sources, targets, before, strict=True):
-        yield Pair(text, translation), Pair(*pair)
+    for text, translation, index in zip(sources, targets, batch.indices, strict=True):
+        yield Pair(text, translation), pairs.store[index]
 
 
 def _new_tokenizers(

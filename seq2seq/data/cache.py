@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
-import inspect
 import json
 import logging
 import os
@@ -21,7 +19,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -235,12 +232,6 @@ def _hash(made_of: Any) -> str:
     """Return a short hash of anything that JSON can hold."""
     text = json.dumps(made_of, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@functools.cache
-def code_of(*modules: str) -> str:
-    """Return a hash of the source of modules, so that new code does not use old results."""
-    return _hash([inspect.getsource(import_module(name)) for name in modules])
 
 
 def _try_again(action: Callable[[], T]) -> T:

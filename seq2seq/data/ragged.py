@@ -1,4 +1,4 @@
-"""Rows of ids of different lengths, and batches of sources of one padded length.
+"""Rows of different lengths, such as ids or the bytes of texts, and how they are cut into batches.
 
 Legend: B batch, S source length with EOS
 """
@@ -6,9 +6,10 @@ Legend: B batch, S source length with EOS
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,23 +21,43 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of ids of different lengths, concatenated."""
+    """Rows of different lengths, concatenated."""
 
-    flat: npt.NDArray[np.int32]
+    flat: npt.NDArray[Any]
     offsets: Ints  # row i is flat[offsets[i] : offsets[i + 1]]
 
     @classmethod
-    def from_lists(cls, rows: Sequence[Sequence[int]]) -> Ragged:
-        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=offsets[-1])
+    def from_lists(cls, rows: Sequence[Sequence[int]], dtype: npt.DTypeLike = np.int32) -> Ragged:
+        offsets = _offsets(np.fromiter(map(len, rows), np.int64, count=len(rows)))
+        flat = np.fromiter(itertools.chain.from_iterable(rows), dtype, count=offsets[-1])
         return cls(flat, offsets)
 
-    def extended(self, rows: Sequence[Sequence[int]]) -> Ragged:
-        """Return these rows and further ones."""
-        more = Ragged.from_lists(rows)
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
-        return Ragged(np.concatenate([self.flat, more.flat]), offsets)
+    @classmethod
+    def from_texts(cls, texts: Iterable[str]) -> Ragged:
+        encoded = [text.encode() for text in texts]
+        offsets = _offsets(np.fromiter(map(len, encoded), np.int64, count=len(encoded)))
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Ragged]) -> Ragged:
+        offsets = _offsets(np.concatenate([part.lengths for part in parts]))
+        return cls(np.concatenate([part.flat for part in parts]), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def texts(self) -> list[str]:
+        """Return rows of bytes as texts."""
+        joined = self.flat.tobytes()
+        bounds = itertools.pairwise(self.offsets.tolist())
+        return [joined[start:end].decode() for start, end in bounds]
+
+    def take(self, rows: Ints) -> Ragged:
+        """Return some rows, in this order."""
+        starts, ends = self.offsets[rows], self.offsets[rows + 1]
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        flat = [self.flat[:0], *(self.flat[start:end] for start, end in bounds)]
+        return Ragged(np.concatenate(flat), _offsets(ends - starts))
 
     @cached_property
     def lengths(self) -> Ints:
@@ -60,6 +81,12 @@ class Ragged:
         else:
             matrix[np.arange(len(rows)), lengths] = EOS
         return matrix
+
+
+def _offsets(lengths: Ints) -> Ints:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 def source_batches(
@@ -88,3 +115,26 @@ def padded_lengths(lengths: Ints) -> Ints:
     while grid[-1] < lengths.max():
         grid.append(2 * grid[-2])
     return np.array(grid)[np.searchsorted(grid, lengths)]
+
+
+def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: int) -> list[Ints]:
+    """Cut pairs into batches of similar length on both sides; ties keep their order.
+
+    `size` is the largest number of padded tokens of the longer side, or of sentences, by `unit`. A
+    pair that is longer than the budget is a batch of its own. With a budget of tokens, the number
+    of pairs is one of 1 to 16, 18 to 32 by twos, 36 to 64 by fours and so on: few shapes of matrix
+    products then occur, and each needs a kernel of its own (keep_few_kernels in device.py).
+    """
+    longer = np.maximum(source_lengths, target_lengths)
+    _, step = np.unique(longer, return_inverse=True)
+    # Sort by the longer side, which fills the budget, then by the difference of the sides, upwards
+    # and downwards in turn, so that the difference does not jump where the length steps.
+    turn = 1 - 2 * (step & 1)
+    order = np.lexsort(((source_lengths - target_lengths) * turn, step))
+    cuts, start = [], 0
+    for end, length in enumerate(longer[order].tolist()):  # ascending: the last one is the longest
+        while (rows := end - start) and (length if unit == "tokens" else 1) * (rows + 1) > size:
+            spare = rows % (1 << max(0, rows.bit_length() - 4)) if unit == "tokens" else 0
+            start += rows - spare
+            cuts.append(start)
+    return np.split(order, cuts) if len(order) else []

@@ -16,10 +16,10 @@ from seq2seq.runs.directory import RunDirectory
 # Slow updates, so that a signal arrives during one, and optionally slow batches.
 SLOW = """
 import time
-from seq2seq.data.stream import BatchStream
+from seq2seq.data.windows import Windows
 from seq2seq.training.trainer import Trainer
 
-update, prepare = Trainer.update, BatchStream._prepare
+update, prepare = Trainer.update, Windows.prepare
 
 def updated(self, batches):
     print("update", flush=True)
@@ -32,7 +32,7 @@ def prepared(self, place):
 
 Trainer.update = updated
 if {stuck}:
-    BatchStream._prepare = prepared
+    Windows.prepare = prepared
 """
 SIGNALS = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 
