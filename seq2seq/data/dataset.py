@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +23,8 @@ from seq2seq.config import CleaningConfig, Config, DataConfig
 from seq2seq.data.cache import Cache, Entry, open_cache
 from seq2seq.data.cleaning import Assessed, HeldOut, assess_pairs, filter_pairs, read_validation
 from seq2seq.data.corpus import Pair, read_corpus
-from seq2seq.data.ragged import Ints, Ragged
+from seq2seq.data.ragged import TEXT, Block, Ints, PairStore, Ragged, concat, take, write_pairs
 from seq2seq.data.sources import check_files, describe
-from seq2seq.data.store import TEXT, Block, PairStore, concat, take, write_pairs
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
 from seq2seq.processes import cores, ordered_map
@@ -39,9 +37,6 @@ Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 log = logging.getLogger(__name__)
 
 _VERSION = 1  # of all prepared data: raise it when the same data would be prepared differently
-_ASSESSED: dict[str, Any] = {
-    "fault": np.uint8, "overlap": np.uint8, "digest": np.uint64, "corpus": np.uint8,
-}  # fmt: skip
 _MODEL = "tokenizer.model"
 _CORPORA = "corpora"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size"}
@@ -84,12 +79,13 @@ class PreparedPairs:
             "sentencepiece": sentencepiece.__version__,
         }
         small = max(each.vocab_size for each in tokenizers) <= 1 << 16
-        dtype = np.dtype(np.uint16 if small else np.int32)
+        dtype = np.uint16 if small else np.int32
 
         def make(folder: Path) -> dict[str, Any]:
             starts = range(0, len(self), _CHUNK_ROWS)
-            blocks = _map(partial(_encode, self.store, tokenizers, dtype), iter(starts), processes)
-            write_pairs(folder, tqdm(blocks, "encoding", len(starts), disable=None, leave=False))
+            blocks = _map(partial(_encode, self.store, tokenizers), iter(starts), processes)
+            shown = tqdm(blocks, "encoding", len(starts), disable=None, leave=False)
+            write_pairs(folder, shown, dtype)
             return {}
 
         return self.cache.entry("ids", made_of, make, lambda e: PairStore(e.path, dtype))
@@ -193,28 +189,24 @@ def _write_clean(
 
     Meanwhile another copy of the corpus is on disk, and digests are in memory.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as name:
-        aside = Path(name)
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        columns: list[list[npt.NDArray[Any]]] = []
 
         def normalized() -> Iterator[Block]:
             shown = tqdm(raw, "cleaning", unit=" pairs", disable=None, leave=False, mininterval=0.5)
             assess = partial(_assess, data.cleaning, held_out)
-            with ExitStack() as stack:
-                files = [stack.enter_context((aside / name).open("wb")) for name in _ASSESSED]
-                for block, columns in _map(assess, _chunks(shown), data.processes):
-                    for file, column in zip(files, columns, strict=True):
-                        file.write(column)
-                    yield block
+            for block, *found in _map(assess, _chunks(shown), data.processes):
+                columns.append(found)
+                yield block
 
-        write_pairs(aside, normalized())
-        fault, overlap, digests, corpora = (
-            np.fromfile(aside / name, dtype) for name, dtype in _ASSESSED.items()
-        )
-        if not len(fault):
+        write_pairs(Path(aside), normalized(), TEXT)
+        if not columns:
             raise DataError("data.train: no pairs; check the data")
-        store = PairStore(aside, TEXT)
-        found = Assessed(store, fault, overlap, digests)
-        kept, report = filter_pairs(found, data.cleaning, held_out)
+        fault, overlap, digests, corpora = (np.concatenate(c) for c in zip(*columns, strict=True))
+        columns.clear()
+        store = PairStore(Path(aside), TEXT)
+        assessed = Assessed(store, fault, overlap, digests)
+        kept, report = filter_pairs(assessed, data.cleaning, held_out)
         if not report.kept:
             raise DataError(
                 f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or check "
@@ -229,7 +221,7 @@ def _write_clean(
                     fingerprint.update(digests[rows].data)
                     yield block
 
-        write_pairs(folder, shuffled())
+        write_pairs(folder, shuffled(), TEXT)
     return {"fingerprint": fingerprint.hexdigest()[:16], "report": report.lines()}
 
 
@@ -277,24 +269,24 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[tuple[Texts, bytes]]:
 
 def _assess(
     config: CleaningConfig, held_out: HeldOut, chunk: tuple[Texts, bytes]
-) -> tuple[Block, tuple[Any, ...]]:
-    """Return pairs normalized, and the columns that their filtering and the cache need."""
+) -> tuple[Any, ...]:
+    """Return pairs normalized, their faults, overlaps and digests, and their corpora."""
     texts, corpora = chunk
-    pairs, *columns = assess_pairs(map(Pair, *texts), config, held_out)
+    pairs, *assessed = assess_pairs(map(Pair, *texts), config, held_out)
     source = Ragged.from_texts(pair.source for pair in pairs)
     target = Ragged.from_texts(pair.target for pair in pairs)
-    return (source, target), (*columns, corpora)
+    return (source, target), *assessed, np.frombuffer(corpora, np.uint8)
 
 
-def _encode(store: PairStore, tokenizers: Tokenizers, dtype: npt.DTypeLike, start: int) -> Block:
+def _encode(store: PairStore, tokenizers: Tokenizers, start: int) -> Block:
     source, target = store.read([start], _CHUNK_ROWS)
-    return encode(tokenizers, (source.texts(), target.texts()), dtype)
+    return encode(tokenizers, source.texts(), target.texts())
 
 
-def encode(tokenizers: Tokenizers, texts: Texts, dtype: npt.DTypeLike = np.int32) -> Block:
+def encode(tokenizers: Tokenizers, *texts: list[str]) -> Block:
     """Return the ids of sources and targets."""
     source, target = (
-        Ragged.from_lists(tokenizer.encode_batch(side), dtype)
+        Ragged.from_lists(tokenizer.encode_batch(side))
         for tokenizer, side in zip(tokenizers, texts, strict=True)
     )
     return source, target

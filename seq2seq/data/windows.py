@@ -16,8 +16,7 @@ import numpy.typing as npt
 from seq2seq.config import DataConfig
 from seq2seq.data.augmentation import augment
 from seq2seq.data.dataset import PreparedPairs, encode
-from seq2seq.data.ragged import Ints, Ragged, cut_batches
-from seq2seq.data.store import concat, take
+from seq2seq.data.ragged import Ints, Ragged, concat, cut_batches, take
 from seq2seq.data.tokenizer import UNK, Tokenizer
 
 _ROWS = 1 << 13  # read at once to find out how long they are
@@ -127,7 +126,7 @@ class Windows:
         sources, targets = (side.texts() for side in self._texts.read(starts.tolist(), self._rows))
         found = augment(sources, targets, used.tolist(), self._config.augmentation, generator)
         sides = [pair.source for pair in found.values()], [pair.target for pair in found.values()]
-        changed = encode(self._tokenizers, sides)
+        changed = encode(self._tokenizers, *sides)
         fit = np.flatnonzero(self._fit(*changed))  # the others stay as they are
         used[np.fromiter(found, np.int64)[fit]] = len(indices) + np.arange(len(fit))
         rows = np.fromiter((pair.row for pair in found.values()), np.int64)[fit]
