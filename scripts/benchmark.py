@@ -10,11 +10,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from benchmarks.decoding import decoding_speed, native_kinds
+from benchmarks.feeding import feeding_speeds
 from benchmarks.gpu import gpu_checks
 from benchmarks.measuring import Record, describe, product_rates, read_medians, table, write
 from benchmarks.serving import serving_speed
@@ -28,7 +30,7 @@ from seq2seq.device import choose_device, multiplies_bf16
 from seq2seq.errors import UserError
 
 PAIRS = ("data/tatoeba/train.tsv", "data/sample/train.tsv")
-PARTS = ("products", "training", "growth", "decoding", "serving")  # by default; and gpu
+PARTS = ("products", "training", "growth", "feeding", "decoding", "serving")  # by default; and gpu
 SENTENCES = 1000  # translated to measure decoding and serving
 EXAMPLES = """examples:
   python scripts/benchmark.py
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--seconds", type=float, default=12,
-        help="per speed of training, and per round of serving; default: 12",
+        help="per speed of training and of feeding, and per round of serving; default: 12",
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, help="write results to a JSON file")
     parser.add_argument(
@@ -126,6 +128,10 @@ def _measure(given: argparse.Namespace, device: torch.device) -> Iterator[list[R
         sources = [pair.source for pair in pairs]
         of_tokens = functools.partial(reference_batches, path)
         yield from gpu_checks(device, of_tokens, given.run, sources, seconds=given.seconds / 4)
+    if "feeding" in given.only:
+        print(f"feeding pairs of {path}")
+        for record in feeding_speeds(partial(batches_of, path), seconds=given.seconds / 3):
+            yield [record]
     if given.run and {"decoding", "serving"} & set(given.only):
         pairs = itertools.islice(read_corpus(CorpusConfig(path=path)), SENTENCES)
         sources = [pair.source for pair in pairs]
@@ -148,6 +154,13 @@ def _dtypes(device: torch.device) -> list[torch.dtype]:
 
 def reference_batches(path: str, tokens: int = 2048, *, count: int = 6) -> list[Batch]:
     """Return batches of the reference shape, filled with the pairs of a TSV file."""
+    return list(itertools.islice(batches_of(path, tokens=tokens), count))
+
+
+def batches_of(
+    path: str, augmented: bool = False, processes: int = 1, *, tokens: int = 2048
+) -> BatchStream:
+    """Return the pairs of a TSV file in batches of the reference shape."""
     shape = Shape()
     config = parse_config(
         f"""
@@ -156,12 +169,13 @@ data:
   valid: {{path: {json.dumps(path)}}}
   tokenizer: {{source_vocab_size: {shape.vocabulary}, target_vocab_size: {shape.vocabulary}}}
   batching: {{size: {tokens}}}
+  augmentation: {"{}" if augmented else "null"}
 run_dir: runs/benchmark
 """
     )
     pairs, _ = load_pairs(config)
-    stream = BatchStream(pairs, *train_tokenizers(pairs, config), config.data, seed=1)
-    return list(itertools.islice(stream, count))
+    tokenizers = train_tokenizers(pairs, config)
+    return BatchStream(pairs, *tokenizers, config.data, seed=1, processes=processes)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ _PATH_ERRORS = {
 }  # fmt: skip
 # What a plain installation lacks, by the extra of pyproject.toml that brings it.
 _EXTRAS = {
-    "train": "torch datasets pyarrow tensorboard",
+    "train": "torch datasets tensorboard",
     "serve": "fastapi prometheus_client py3langid python_multipart starlette uvicorn",
     "plot": "matplotlib",
     "corpora": "pooch requests polib markdown_it",

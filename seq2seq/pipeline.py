@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from seq2seq.config import Config, InitialConfig, ModelConfig, Section, changed_keys
+from seq2seq.config import Config, DataConfig, InitialConfig, ModelConfig, Section, changed_keys
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
 from seq2seq.data.sources import check_directions, check_sources, checksum_sources
@@ -28,7 +29,7 @@ from seq2seq.evaluation.validation import Validator
 from seq2seq.export import measure_trained
 from seq2seq.model.model import TranslationModel
 from seq2seq.packaged import find_run
-from seq2seq.processes import Ranks, init_process_group, launch_name, num_restarts
+from seq2seq.processes import Ranks, cores, init_process_group, launch_name, num_restarts
 from seq2seq.runs.checkpoint import load_weights
 from seq2seq.runs.directory import RunDirectory, check_changes, find_checkpoint, run_of
 from seq2seq.runs.logs import RunLog
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 SectionT = TypeVar("SectionT", bound=Section)
 
+_MOST_FEEDING = 4  # processes: 200,000 pairs a second, or 2 million tokens (docs/speed.md)
 _LANGUAGES = ("source_language", "target_language")
 # The keys that weights and tokenizers determine, without those that may differ from the parent's.
 _INHERITED = re.compile(r"(?!model\.(dropout|variational_dropout|init)$)(model|data\.tokenizer)\.")
@@ -86,18 +88,20 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 
         pairs, valid = load_pairs(config)
         ranks.on_rank0(stack.enter_context, run.lock())
+        checkpoint = None
         if resume:
+            checkpoint = ranks.on_rank0(run.recover)
             tokenizers = ranks.on_rank0(run.tokenizers)
         else:
             # Again: another process may have trained a run here meanwhile.
             ranks.on_rank0(_check_directory, config, resume=False, overwrite=overwrite)
             tokenizers = ranks.on_rank0(_new_tokenizers, pairs, config, initial)
             ranks.on_rank0(check_directions, config, tokenizers, valid)
-        trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial)
+        begins = checkpoint is None
+        trainer = _build_trainer(config, run, pairs, valid, tokenizers, ranks, initial, begins)
         del initial  # frees its weights
 
         if resume:
-            checkpoint = ranks.on_rank0(run.recover)
             if checkpoint is not None:
                 log.info("resuming from %s", checkpoint.path)
                 trainer.restore(checkpoint)
@@ -130,9 +134,8 @@ def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
     batch = stream.sample(number)
     sources = map(source.decode, batch.source_BS.tolist())
     targets = map(target.decode, batch.labels_BT.tolist())
-    before = zip(*pairs.read(batch.indices, 1), strict=True)
-    for text, translation, pair in zip(sources, targets, before, strict=True):
-        yield Pair(text, translation), Pair(*pair)
+    for text, translation, index in zip(sources, targets, batch.indices, strict=True):
+        yield Pair(text, translation), pairs.store[index]
 
 
 def _new_tokenizers(
@@ -192,13 +195,15 @@ def _build_trainer(
     tokenizers: tuple[Tokenizer, Tokenizer],
     ranks: Ranks,
     initial: Initial | None,
+    begins: bool,
 ) -> Trainer:
     training = config.training
     device = choose_device(training.device)
     dtype = choose_dtype(training.precision, device)
     torch.manual_seed(training.seed)
     model = TranslationModel(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
-    stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed)
+    processes = _feeding_processes(config.data, device, ranks)
+    stream = BatchStream(pairs, *tokenizers, config.data, seed=training.seed, processes=processes)
     ranks.wait_for_preparation()
     if initial and not initial.new_tokenizers:
         load_weights(model, initial.weights, origin=initial.path)
@@ -214,7 +219,8 @@ def _build_trainer(
         if initial.languages != languages:
             both = *initial.languages, *languages
             log.info("that model translates %s to %s, this run %s to %s", *both)
-    if not initial or initial.new_tokenizers or initial.languages[1] != languages[1]:
+    inherits = initial and not initial.new_tokenizers and initial.languages[1] == languages[1]
+    if begins and not inherits:
         model.init_output_bias(torch.from_numpy(stream.target_counts(tokenizers[1].vocab_size)))
     threads = torch.get_num_threads()
     log.info(
@@ -224,6 +230,17 @@ def _build_trainer(
     )  # fmt: skip
     validator = Validator(valid, *tokenizers, config, device=device, dtype=dtype, ranks=ranks)
     return Trainer(model, stream, training, run, validator, ranks)
+
+
+def _feeding_processes(data: DataConfig, device: torch.device, ranks: Ranks) -> int:
+    """Return how many processes prepare the batches of a rank: this one, or several workers.
+
+    Augmentation would keep Python from starting the kernels of a GPU in time. Without it, batches
+    take little time, and on a CPU the training needs the cores.
+    """
+    if device.type != "cuda" or data.augmentation is None or not hasattr(os, "fork"):
+        return 1
+    return data.processes or min(_MOST_FEEDING, max(2, cores() // ranks.size - 1))
 
 
 def load_initial(config: Config) -> tuple[Config, Initial]:

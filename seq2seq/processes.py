@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -369,21 +369,27 @@ def available_memory() -> int:
 
 
 def ordered_map(
-    function: Callable[[Item], T], items: Iterable[Item | None], *, processes: int, option: str
-) -> Iterator[T]:
+    function: Callable[[Item], T],
+    items: Iterable[Item | None],
+    *,
+    processes: int,
+    option: str,
+    spawn: bool = False,
+) -> Generator[T, None, None]:
     """Return an iterator over the results of all items in order, computed by workers.
 
     With one process, that is this one. Workers are forked at once, before the caller starts
     threads; they share the memory of what the function holds, such as a model's weights, and only
     items and results are copied. A process that has computed with several OpenMP threads must not
-    be forked. A rank has gloo's threads, so its workers are spawned, and the function is pickled.
+    be forked: its workers are spawned, and the function is pickled. So are those of a rank, which
+    has gloo's threads.
     Where the next item is not there yet, the items may give None before they wait for it: then all
     results before it come first. Errors of the function are raised here, in turn. Raises
     WorkerError when a worker was killed; the message says which `option` to lower.
     """
     if processes == 1:
         return (function(item) for item in items if item is not None)
-    method = "spawn" if num_ranks() > 1 else "fork"
+    method = "spawn" if spawn or num_ranks() > 1 else "fork"
     pool = worker_pool(partial(partial, function), processes, method=method)
     pool.submit(int)  # starts the workers
     return _results(pool, items, _QUEUED * processes, option)
@@ -391,7 +397,7 @@ def ordered_map(
 
 def _results(
     pool: ProcessPoolExecutor, items: Iterable[Item | None], most: int, option: str
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """Yield the results in order, with at most so many items queued; see ordered_map."""
     from concurrent.futures.process import BrokenProcessPool
 
@@ -413,7 +419,7 @@ def _results(
 def worker_pool(
     make: Callable[[], Callable[[Any], Any]], processes: int, *, method: str = "fork"
 ) -> ProcessPoolExecutor:
-    """Return workers that start when the pool gets its first item, and make their function then.
+    """Return workers that make their function when they start; forked ones at the first item.
 
     `pool.submit(work, item)` calls the function with an item. Workers that are forked share the
     memory of what `make` holds (see ordered_map); those that are spawned, which a process with
@@ -424,12 +430,19 @@ def worker_pool(
     import multiprocessing  # slow to import, and a single sentence needs no workers
     from concurrent.futures import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(
+    pool = ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context(method),
         initializer=_start_worker,
         initargs=(make,),
     )
+    if method == "spawn" and sys.platform != "win32":
+        # Ctrl-C must not end workers that are still importing what they need.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        for _ in range(processes):
+            pool.submit(int)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pool
 
 
 _worker_function: Callable[[Any], Any]  # what this worker is for

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.data import corpus
-from seq2seq.data.arrow import write_pairs
+import numpy as np
+
 from seq2seq.data.cache import open_cache
 from seq2seq.data.dataset import PreparedPairs
+from seq2seq.data.ragged import TEXT, Ragged, write_pairs
 
 
 class Pair(NamedTuple):
@@ -20,14 +21,12 @@ class Pair(NamedTuple):
 
 def prepared(pairs: Sequence[tuple[str, str]], corpora: Sequence[int] = ()) -> PreparedPairs:
     """Return pairs, in their order, in a temporary cache; perhaps with each one's corpus."""
-    numbers = corpora or [0] * len(pairs)
+    sources, targets = zip(*pairs, strict=True)
 
     def make(folder: Path) -> dict[str, Any]:
-        numbered = zip(pairs, numbers, strict=True)
-        rows = (corpus.Pair(*pair, corpus=number) for pair, number in numbered)
-        write_pairs(rows, folder / "pairs.arrow")
-        fingerprint = hashlib.sha256(repr(pairs).encode()).hexdigest()
-        return {"fingerprint": fingerprint, "pairs": len(pairs)}
+        write_pairs(folder, [(Ragged.from_texts(sources), Ragged.from_texts(targets))], TEXT)
+        np.array(corpora or [0] * len(pairs), np.uint8).tofile(folder / "corpora")
+        return {"fingerprint": hashlib.sha256(repr(pairs).encode()).hexdigest()}
 
     cache = open_cache(None)
     return cache.entry("pairs", {}, make, lambda entry: PreparedPairs(entry, cache))

@@ -148,7 +148,6 @@ class Server:
 
 # What commands import when they need it; not onnxruntime, which starts a thread.
 LAZY = (
-    "datasets",
     "sacrebleu",
     "torch.distributed.launcher.api",
     "seq2seq.pipeline",
@@ -234,12 +233,8 @@ def forked(work: Callable[[], int]) -> int:
 
 
 def threads() -> list[str]:
-    """Return the names of this process's threads.
-
-    Arrow's memory pool is left out: jemalloc supports forks and restarts its thread.
-    """
-    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    return [name for name in names if name != "jemalloc_bg_thd"]
+    """Return the names of this process's threads."""
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 
 
 # Python for `setup`: say which threads there are besides the one that forks.

@@ -3,8 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.batching import Batch, cut_batches, evaluation_batches, make_batch
-from seq2seq.data.ragged import padded_lengths, source_batches
+from seq2seq.data.batching import Batch, evaluation_batches, make_batch
+from seq2seq.data.ragged import cut_batches, padded_lengths, source_batches
 from seq2seq.data.tokenizer import BOS, EOS, PAD
 
 

@@ -1,12 +1,11 @@
-"""Prepared data: cached exactly as long as its ingredients are the same, and read in stretches."""
+"""Prepared data: cached exactly as long as its ingredients are the same, and read in blocks."""
 
 from __future__ import annotations
 
-import inspect
+import hashlib
 import itertools
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -23,14 +22,17 @@ from pairs import all_pairs, prepared
 from test_workers import alive, wait_for
 
 from seq2seq.config import Config, DataConfig, TokenizerConfig
-from seq2seq.data import arrow, dataset, tokenizer
-from seq2seq.data.arrow import MappedRows
+from seq2seq.data import dataset
 from seq2seq.data.cleaning import HeldOut
 from seq2seq.data.corpus import Pair
 from seq2seq.data.dataset import PreparedPairs, load_pairs, train_tokenizers
-from seq2seq.data.stream import BatchStream, StreamPosition
+from seq2seq.data.ragged import TEXT, PairStore, Ragged
+from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.data.windows import StreamPosition, Windows
 from seq2seq.errors import DataError, WorkerError
+from seq2seq.packaged import find_run
+from seq2seq.runs.directory import RunDirectory
 
 REPORT = "    dropped, duplicate"
 
@@ -52,6 +54,15 @@ def prepare(config: Config) -> tuple[PreparedPairs, tuple[Tokenizer, Tokenizer]]
     tokenizers = train_tokenizers(pairs, config)
     BatchStream(pairs, *tokenizers, config.data, seed=1)
     return pairs, tokenizers
+
+
+def lists(rows: Ragged) -> list[list[int]]:
+    return [rows.flat[a:b].tolist() for a, b in itertools.pairwise(rows.offsets.tolist())]
+
+
+def all_ids(store: PairStore) -> tuple[list[list[int]], list[list[int]]]:
+    source, target = store.read([0], len(store))
+    return lists(source), lists(target)
 
 
 def entries(folder: Path) -> dict[str, int]:
@@ -106,11 +117,16 @@ def test_changed_setting_remakes_what_depends_on_it(config, tmp_path, overrides,
     assert kinds(tmp_path, before) == expected
 
 
-def test_names_of_entries_depend_on_the_code_that_makes_them():
-    imported = set(re.findall(r"from (seq2seq\.data\.\w+) import", inspect.getsource(tokenizer)))
-    needed = {tokenizer.__name__, *imported}
-    assert needed <= set(dataset._TOKENIZER_CODE)
-    assert needed <= set(dataset._IDS_CODE)
+def test_version_changes_with_what_is_prepared(tmp_path):
+    """Raise dataset._VERSION when this changes: caches hold what was prepared before."""
+    odd = ("¡HOLA,\u200b  Señor!", "ﬁn\u00ad 1º ½…", "a\u0301\tb", "👩\u200d💻 NO", "x" * 1001)
+    pairs = [(f"{odd[n % 5]} {n % 90}", f"{n} {odd[n % 4]}") for n in range(400)]
+    fingerprint = write_clean(tmp_path / "pairs", pairs)["fingerprint"]
+    store = PairStore(tmp_path / "pairs", TEXT)
+    tokenizers = RunDirectory(find_run("es-en")).tokenizers()
+    source, target = dataset._encode(store, tokenizers, 0)
+    ids = hashlib.sha256(source.flat.tobytes() + target.flat.tobytes()).hexdigest()[:16]
+    assert (dataset._VERSION, fingerprint, ids) == (1, "2030d7d1e42e52b2", "78e60a1ab8389836")
 
 
 @pytest.mark.parametrize(
@@ -147,12 +163,12 @@ def test_order_and_columns_of_corpora_matter(config, corpus, tmp_path):
     assert len({pairs.fingerprint for pairs in (one, other, swapped)}) == 3
     for pairs, first in ((one, train), (other, valid)):
         in_first = [tuple(line.split("\t")[:2]) for line in first.read_text().splitlines()]
-        of_corpora = zip(all_pairs(pairs), pairs.corpora(), strict=True)
+        of_corpora = zip(all_pairs(pairs), pairs.corpora, strict=True)
         assert all((pair in in_first) == (number == 0) for pair, number in of_corpora)
 
 
 def test_number_of_processes_changes_nothing(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(arrow, "_ROWS_PER_PROCESS", 100)
+    monkeypatch.setattr(dataset, "_CHUNK_ROWS", 100)
     found = set()
     for processes in (1, 3):
         pairs, tokenizers = prepare(
@@ -160,15 +176,13 @@ def test_number_of_processes_changes_nothing(config, tmp_path, monkeypatch):
         )
         ids = pairs.encode(tokenizers, processes=1)
         texts = tuple(map(tuple, (text for sides in pairs.texts() for text in sides)))
-        found.add((pairs.fingerprint, texts, str(ids.table.to_pylist())))
+        found.add((pairs.fingerprint, texts, str(all_ids(ids))))
     assert len(found) == 1
-    parts = [len(list(tmp_path.glob(f"cache-{n}/ids-*/*.arrow"))) for n in (1, 3)]
-    assert parts == [1, 3]
 
 
 def test_damaged_entry_is_made_again(config, tmp_path, caplog):
     first, tokenizers = prepare(config())
-    for path in tmp_path.glob("cache/*/*[.arrow,.model]"):
+    for path in tmp_path.glob("cache/*/*[.values,.model]"):
         path.write_bytes(path.read_bytes()[:-100])
     second, again = prepare(config())
     assert caplog.text.count("is damaged; rebuilding it") == 4
@@ -214,7 +228,7 @@ def start_training(config: Config) -> tuple[str, list[str], str]:
     """Return what a training would begin with."""
     pairs, tokenizers = prepare(config)
     ids = pairs.encode(tokenizers, processes=1)
-    return pairs.fingerprint, [t.fingerprint() for t in tokenizers], str(ids.table.to_pylist())
+    return pairs.fingerprint, [t.fingerprint() for t in tokenizers], str(all_ids(ids))
 
 
 def test_cache_may_be_cleared_at_any_moment(config, tmp_path):
@@ -234,13 +248,11 @@ def test_cache_may_be_cleared_at_any_moment(config, tmp_path):
     clearing.stop()
 
 
-def test_rows_that_lack_a_file_are_missing(tmp_path):
+def test_pairs_that_lack_a_file_are_missing(tmp_path):
     write_clean(tmp_path / "pairs", [("uno", "one"), ("dos", "two")])
+    (tmp_path / "pairs/target.offsets").unlink()
     with pytest.raises(FileNotFoundError):
-        MappedRows(tmp_path / "pairs", 3)
-    (tmp_path / "pairs/00000.arrow").unlink()
-    with pytest.raises(FileNotFoundError):
-        MappedRows(tmp_path / "pairs", 2)
+        PairStore(tmp_path / "pairs", TEXT)
 
 
 def test_unusable_corpus_leaves_nothing_in_the_cache(config, corpus, tmp_path):
@@ -278,16 +290,16 @@ def write_clean(folder: Path, pairs: list[tuple[str, str]], **keys: Any) -> dict
 
 
 def test_rows_are_shuffled_once_and_all_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrow, "_SHARD_ROWS", 2000)
+    monkeypatch.setattr(dataset, "_SHARD_ROWS", 2000)
     pairs = [(f"número {n}", f"number {n}") for n in range(5000)]
     about = write_clean(tmp_path / "one", pairs)
     assert write_clean(tmp_path / "other", pairs) == about
-    rows = MappedRows(tmp_path / "one", 5000).table
-    assert rows.equals(MappedRows(tmp_path / "other", 5000).table)
-    assert {file.suffix for file in (tmp_path / "one").iterdir()} == {".arrow"}
-    order = [int(text.split()[1]) for text in rows.column(0).to_pylist()]
+    stores = (PairStore(tmp_path / name, TEXT) for name in ("one", "other"))
+    one, other = ([side.texts() for side in store.read([0], 5000)] for store in stores)
+    assert one == other
+    order = [int(text.split()[1]) for text in one[0]]
     assert sorted(order) == list(range(5000))
-    assert rows.column(1).to_pylist() == [f"number {n}" for n in order]
+    assert one[1] == [f"number {n}" for n in order]
     # Mean places of the first and the last thousand: each is uniform, with a deviation of 46.
     for part in (range(1000), range(4000, 5000)):
         mean = sum(place for place, row in enumerate(order) if row in part) / 1000
@@ -309,20 +321,21 @@ def test_texts_are_kept_unchanged(pairs):
     assert all_pairs(stored) == pairs
 
 
-@pytest.mark.parametrize("rows", [1, 8, 512, 1024])
-def test_stretches_are_those_rows_as_texts_and_as_ids(rows):
+@pytest.mark.parametrize("size", [1, 8, 512, 1024])
+def test_blocks_are_those_rows_as_texts_and_as_ids(size):
     generator = random.Random(3)
     words = [f"pal{n}" for n in range(50)]
     texts = [" ".join(generator.choices(words, k=generator.randint(0, 9))) for _ in range(5000)]
     pairs = prepared(list(zip(texts[:2500], texts[2500:], strict=True)))
     tokenizer = train_tokenizer(texts, config=TokenizerConfig(), vocab_size=320, name="source")
     ids = pairs.encode((tokenizer, tokenizer), processes=2)
-    starts = [0, 2 * rows, 2500 // rows * rows, rows, (2499 // rows) * rows]
-    expected = [pair for start in starts for pair in all_pairs(pairs)[start : start + rows]]
-    sides = pairs.read(starts, rows)
-    assert list(zip(*sides, strict=True)) == expected
-    for side, column in zip(sides, ids.stretches(starts, rows).columns, strict=True):
-        assert column.to_pylist() == tokenizer.encode_batch(side)
+    starts = [0, 2 * size, 2500 // size * size, size, (2499 // size) * size]
+    rows = [row for start in starts for row in range(2500)[start : start + size]]
+    sides = [side.texts() for side in pairs.store.read(starts, size)]
+    every = all_pairs(pairs)
+    assert list(zip(*sides, strict=True)) == [every[row] for row in rows]
+    for side, block in zip(sides, ids.read(starts, size), strict=True):
+        assert lists(block) == tokenizer.encode_batch(side)
 
 
 def test_fingerprint_sees_texts_their_borders_and_their_order(tmp_path):
@@ -350,17 +363,17 @@ def test_windows_hold_the_ids_of_their_rows(window):
     stream = BatchStream(pairs, tokenizer, tokenizer, config, seed=1)
     assert stream.num_pairs == sum(length <= 20 for length in lengths) < 2500
     assert stream.num_skipped == 2500 - stream.num_pairs
-    last = StreamPosition(0, stream._num_windows - 1)
-    indices, source, target, _ = stream._read(last, None)
+    windows = Windows(pairs, (tokenizer, tokenizer), config, seed=1)
+    last = StreamPosition(0, windows._number - 1)
+    indices, source, target, _ = windows._read(last, None)
     texts_of = all_pairs(pairs)
     for side, rows in enumerate((source, target)):
         texts = [texts_of[index][side] for index in indices]
-        bounds = itertools.pairwise(rows.offsets.tolist())
-        assert [rows.flat[a:b].tolist() for a, b in bounds] == tokenizer.encode_batch(texts)
+        assert lists(rows) == tokenizer.encode_batch(texts)
 
 
 def test_killed_worker_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrow, "_ROWS_PER_PROCESS", 100)
+    monkeypatch.setattr(dataset, "_CHUNK_ROWS", 100)
 
     def killed(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -379,7 +392,7 @@ from test_dataset import *
 def slow(*_, **__):
     open(f"{tmp_path}/{{os.getpid()}}", "w").close()
     time.sleep(60)
-dataset._assess, arrow._ROWS_PER_PROCESS = slow, 100
+dataset._assess, dataset._CHUNK_ROWS = slow, 100
 write_clean(Path("{tmp_path}/pairs"), [(str(n), str(n)) for n in range(500)], processes=3)
 """
     process = subprocess.Popen([sys.executable, "-c", script])

@@ -30,6 +30,7 @@ INFERENCE_ONLY = (
     "seq2seq.data.ragged",
     "seq2seq.data.sources",
     "seq2seq.data.tokenizer",
+    "seq2seq.data.windows",
     "seq2seq.device",
     "seq2seq.errors",
     "seq2seq.analysis.alignment",

@@ -1,9 +1,11 @@
 import itertools
 import json
+import multiprocessing
+import os
 import random
+import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +25,10 @@ from seq2seq.config import (
     TokenizerConfig,
 )
 from seq2seq.data.batching import Batch
-from seq2seq.data.stream import BatchStream, StreamPosition
+from seq2seq.data.stream import BatchStream
 from seq2seq.data.tokenizer import BOS, EOS, UNK, Tokenizer, train_tokenizer
-from seq2seq.errors import CheckpointError, DataError
+from seq2seq.data.windows import Windows
+from seq2seq.errors import CheckpointError, DataError, WorkerError
 
 REAL_DATA = Path(__file__).parents[2] / "shared/data/tatoeba-es-en/train.tsv"
 SETTINGS = settings(max_examples=25, deadline=None)
@@ -74,8 +77,8 @@ def make_config(
     )
 
 
-def make_stream(tokenizers, pairs=PREPARED, seed=1, **config) -> BatchStream:
-    return BatchStream(pairs, *tokenizers, make_config(**config), seed=seed)
+def make_stream(tokenizers, pairs=PREPARED, seed=1, processes=1, **config) -> BatchStream:
+    return BatchStream(pairs, *tokenizers, make_config(**config), seed=seed, processes=processes)
 
 
 def take_epoch(stream: BatchStream) -> list[Batch]:
@@ -162,7 +165,7 @@ def test_augmented_batches_hold_the_changed_texts(tokenizers):
                     changed.add(index)
         assert len(changed) / len(PAIRS) == pytest.approx(0.5, abs=0.12), epoch
         seen.append(changed)
-    assert seen[0] != seen[1]  # anew in each epoch
+    assert seen[0] != seen[1]
 
 
 def test_changed_pairs_that_are_too_long_stay_as_they_are(tokenizers):
@@ -289,31 +292,38 @@ def test_word_dropout_changes_inputs_only(tokenizers):
         assert counts[f"{name} changed"] / counts[name] == pytest.approx(0.3, abs=0.03)
 
 
-def test_errors_of_the_background_thread_surface(tokenizers):
+def test_window_is_prepared_once(tokenizers, monkeypatch):
     stream = make_stream(tokenizers, size=100, window=100)
-    batches = iter(stream)
-    next(batches)
-
-    def fail(position: StreamPosition) -> None:
-        raise RuntimeError(f"window {position.window}")
-
-    stream._prepare = fail
-    with pytest.raises(RuntimeError, match="window 2"):
-        list(batches)
+    prepare, seen = Windows.prepare, []
+    monkeypatch.setattr(Windows, "prepare", lambda *of: seen.append(of[1].window) or prepare(*of))
+    stream.target_counts(330)
+    stream.sample(3)
+    take_epoch(stream)
+    assert seen == [0, 1, 2, 0]
 
 
-def test_the_thread_ends_with_the_iterator(tokenizers):
-    def threads() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if "batches" in thread.name]
-
-    batches = iter(make_stream(tokenizers, size=100))
-    next(batches)
-    assert threads()
+def test_workers_give_the_same_batches(tokenizers):
+    options = {"word_dropout": 0.1, "size": 150, "window": 37, "augmentation": EVERY_KIND}
+    alone = iter(make_stream(tokenizers, **options))
+    batches = iter(make_stream(tokenizers, processes=2, **options))
+    workers = [next(batches) for _ in range(40)]
+    assert len(children()) == 2
     batches.close()
-    assert not threads()
-    for _ in make_stream(tokenizers, size=100):
-        break
-    assert not threads()
+    assert not children()
+    assert all(map(same, workers, alone))
+
+
+def children() -> list[multiprocessing.process.BaseProcess]:
+    return multiprocessing.active_children()
+
+
+def test_killed_worker_is_reported(tokenizers):
+    batches = iter(make_stream(tokenizers, processes=2, size=100, window=37))
+    next(batches)
+    os.kill(children()[0].pid, signal.SIGKILL)
+    with pytest.raises(WorkerError, match=r"was killed.*lower data\.processes"):
+        for _ in batches:
+            pass
 
 
 def test_a_program_can_end_in_the_middle_of_an_epoch(tokenizers, tmp_path):

@@ -150,8 +150,8 @@ def forks(server: Server, arguments: list[object], output: Path, setup: str = ""
     return re.findall("fork beside (.*)", command.text())
 
 
-# Pairs in shards so small that there is work for two processes.
-TWO_SHARDS = "from seq2seq.data import arrow\narrow._ROWS_PER_PROCESS = 200\n"
+# Pairs in chunks so small that there is work for two processes.
+TWO_CHUNKS = "from seq2seq.data import dataset\ndataset._CHUNK_ROWS = 200\n"
 SHOW_WORKERS = """
 import seq2seq.processes
 pool = seq2seq.processes.worker_pool
@@ -166,15 +166,12 @@ PREPARE = ("training.max_steps=1", "data.cache=null", "data.processes=2")
 def test_no_threads_when_data_workers_are_forked(server: Server, toy: ToyCorpus, tmp_path: Path):
     recipe = tmp_path / "toy.yaml"
     recipe.write_text(toy.recipe(tmp_path / "run"))
-    found = forks(server, ["train", recipe, *PREPARE], tmp_path / "text", TWO_SHARDS)
-    cleaning, encoding = found[:2], found[2:]
-    assert cleaning == ["[] 0"] * 2
-    # Arrow's own threads, which shuffling starts and which support forks, are no Python threads.
-    assert [threads.split()[0] for threads in encoding] == ["[]"] * 2
+    found = forks(server, ["train", recipe, *PREPARE], tmp_path / "text", TWO_CHUNKS)
+    assert found == ["[] 0"] * 4  # to clean and to encode
 
 
 def test_ranks_prepare_data_without_forks(server: Server, toy: ToyCorpus, tmp_path: Path):
-    recipe, setup = tmp_path / "toy.yaml", SHOW_FORKS + TWO_SHARDS + SHOW_WORKERS
+    recipe, setup = tmp_path / "toy.yaml", SHOW_FORKS + TWO_CHUNKS + SHOW_WORKERS
     recipe.write_text(toy.recipe(tmp_path / "run"))
     command = ["train", recipe, *PREPARE, f"data.cache={tmp_path}/cache"]
     ranks = server.start_ranks(2, command, tmp_path / "text", setup)

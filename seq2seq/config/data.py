@@ -201,7 +201,8 @@ class DataConfig(Section):
     )
     processes: Count | None = Field(
         None,
-        description="number of processes that prepare data; null: one, on Linux one per core",
+        description="number of processes that prepare data, and that augment it for a GPU during "
+        "training; null: one, on Linux one per core, and up to four for a GPU",
     )
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)

@@ -10,7 +10,8 @@ import random
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -72,10 +73,10 @@ def augment(
     chosen = generator.random((len(rows), len(kinds))) < rates
     rng = random.Random(int(generator.integers(1 << 62)))
     found = {}
-    for place in np.flatnonzero(chosen.any(1)).tolist():
+    for place, hits in groupby(np.argwhere(chosen).tolist(), itemgetter(0)):
         pair = before = sources[rows[place]], targets[rows[place]]
         copies = False
-        for number in np.flatnonzero(chosen[place]).tolist():
+        for _, number in hits:
             kind, unchanged = kinds[number], pair
             if kind == "joined":
                 others = [rng.choice(rows) for _ in range(rng.choice((1, 1, 2, 3)))]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.data.ragged import Ints, Ragged
+from seq2seq.data.ragged import Ints, Ragged, cut_batches
 
 
 @dataclass(frozen=True)
@@ -102,32 +102,9 @@ def collate(
         torch.from_numpy(inputs.padded(rows, begin=True)),
         torch.from_numpy(labels.padded(rows)),
         torch.from_numpy(target_lengths),
-        tuple(int(index) for index in indices),
+        tuple(indices),
         int(target_lengths.sum()),
     )
-
-
-def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: int) -> list[Ints]:
-    """Cut pairs into batches of similar length on both sides; ties keep their order.
-
-    `size` is the largest number of padded tokens of the longer side, or of sentences, by `unit`. A
-    pair that is longer than the budget is a batch of its own. With a budget of tokens, the number
-    of pairs is one of 1 to 16, 18 to 32 by twos, 36 to 64 by fours and so on: few shapes of matrix
-    products then occur, and each needs a kernel of its own (keep_few_kernels in device.py).
-    """
-    longer = np.maximum(source_lengths, target_lengths)
-    _, step = np.unique(longer, return_inverse=True)
-    # Sort by the longer side, which fills the budget, then by the difference of the sides, upwards
-    # and downwards in turn, so that the difference does not jump where the length steps.
-    turn = 1 - 2 * (step & 1)
-    order = np.lexsort(((source_lengths - target_lengths) * turn, step))
-    cuts, start = [], 0
-    for end, length in enumerate(longer[order].tolist()):  # ascending: the last one is the longest
-        while (rows := end - start) and (length if unit == "tokens" else 1) * (rows + 1) > size:
-            spare = rows % (1 << max(0, rows.bit_length() - 4)) if unit == "tokens" else 0
-            start += rows - spare
-            cuts.append(start)
-    return np.split(order, cuts) if len(order) else []
 
 
 def evaluation_batches(

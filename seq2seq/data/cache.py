@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
-import inspect
 import json
 import logging
 import os
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -235,12 +232,6 @@ def _hash(made_of: Any) -> str:
     """Return a short hash of anything that JSON can hold."""
     text = json.dumps(made_of, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@functools.cache
-def code_of(*modules: str) -> str:
-    """Return a hash of the source of imported modules: new code does not use old results."""
-    return _hash([inspect.getsource(sys.modules[name]) for name in modules])
 
 
 def _try_again(action: Callable[[], T]) -> T:

@@ -2,92 +2,93 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
-import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import sentencepiece
 from tqdm import tqdm
 
 from seq2seq.config import CleaningConfig, Config, DataConfig
-from seq2seq.data.arrow import PAIRS, SIDES, MappedRows, map_rows, shuffle, write_pairs
-from seq2seq.data.cache import Cache, Entry, code_of, open_cache
+from seq2seq.data.cache import Cache, Entry, open_cache
 from seq2seq.data.cleaning import Assessed, HeldOut, assess_pairs, filter_pairs, read_validation
 from seq2seq.data.corpus import Pair, read_corpus
+from seq2seq.data.ragged import TEXT, Block, Ints, PairStore, Ragged, concat, take, write_pairs
 from seq2seq.data.sources import check_files, describe
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import DataError
+from seq2seq.processes import cores, ordered_map
 
+Item = TypeVar("Item")
+T = TypeVar("T")
+Texts = tuple[list[str], list[str]]  # sources and targets
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 
 log = logging.getLogger(__name__)
 
-_ASSESSED = pa.schema(
-    [*PAIRS, ("fault", pa.uint8()), ("overlap", pa.uint8()), ("digest", pa.uint64())]
-)
+_VERSION = 1  # of all prepared data: raise it when the same data would be prepared differently
 _MODEL = "tokenizer.model"
+_CORPORA = "corpora"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size"}
-_PAIRS_CODE = tuple(f"seq2seq.data.{name}" for name in ("arrow", "cleaning", "corpus", "dataset"))
-_TOKENIZER_CODE = tuple(f"seq2seq.data.{name}" for name in ("casing", "cleaning", "tokenizer"))
-_IDS_CODE = (*_TOKENIZER_CODE, "seq2seq.data.arrow", "seq2seq.data.dataset")
+_CHUNK_ROWS = 10_000  # that a process works on at a time
+_BLOCK_ROWS = 1000
+_SHARD_ROWS = 1 << 18
+_SHUFFLE_SEED = 1
 
 
 class PreparedPairs:
     """The clean pairs of a corpus, in a random order that depends on the pairs alone.
 
-    As the order is random, any stretch of rows is a fair sample of the corpus: epochs shuffle
-    stretches, and tokenizers are trained on the first rows.
+    As the order is random, any block of rows is a fair sample of the corpus: epochs shuffle blocks,
+    and tokenizers are trained on the first rows.
     """
 
     def __init__(self, entry: Entry, cache: Cache) -> None:
         """Map the files of a cache entry; they can be deleted while the object lives."""
         self.cache = cache
         self.fingerprint: str = entry.about["fingerprint"]  # of the pairs and their order
-        self._rows = MappedRows(entry.path, entry.about["pairs"])
+        self.store = PairStore(entry.path, TEXT)
+        # The number in data.train of the corpus that each pair is from.
+        self.corpora = np.memmap(entry.path / _CORPORA, np.uint8, "r")
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.store)
 
-    def texts(self) -> Iterator[tuple[list[str], list[str]]]:
+    def texts(self) -> Iterator[Texts]:
         """Yield the sources and the targets of all pairs, some at a time."""
-        for batch in self._rows.batches():
-            yield batch.column(0).to_pylist(), batch.column(1).to_pylist()
+        for start in range(0, len(self), _BLOCK_ROWS):
+            source, target = self.store.read([start], _BLOCK_ROWS)
+            yield source.texts(), target.texts()
 
-    def corpora(self) -> npt.NDArray[np.uint8]:
-        """Return the number in data.train of the corpus that each pair is from."""
-        return self._rows.column("corpus")
-
-    def read(self, starts: Sequence[int], rows: int) -> tuple[list[str], list[str]]:
-        """Return the sources and targets of the stretches of `rows` rows that begin at `starts`."""
-        table = self._rows.stretches(starts, rows)
-        return table.column(0).to_pylist(), table.column(1).to_pylist()
-
-    def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> MappedRows:
+    def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> PairStore:
         """Return the pairs as ids, row by row; they are encoded once and then cached."""
         made_of = {
             "pairs": self.fingerprint,
             "tokenizers": [each.fingerprint() for each in tokenizers],
-            "code": code_of(*_IDS_CODE),
+            "version": _VERSION,
             "sentencepiece": sentencepiece.__version__,
         }
+        small = max(each.vocab_size for each in tokenizers) <= 1 << 16
+        dtype = np.uint16 if small else np.int32
 
         def make(folder: Path) -> dict[str, Any]:
-            small = max(each.vocab_size for each in tokenizers) <= 1 << 16
-            ids = pa.list_(pa.uint16() if small else pa.int32())
-            schema = pa.schema([(side, ids) for side in SIDES])
-            map_rows(self._rows, _encode, {"tokenizers": tokenizers}, schema, folder, processes)
+            starts = range(0, len(self), _CHUNK_ROWS)
+            blocks = _map(partial(_encode, self.store, tokenizers), iter(starts), processes)
+            shown = tqdm(blocks, "encoding", len(starts), disable=None, leave=False)
+            write_pairs(folder, shown, dtype)
             return {}
 
-        return self.cache.entry("ids", made_of, make, lambda e: MappedRows(e.path, len(self)))
+        return self.cache.entry("ids", made_of, make, lambda e: PairStore(e.path, dtype))
 
 
 def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
@@ -120,7 +121,7 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
         "corpora": described(),
         "num_train": len(data.train),
         "cleaning": data.cleaning.model_dump(),
-        "code": code_of(*_PAIRS_CODE),
+        "version": _VERSION,
     }
     pairs, report = cache.entry(
         "pairs", made_of, make, lambda e: (PreparedPairs(e, cache), e.about["report"])
@@ -151,7 +152,7 @@ def train_tokenizers(pairs: PreparedPairs, config: Config) -> Tokenizers:
             "name": name,
             "size": size,
             "settings": settings.model_dump(exclude=_NOT_OF_ONE_TOKENIZER),
-            "code": code_of(*_TOKENIZER_CODE),
+            "version": _VERSION,
             "sentencepiece": sentencepiece.__version__,
         }
 
@@ -186,43 +187,106 @@ def _write_clean(
 ) -> dict[str, Any]:
     """Clean and shuffle pairs into a folder; return what the cache records about them.
 
-    Meanwhile two more copies of the corpus are on disk, and digests take some 16 bytes of memory a
-    pair.
+    Meanwhile another copy of the corpus is on disk, and digests are in memory.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as name:
-        aside = Path(name)
-        (aside / "raw").mkdir()
-        shown = tqdm(raw, "reading", unit=" pairs", disable=None, leave=False, mininterval=0.5)
-        number = write_pairs(shown, aside / "raw" / "pairs.arrow")
-        if not number:
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        columns: list[list[npt.NDArray[Any]]] = []
+
+        def normalized() -> Iterator[Block]:
+            shown = tqdm(raw, "cleaning", unit=" pairs", disable=None, leave=False, mininterval=0.5)
+            assess = partial(_assess, data.cleaning, held_out)
+            for block, *found in _map(assess, _chunks(shown), data.processes):
+                columns.append(found)
+                yield block
+
+        write_pairs(Path(aside), normalized(), TEXT)
+        if not columns:
             raise DataError("data.train: no pairs; check the data")
-        keys = {"config": data.cleaning, "held_out": held_out}
-        map_rows(MappedRows(aside / "raw", number), _assess, keys, _ASSESSED, aside, data.processes)
-        shutil.rmtree(aside / "raw")
-        rows = MappedRows(aside, number)
-        assessed = Assessed(rows, *(rows.column(name) for name in ("fault", "overlap", "digest")))
+        fault, overlap, digests, corpora = (np.concatenate(c) for c in zip(*columns, strict=True))
+        columns.clear()
+        store = PairStore(Path(aside), TEXT)
+        assessed = Assessed(store, fault, overlap, digests)
         kept, report = filter_pairs(assessed, data.cleaning, held_out)
-        del assessed  # 10 bytes per pair
         if not report.kept:
             raise DataError(
                 f"data.train: none of {report.read} pairs is left; loosen data.cleaning, or check "
                 "the data"
             )
-        fingerprint = shuffle(rows, kept, aside / "dealt", folder)
-    return {"fingerprint": fingerprint, "pairs": report.kept, "report": report.lines()}
+        fingerprint = hashlib.sha256()
+
+        def shuffled() -> Iterator[Block]:
+            with (folder / _CORPORA).open("wb") as file:
+                for block, rows in _shuffle(store, kept):
+                    file.write(corpora[rows].data)
+                    fingerprint.update(digests[rows].data)
+                    yield block
+
+        write_pairs(folder, shuffled(), TEXT)
+    return {"fingerprint": fingerprint.hexdigest()[:16], "report": report.lines()}
 
 
-def _assess(rows: dict[str, Any], config: CleaningConfig, held_out: HeldOut) -> dict[str, Any]:
-    pairs, fault, overlap, digests = assess_pairs(
-        map(Pair, rows["source"], rows["target"]), config, held_out
+def _shuffle(store: PairStore, kept: npt.NDArray[np.bool_]) -> Iterator[tuple[Block, Ints]]:
+    """Yield the rows that are kept in random order, some at a time, and their numbers.
+
+    Every order is as likely: rows are assigned to shards at random, and each shard, which is read
+    in a pass over all rows, is shuffled in memory.
+    """
+    generator = np.random.default_rng(_SHUFFLE_SEED)
+    number = int(kept.sum())
+    shards = -(-number // _SHARD_ROWS)
+    shard_of_row = np.full(len(kept), shards, np.uint16)
+    shard_of_row[kept] = generator.integers(shards, size=number, dtype=np.uint16)
+    for shard in range(shards):
+        is_in = shard_of_row == shard
+        block = concat(
+            take(store.read([n], _SHARD_ROWS), np.flatnonzero(is_in[n : n + _SHARD_ROWS]))
+            for n in range(0, len(kept), _SHARD_ROWS)
+        )
+        rows = np.flatnonzero(is_in)
+        order = generator.permutation(len(rows))
+        for n in range(0, len(order), _BLOCK_ROWS):
+            some = order[n : n + _BLOCK_ROWS]
+            yield take(block, some), rows[some]
+
+
+def _map(
+    function: Callable[[Item], T], items: Iterator[Item], processes: int | None
+) -> Iterator[T]:
+    """Return an iterator over the results of all items, computed by `data.processes`."""
+    number = processes or (cores() if sys.platform == "linux" else 1)
+    first = list(itertools.islice(items, number))
+    items, number = itertools.chain(first, items), max(1, len(first))
+    return ordered_map(function, items, processes=number, option="data.processes")
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[tuple[Texts, bytes]]:
+    """Yield the texts of pairs, and the numbers of their corpora, some at a time."""
+    remaining = iter(pairs)
+    while some := list(itertools.islice(remaining, _CHUNK_ROWS)):
+        texts = [pair.source for pair in some], [pair.target for pair in some]
+        yield texts, bytes(pair.corpus for pair in some)
+
+
+def _assess(
+    config: CleaningConfig, held_out: HeldOut, chunk: tuple[Texts, bytes]
+) -> tuple[Any, ...]:
+    """Return pairs normalized, their faults, overlaps and digests, and their corpora."""
+    texts, corpora = chunk
+    pairs, *assessed = assess_pairs(map(Pair, *texts), config, held_out)
+    source = Ragged.from_texts(pair.source for pair in pairs)
+    target = Ragged.from_texts(pair.target for pair in pairs)
+    return (source, target), *assessed, np.frombuffer(corpora, np.uint8)
+
+
+def _encode(store: PairStore, tokenizers: Tokenizers, start: int) -> Block:
+    source, target = store.read([start], _CHUNK_ROWS)
+    return encode(tokenizers, source.texts(), target.texts())
+
+
+def encode(tokenizers: Tokenizers, *texts: list[str]) -> Block:
+    """Return the ids of sources and targets."""
+    source, target = (
+        Ragged.from_lists(tokenizer.encode_batch(side))
+        for tokenizer, side in zip(tokenizers, texts, strict=True)
     )
-    texts = {"source": [p.source for p in pairs], "target": [p.target for p in pairs]}
-    kept = {"corpus": rows["corpus"]}
-    return {**texts, **kept, "fault": fault, "overlap": overlap, "digest": digests}
-
-
-def _encode(rows: dict[str, list[str]], tokenizers: Tokenizers) -> dict[str, list[list[int]]]:
-    return {
-        side: tokenizer.encode_batch(rows[side])
-        for side, tokenizer in zip(SIDES, tokenizers, strict=True)
-    }
+    return source, target

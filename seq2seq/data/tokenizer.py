@@ -144,8 +144,9 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the best segmentation of each text as ids, without BOS and EOS."""
-        # One by one: SentencePiece starts a thread for each list, ten times the work of a sentence.
-        return [self.encode(text) for text in texts]
+        spelled = [self.spell(normalize_line(text)) for text in texts]
+        ids: list[list[int]] = self._processor.Encode(spelled, out_type=int, num_threads=1)
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the pieces on one line, without PAD, UNK, BOS and EOS."""

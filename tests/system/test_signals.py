@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -10,16 +11,18 @@ import pytest
 from conftest import ToyCorpus
 from processes import Server, Training
 from same_runs import assert_same
+from test_workers import alive, wait_for
 
 from seq2seq.runs.directory import RunDirectory
 
 # Slow updates, so that a signal arrives during one, and optionally slow batches.
 SLOW = """
 import time
-from seq2seq.data.stream import BatchStream
+from seq2seq import pipeline
+from seq2seq.data.windows import Windows
 from seq2seq.training.trainer import Trainer
 
-update, prepare = Trainer.update, BatchStream._prepare
+update, prepare = Trainer.update, Windows.prepare
 
 def updated(self, batches):
     print("update", flush=True)
@@ -31,8 +34,9 @@ def prepared(self, place):
     return prepare(self, place)
 
 Trainer.update = updated
+pipeline._feeding_processes = lambda *_: {feeding}
 if {stuck}:
-    BatchStream._prepare = prepared
+    Windows.prepare = prepared
 """
 SIGNALS = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 
@@ -53,10 +57,16 @@ def straight(server: Server, recipe: Path) -> Path:
 
 
 def start(
-    server: Server, recipe: Path, run: Path, *more: str, pause: float = 0, stuck: bool = False
+    server: Server,
+    recipe: Path,
+    run: Path,
+    *more: str,
+    pause: float = 0,
+    stuck: bool = False,
+    feeding: int = 1,
 ) -> Training:
     """Start a training whose updates take `pause` seconds longer."""
-    setup = SLOW.format(pause=pause, stuck=stuck)
+    setup = SLOW.format(pause=pause, stuck=stuck, feeding=feeding)
     output = run.with_name(f"{run.name}.txt")
     output.unlink(missing_ok=True)
     return server.start(
@@ -89,6 +99,29 @@ def test_signal_saves_and_resume_is_bit_identical(
     assert newest.stopped
     assert start(server, recipe, path, "--resume").wait() == 0
     assert_same(straight, path)
+
+
+def test_ctrl_c_spares_workers_that_prepare_batches(
+    server: Server, recipe: Path, straight: Path, tmp_path: Path
+) -> None:
+    """A terminal sends Ctrl-C to them, too."""
+    path = tmp_path / "run"
+    training = start(server, recipe, path, pause=0.1, feeding=2)
+    await_text(training, "update\n", 2)
+    workers = children(training.pid)
+    assert len(workers) > 1
+    for pid in (*workers, training.pid):
+        os.kill(pid, signal.SIGINT)
+    assert training.wait() == 128 + signal.SIGINT
+    assert "interrupted; saved." in training.text()
+    assert "Traceback" not in training.text()
+    wait_for(lambda: not any(map(alive, workers)))
+    assert start(server, recipe, path, "--resume", feeding=2).wait() == 0
+    assert_same(straight, path)
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize(("number", "word"), SIGNALS)
