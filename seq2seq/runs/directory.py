@@ -167,10 +167,13 @@ class RunDirectory:
 
     def shares_tokenizers(self, other: RunDirectory) -> bool:
         """Return whether both runs have the same tokenizers."""
-        return all(
-            (self.path / name).read_bytes() == (other.path / name).read_bytes()
-            for name in TOKENIZERS
-        )
+        try:
+            return all(
+                (self.path / name).read_bytes() == (other.path / name).read_bytes()
+                for name in TOKENIZERS
+            )
+        except OSError as error:
+            raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
     def create(
         self, config: Config, source: Tokenizer, target: Tokenizer, checksums: Mapping[str, str]
