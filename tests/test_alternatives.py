@@ -60,7 +60,8 @@ def plain_words(
         while word:
             after = probabilities(model, (BOS, *given, *word))
             following = after.index(max(after))
-            if len(given + word) == longest or (following in begins and word[-1] not in marks):
+            ends = following == EOS or (following in begins and word[-1] not in marks)
+            if len(given + word) == longest or ends:
                 break
             word.append(following)
             p *= after[following]

@@ -402,7 +402,7 @@ def test_study_limits_the_kernels_that_are_kept(
         seen.append(all(name in os.environ for name in KERNELS))
         return "interrupted"
 
-    monkeypatch.setattr("studies.runs.complete", completed)
+    monkeypatch.setattr("studies.runs.make_cell", completed)
     base = tmp_path / "recipe.yaml"
     base.write_text(toy.recipe(tmp_path / "run"))
     path = tmp_path / "study.yaml"
