@@ -25,6 +25,12 @@ def gru_cell(gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor)
     return (1 - update) * new + update * hidden_BH
 
 
+def gru_step(
+    gates_input_BG: Tensor, hidden_BH: Tensor, weight_GH: Tensor, bias_G: Tensor
+) -> Tensor:
+    return gru_cell(gates_input_BG, linear(hidden_BH, weight_GH, bias_G), hidden_BH)
+
+
 def tanh_energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tensor:
     return torch.tanh(query_BKA.unsqueeze(2) + keys_BSA.unsqueeze(1)) @ energy_A
 

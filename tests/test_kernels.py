@@ -32,6 +32,11 @@ KERNELS: dict[str, tuple[str, Callable[[], list[Tensor]], dict[str, Any]]] = {
     "inner products": ("inner_products", lambda: [numbers(B, K, H), numbers(B, S, H)], {}),
     "weighted sums": ("weighted_sums", lambda: [numbers(B, K, S), numbers(B, S, H)], {}),
     "gates": ("gru_cell", lambda: [numbers(B, 3 * H), numbers(B, 3 * H), numbers(B, H)], {}),
+    "step": (
+        "gru_step",
+        lambda: [numbers(B, 3 * H), numbers(B, H), numbers(3 * H, H), numbers(3 * H)],
+        {},
+    ),
     "tanh": ("tanh_energies", lambda: [numbers(B, K, H), numbers(B, S, H), numbers(H)], {}),
     "maxout": ("maxout", lambda: [numbers(B, K, 2 * H)], {}),
     "loss": (

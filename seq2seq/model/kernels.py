@@ -64,10 +64,13 @@ class _Loop:
         self.current_pass = current_pass
         self.products: dict[tuple[Any, ...], tuple[Tensor, _Records, Tensor]] = {}
 
-    def multiply(
-        self, inputs_YNI: Tensor, matrix: Tensor, bias_O: Tensor | None, *, transposed: bool
-    ) -> Tensor:
-        """Return inputs times the matrix [Y, I, O], or the `transposed` matrix [Y, O, I]."""
+    def product(
+        self, matrix: Tensor, bias_O: Tensor | None, *, transposed: bool
+    ) -> tuple[_Records, Tensor]:
+        """Return the records of the product with a matrix [Y, I, O], or `transposed` [Y, O, I].
+
+        With them comes what makes the gradient of the matrix wait for all steps.
+        """
         # Views of one weight are new objects at each step. The matrix is kept, so that no other
         # one takes its place.
         key = matrix.data_ptr(), matrix.shape, matrix.stride(), transposed
@@ -78,7 +81,13 @@ class _Loop:
             records = _Records(matrix_YOI.detach().to(dtype), bias, self.current_pass)
             end = _End.apply(matrix_YOI, bias_O, records)  # type: ignore[no-untyped-call]
             self.products[key] = matrix, records, end
-        _, records, end = self.products[key]
+        return self.products[key][1:]
+
+    def multiply(
+        self, inputs_YNI: Tensor, matrix: Tensor, bias_O: Tensor | None, *, transposed: bool
+    ) -> Tensor:
+        """Return inputs times the matrix [Y, I, O], or the `transposed` matrix [Y, O, I]."""
+        records, end = self.product(matrix, bias_O, transposed=transposed)
         narrow_YNI = inputs_YNI.to(records.matrix_YOI.dtype)
         outputs_YNO: Tensor = _Step.apply(narrow_YNI, end, records)  # type: ignore[no-untyped-call]
         return outputs_YNO
@@ -184,9 +193,54 @@ def gru_cell(gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor)
     return state_BH
 
 
+def gru_step(
+    gates_input_BG: Tensor, hidden_BH: Tensor, weight_GH: Tensor, bias_G: Tensor
+) -> Tensor:
+    """Return the next state of a GRU from the products of its inputs and the state before."""
+    loop = _loop.get()
+    if loop is None:
+        gates_hidden_BG = nn.functional.linear(hidden_BH, weight_GH, bias_G)
+        return gru_cell(gates_input_BG, gates_hidden_BG, hidden_BH)
+    records, end = loop.product(weight_GH, bias_G, transposed=True)
+    state_BH: Tensor = _GRUStep.apply(  # type: ignore[no-untyped-call]
+        gates_input_BG, hidden_BH, end, records
+    )
+    return state_BH
+
+
 def for_gates(products: Tensor, state: Tensor) -> Tensor:
     """Return products of inputs in the dtype in which a GPU's cell reads them, cast all at once."""
     return products.to(state.dtype) if products.is_cuda else products
+
+
+class _GRUStep(torch.autograd.Function):
+    """The product with the state and the gates in one: autograd has less to do at each step."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, gates_input_BG: Tensor, hidden_BH: Tensor, end: Tensor, records: _Records
+    ) -> Tensor:
+        assert records.bias_O is not None
+        narrow_BH = hidden_BH.to(records.matrix_YOI.dtype)
+        gates_hidden_BG = torch.addmm(records.bias_O, narrow_BH, records.matrix_YOI.t())
+        cell = _cell_for(hidden_BH)
+        state_BH, kept = cell.step(gates_input_BG, gates_hidden_BG, hidden_BH)
+        ctx.save_for_backward(hidden_BH, kept, narrow_BH, end)
+        ctx.records, ctx.cell = records, cell
+        ctx.dtypes = gates_input_BG.dtype, gates_hidden_BG.dtype
+        return state_BH
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_BH, kept, narrow_BH, end = ctx.saved_tensors
+        (grad_BH,) = grads
+        of_input_BG, of_hidden_BG, through_BH = ctx.cell.gradients(
+            grad_BH, hidden_BH, kept, ctx.dtypes
+        )
+        ctx.records.add(narrow_BH, of_hidden_BG)
+        through_BH += of_hidden_BG @ ctx.records.matrix_YOI
+        return of_input_BG, through_BH, end, None
 
 
 class _Cell(torch.autograd.Function):
@@ -196,8 +250,7 @@ class _Cell(torch.autograd.Function):
     def forward(
         ctx: Any, gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor
     ) -> Tensor:
-        fused = hidden_BH.is_cuda and FusedCell.aten_step and FusedCell.aten_gradients
-        cell = FusedCell if fused else SeparateCell
+        cell = _cell_for(hidden_BH)
         state_BH, kept = cell.step(gates_input_BG, gates_hidden_BG, hidden_BH)
         ctx.save_for_backward(hidden_BH, kept)
         ctx.cell, ctx.dtypes = cell, (gates_input_BG.dtype, gates_hidden_BG.dtype)
@@ -209,6 +262,11 @@ class _Cell(torch.autograd.Function):
         (grad_BH,) = grads
         gradients: tuple[Tensor, ...] = ctx.cell.gradients(grad_BH, *ctx.saved_tensors, ctx.dtypes)
         return gradients
+
+
+def _cell_for(hidden_BH: Tensor) -> type[FusedCell | SeparateCell]:
+    fused = hidden_BH.is_cuda and FusedCell.aten_step and FusedCell.aten_gradients
+    return FusedCell if fused else SeparateCell
 
 
 class FusedCell:

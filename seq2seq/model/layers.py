@@ -21,6 +21,7 @@ from seq2seq.model.kernels import (
     dropout_mask,
     for_gates,
     gru_cell,
+    gru_step,
     linear,
     matrix_gradients_at_once,
 )
@@ -99,11 +100,10 @@ class GRU(nn.Module):
         """
         gates_input_TBG = self._normalized(gates_input_TBG)
         if mask_TB is not None:
-            gate_G = (
-                torch.arange(len(self.weight_hidden), device=mask_TB.device) // self.hidden_size
-            )
-            keeps_TBG = ~mask_TB.unsqueeze(-1) & (gate_G == 1)
-            gates_input_TBG = gates_input_TBG.masked_fill(keeps_TBG, _KEEPS)
+            keeps_G = gates_input_TBG.new_zeros(len(self.weight_hidden))
+            keeps_G.chunk(3)[1].fill_(_KEEPS)
+            padding_TB1 = (~mask_TB).unsqueeze(-1).to(keeps_G.dtype)
+            gates_input_TBG = torch.addcmul(gates_input_TBG, padding_TB1, keeps_G)
         gates_input = for_gates(gates_input_TBG, hidden_BH).unbind()
         steps = range(len(gates_input))
         states: list[Tensor] = [hidden_BH] * len(steps)
@@ -117,9 +117,10 @@ class GRU(nn.Module):
 
     def _next(self, gates_input_BG: Tensor, hidden_BH: Tensor) -> Tensor:
         """Return the next state from normalized inputs."""
-        gates_hidden_BG = linear(hidden_BH, self.weight_hidden, self.bias_hidden)
-        if self.norm_hidden is not None:
-            gates_hidden_BG = self.norm_hidden(gates_hidden_BG)
+        if self.bias_hidden is not None:
+            return gru_step(gates_input_BG, hidden_BH, self.weight_hidden, self.bias_hidden)
+        assert self.norm_hidden is not None
+        gates_hidden_BG = self.norm_hidden(linear(hidden_BH, self.weight_hidden))
         return gru_cell(gates_input_BG, gates_hidden_BG, hidden_BH)
 
 
