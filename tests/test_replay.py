@@ -157,6 +157,22 @@ def test_what_cannot_be_recorded_is_computed_after_one_warning(
     )
 
 
+def test_a_shape_that_does_not_fit_is_tried_once(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[int] = []
+
+    def full_at_first(run: Callable[[], None]) -> Callable[[], None]:
+        calls.append(0)
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError
+        return recorded(run)
+
+    model, batches = tiny_model(tiny_config()), (batch(), batch(), batch((2, 9)), batch((2, 9)))
+    found = gradients(model, *batches, static_shapes=True, record=full_at_first)
+    assert_close(found, gradients(model, *batches))
+    assert len(calls) == 2
+    assert not caplog.messages
+
+
 def test_an_error_of_a_batch_is_not_taken_for_one_of_recording() -> None:
     def broken(run: Callable[[], None]) -> Callable[[], None]:
         def replay() -> None:

@@ -199,8 +199,7 @@ def gru_step(
     """Return the next state of a GRU from the products of its inputs and the state before."""
     loop = _loop.get()
     if loop is None:
-        gates_hidden_BG = nn.functional.linear(hidden_BH, weight_GH, bias_G)
-        return gru_cell(gates_input_BG, gates_hidden_BG, hidden_BH)
+        return gru_cell(gates_input_BG, linear(hidden_BH, weight_GH, bias_G), hidden_BH)
     records, end = loop.product(weight_GH, bias_G, transposed=True)
     state_BH: Tensor = _GRUStep.apply(  # type: ignore[no-untyped-call]
         gates_input_BG, hidden_BH, end, records
@@ -412,7 +411,7 @@ def dropout_mask(shape: Sequence[int], rate: float, *, like: Tensor) -> Tensor:
     return kept.to(like.dtype).div_(1 - rate)
 
 
-SLICE_ROWS = 512
+SLICE_ROWS = 512  # whose logits are in memory at a time
 _GPU_SLICE = 2**25  # logits at a time on a GPU: few slices, of 128 MB in fp32
 EVEN_ROWS = 64  # the last slice is filled up to a multiple, so that few shapes of products occur
 

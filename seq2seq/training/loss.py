@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.batching import Batch
-from seq2seq.model.kernels import projection_loss
+from seq2seq.model.kernels import SLICE_ROWS, projection_loss
 from seq2seq.model.model import TranslationModel
-
-_SLICE_ROWS = 512  # whose logits are in memory at a time
 
 
 def teacher_forced_loss(
@@ -56,7 +54,7 @@ def mix_predictions(model: TranslationModel, batch: Batch, share: float | Tensor
     if (not isinstance(share, Tensor) and share == 0) or inputs_BT.shape[1] < 2:
         return inputs_BT
     features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, inputs_BT)
-    rows_NO = features_BTO[:, :-1].flatten(0, 1).split(_SLICE_ROWS)
+    rows_NO = features_BTO[:, :-1].flatten(0, 1).split(SLICE_ROWS)
     predicted_BT = torch.cat([model.logits(rows).argmax(-1) for rows in rows_NO])
     predicted_BT = predicted_BT.view(len(inputs_BT), -1)
     drawn_BT = torch.rand(predicted_BT.shape, device=predicted_BT.device) < share

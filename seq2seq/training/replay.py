@@ -49,21 +49,23 @@ class Passes:
         self.device = model.output_bias.device
         self.totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         self._record, self._static_shapes = record, static_shapes
-        self._recorded: dict[Shape, tuple[Tensor, Callable[[], None]]] = {}
+        # None: of this shape there is no graph.
+        self._recorded: dict[Shape, tuple[Tensor, Callable[[], None]] | None] = {}
 
     @property
     def has_graphs(self) -> bool:
         """Whether batches have been recorded."""
-        return bool(self._recorded)
+        return any(self._recorded.values())
 
     def __call__(self, batch: Batch, tokens: int, scheduled_sampling: float) -> None:
         """Compute a batch; its gradient is that of the loss divided by `tokens`."""
         numbers = 1 / tokens, scheduled_sampling
         shape: Shape = (*batch.source_BS.shape, batch.labels_BT.shape[1])
-        found = self._recording(bucket_of(*shape))
+        bucket = bucket_of(*shape)
+        found = self._recording(bucket)
         if found is not None:
             memory, replay = found
-            memory.copy_(self._packed(batch, bucket_of(*shape), *numbers), non_blocking=True)
+            memory.copy_(self._packed(batch, bucket, *numbers), non_blocking=True)
             replay()
         elif self.device.type == "cpu":
             self._compute(batch, *numbers)
@@ -100,7 +102,8 @@ class Passes:
         try:
             replay = self._record(lambda: self._compute(batch, scale, scheduled_sampling))
         except torch.OutOfMemoryError:
-            return None  # other shapes may fit
+            self._recorded[shape] = None  # other shapes may fit
+            return None
         except RuntimeError as error:
             cause = error.__context__ or error  # the end of a failed recording raises another error
             if self.device.type == "cuda":
@@ -132,7 +135,7 @@ def bucket_of(rows: int, source: int, target: int) -> Shape:
     """Return the shape that a batch of this shape is padded to.
 
     Both sides have one length, which is even up to 16, then one of four in each octave. The number
-    of rows is one of eight in each octave (see seq2seq.data.batching.cut_batches).
+    of rows is one of eight in each octave (see seq2seq.data.ragged.cut_batches).
     """
     length = _rounded(max(source, target), least=2, in_octave=4)
     return _rounded(rows, least=1, in_octave=8), length, length
