@@ -18,6 +18,7 @@ from seq2seq.data.tokenizer import EOS, EOS_PIECE, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.alternatives import Alternative, next_words
+from seq2seq.inference.arrival import beginnings, restore
 from seq2seq.inference.prefix import NO_PREFIX, Prefix, Spelling
 from seq2seq.inference.protocol import (
     SEARCH_KEYS,
@@ -28,10 +29,12 @@ from seq2seq.inference.protocol import (
     Ints,
     SearchOptions,
 )
+from seq2seq.inference.required import Glossary, find_missing
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
 from seq2seq.inference.search import Watch, force, search
 from seq2seq.inference.sentences import language_rules, split_sentences
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_text
+from seq2seq.languages import language
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import check_files, run_of
 
@@ -162,7 +165,7 @@ class Translator:
         rows = self.config.inference.batch_tokens * len(self.backends)
         return (100 << 20) + 4 * rows * self.target.vocab_size
 
-    def options(self, **changes: int | float | bool | None) -> SearchOptions:
+    def options(self, **changes: int | float | bool | Glossary | None) -> SearchOptions:
         """Return the run's search options with these changes; None changes nothing.
 
         The beam is at least `nbest`. Raises ConfigError for values out of range.
@@ -183,6 +186,7 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         prefixes: Iterable[str] | None = None,
+        glossary: Glossary | None = None,
         first_number: int = 1,
         watch: Watch | None = None,
     ) -> list[list[Translation]]:
@@ -198,6 +202,10 @@ class Translator:
         parts of all lines that are being translated, by their numbers from 0, and the pieces of the
         likeliest unfinished hypothesis of each.
 
+        Terms of the `glossary`, or of that of the options, and tokens that nobody translates arrive
+        in the translation (seq2seq.inference.required); what does not is in `Part.missing`. This is
+        left to the model in samples, and in lines with a prefix.
+
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
         the source between sentences. A prefix may end within a word; white space at its end
@@ -211,10 +219,12 @@ class Translator:
         if len(texts) != len(lines):
             raise DataError(f"{len(texts)} prefixes for {len(lines)} lines; give one for each line")
         chosen = options or self.options()
+        chosen = replace(chosen, glossary=glossary) if glossary else chosen
         rows: list[list[_Begun]] = []
         keys: list[int] = []
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
-            rows.append(self._begin(self.split(line, chosen), text, chosen, number))
+            split = self.split(line, chosen, protect=not (sampling or text.strip()))
+            rows.append(self._begin(split, text, chosen, number))
             # What is drawn for a sentence depends only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys, watch)
@@ -225,11 +235,19 @@ class Translator:
         """Return for each part of a text (`split`) its translations, best first."""
         return self._parts([(sentence, NO_PREFIX) for sentence in sentences], options, watch=watch)
 
-    def split(self, text: str, options: SearchOptions) -> list[list[Sentence]]:
-        """Return the sentences of a text, each as the parts that are translated (split_text)."""
-        language = self.config.data.source_language if options.split_sentences else None
-        most = self.config.inference.max_source_length
-        return split_text(text, self.source, most, language=language)
+    def split(
+        self, text: str, options: SearchOptions, *, protect: bool = True
+    ) -> list[list[Sentence]]:
+        """Return the sentences of a text, each as the parts that are translated (split_text).
+
+        They say what must arrive in their translations unless `protect` is false.
+        """
+        data = self.config.data
+        return split_text(
+            text, self.source, self.config.inference.max_source_length,
+            language=data.source_language if options.split_sentences else None,
+            protect=(options.glossary or Glossary(), *data.languages) if protect else None,
+        )  # fmt: skip
 
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
@@ -283,6 +301,30 @@ class Translator:
         watch: Watch | None = None,
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
+        searched = options
+        if any(sentence.required for sentence, _ in begun):
+            searched = replace(options, keep_weights=True)  # for where what is missing belongs
+        parts = self._searched(begun, searched, sampling, keys, watch)
+        if searched is not options:
+            parts = self._arrived(begun, parts, searched, watch)
+        if searched.keep_weights and not options.keep_weights:
+            parts = [[replace(part, weights=None) for part in each] for each in parts]
+        if mbr:
+            for candidates in parts:
+                log_probs = None if sampling else [part.log_prob for part in candidates]
+                best = minimum_bayes_risk([part.text for part in candidates], mbr, log_probs)
+                candidates.insert(0, candidates.pop(best))
+        return parts
+
+    def _searched(
+        self,
+        begun: Sequence[_Begun],
+        options: SearchOptions,
+        sampling: Sampling | None = None,
+        keys: Sequence[int] = (),
+        watch: Watch | None = None,
+    ) -> list[list[Part]]:
+        """Return what one search finds for each part."""
         sentences = [sentence for sentence, _ in begun]
         size = sampling.num_samples if sampling else options.beam_size
         all_pieces = bool(sampling) or any(prefix is not NO_PREFIX for _, prefix in begun)
@@ -300,12 +342,50 @@ class Translator:
         parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
         if not sampling:  # an empty text is no alternative
             parts = [[part for part in each if part.text or part is each[0]] for each in parts]
-        if mbr:
-            for candidates in parts:
-                log_probs = None if sampling else [part.log_prob for part in candidates]
-                best = minimum_bayes_risk([part.text for part in candidates], mbr, log_probs)
-                candidates.insert(0, candidates.pop(best))
         return parts
+
+    def _arrived(
+        self,
+        begun: Sequence[_Begun],
+        parts: list[list[Part]],
+        options: SearchOptions,
+        watch: Watch | None,
+    ) -> list[list[Part]]:
+        """Return translations in which arrives what has to, with tokens for their stand-ins.
+
+        Where something is missing, a sentence is searched again from each beginning that it could
+        have. This goes from left to right, since the words after a beginning change.
+        """
+        spaced = language(self.config.data.target_language).is_spaced
+        fixed = [0] * len(begun)
+        for _ in range(max(len(sentence.required) for sentence, _ in begun)):
+            tried = [
+                (number, text)
+                for number, (sentence, _) in enumerate(begun)
+                for text in beginnings(
+                    parts[number][0], sentence.required, fixed[number], spaced=spaced
+                )
+            ]
+            if not tried:
+                break
+            owners = np.array([number for number, _ in tried])
+            again = [(begun[n][0], self.spelling.words(text, ends=spaced)) for n, text in tried]
+            watched = watch and (lambda ids_B, pieces_BT: watch(owners[ids_B], pieces_BT))
+            best: dict[int, tuple[tuple[int, float], int, list[Part]]] = {}
+            for (n, text), of in zip(tried, self._searched(again, options, watch=watched), strict=True):
+                lost = len(find_missing(of[0].text, begun[n][0].required, spaced=spaced))
+                best[n] = max(
+                    best.get(n, ((-len(text), -np.inf), 0, of)), ((-lost, of[0].score), len(text), of),
+                    key=lambda each: each[0],
+                )
+            for n, (_, end, of) in best.items():
+                fixed[n], parts[n] = end, of
+        restored = [
+            [restore(part, sentence.required, spaced=spaced) for part in each]
+            for (sentence, _), each in zip(begun, parts, strict=True)
+        ]
+        # Of several translations, those that lack something are left out.
+        return [[p for p in each if not p.missing] or each for each in restored]
 
     @cached_property
     def spelling(self) -> Spelling:
@@ -369,7 +449,7 @@ class Translator:
         if number < 1:
             raise ConfigError(f"number: expected 1 or more, found {number}")
         chosen = options or self.options()
-        split = self.split(source, chosen)
+        split = self.split(source, chosen, protect=False)
         begun = self._begin(split, f"{prefix} ", chosen)
         if not split:
             raise DataError("the source is empty; give a text to find alternatives in")
