@@ -303,7 +303,9 @@ class Translator:
         if mbr:
             for candidates in parts:
                 log_probs = None if sampling else [part.log_prob for part in candidates]
-                best = minimum_bayes_risk([part.text for part in candidates], mbr, log_probs)
+                texts = [part.text for part in candidates]
+                language = self.config.data.target_language
+                best = minimum_bayes_risk(texts, mbr, language, log_probs)
                 candidates.insert(0, candidates.pop(best))
         return parts
 
