@@ -49,8 +49,8 @@ def forced(
     weight_VE = torch.cat([model.source_embedding.weight, embedded_1SE[0]])
     places_1S = len(model.source_embedding.weight) + torch.arange(len(factors_S)).unsqueeze(0)
     inputs = (places_1S, batch.source_mask_BS, batch.inputs_BT)
-    features_BTO, _ = functional_call(model, {"source_embedding.weight": weight_VE}, inputs)
-    log_probs_TV = model.logits(features_BTO)[0].log_softmax(-1)
+    readout_BTO, _ = functional_call(model, {"source_embedding.weight": weight_VE}, inputs)
+    log_probs_TV = model.logits(readout_BTO)[0].log_softmax(-1)
     return log_probs_TV.gather(1, batch.labels_BT.t())[:, 0]
 
 

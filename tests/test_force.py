@@ -75,8 +75,8 @@ def test_force_matches_teacher_forcing(style: str) -> None:
     targets = [[4, 5], [6, 7, 8, 9, 10, 11], []]
     batch = make_batch(sources, targets, [0, 1, 2])
     with torch.no_grad():
-        features_BTO, weights_BTS = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-        log_probs_BTV = model.logits(features_BTO).log_softmax(-1)
+        readout_BTO, weights_BTS = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
+        log_probs_BTV = model.logits(readout_BTO).log_softmax(-1)
     decoding = TorchBackend(model).decoding(batch.source_BS.numpy())
     found = force(decoding, targets, SearchOptions(keep_weights=True))
     assert weights_BTS is not None

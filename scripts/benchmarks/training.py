@@ -1,8 +1,8 @@
 """Training speed: target tokens per second at the reference shape, and how the cost grows.
 
-The reference shape: embeddings 256, BiGRU of 256 per direction, GRU of 512, attention 512, features
-512, vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens; with tied weights, the features
-have the size of the embeddings. Speeds count target tokens without padding over full updates:
+The reference shape: embeddings 256, BiGRU of 256 per direction, GRU of 512, attention 512, readout
+512, vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens; with tied weights, the readout
+has the size of the embeddings. Speeds count target tokens without padding over full updates:
 forward, backward, clipping, optimizer.
 """
 

@@ -376,7 +376,7 @@ class _Tanh(torch.autograd.Function):
 
 
 def maxout(deep: Tensor) -> Tensor:
-    """Return the larger of each pair of features (Goodfellow et al. 2013): [..., 2 O] to [..., O].
+    """Return the larger of each two neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
 
     The gradient of torch.amax is slow.
     """
@@ -417,7 +417,7 @@ EVEN_ROWS = 64  # the last slice is filled up to a multiple, so that few shapes 
 
 
 def projection_loss(
-    features_NO: Tensor,
+    readout_NO: Tensor,
     weight_VO: Tensor,
     bias_V: Tensor,
     labels_N: Tensor,
@@ -434,7 +434,7 @@ def projection_loss(
     values would be most of a training step's memory and would not fit the cache.
     """
     loss: tuple[Tensor, Tensor] = _ProjectionLoss.apply(  # type: ignore[no-untyped-call]
-        features_NO,
+        readout_NO,
         weight_VO,
         bias_V,
         labels_N,
@@ -449,7 +449,7 @@ class _ProjectionLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        features_NO: Tensor,
+        readout_NO: Tensor,
         weight_VO: Tensor,
         bias_V: Tensor,
         labels_N: Tensor,
@@ -457,21 +457,21 @@ class _ProjectionLoss(torch.autograd.Function):
         counted_N: Tensor | None,
         needs_grad: bool,
     ) -> tuple[Tensor, Tensor]:
-        dtype = features_NO.dtype
+        dtype = readout_NO.dtype
         weight, bias = weight_VO.to(dtype), bias_V.to(dtype)
         wide = bias_V.dtype
         totals = torch.zeros(2, dtype=torch.float64, device=bias_V.device)
         count, size = len(labels_N), SLICE_ROWS
         if bias_V.is_cuda:
             size = max(SLICE_ROWS, _GPU_SLICE // len(bias_V) // EVEN_ROWS * EVEN_ROWS)
-        features_NO = nn.functional.pad(features_NO, (0, 0, 0, -count % EVEN_ROWS))
+        readout_NO = nn.functional.pad(readout_NO, (0, 0, 0, -count % EVEN_ROWS))
         if needs_grad:
-            grad_features = torch.empty_like(features_NO)
+            grad_readout = torch.empty_like(readout_NO)
             grad_weight = torch.zeros_like(weight_VO)
             grad_bias = torch.zeros_like(bias_V)
         for start in range(0, count, size):
             rows = slice(start, start + size)
-            all_NV = torch.addmm(bias, features_NO[rows], weight.t()).to(wide)
+            all_NV = torch.addmm(bias, readout_NO[rows], weight.t()).to(wide)
             labels_N1 = labels_N[rows].unsqueeze(1)
             logits_NV = all_NV[: len(labels_N1)]
             plain_N1, uniform_N1 = _softmax_(logits_NV, labels_N1)
@@ -489,11 +489,11 @@ class _ProjectionLoss(torch.autograd.Function):
                 logits_NV *= counted_N1
             all_NV[len(labels_N1) :] = 0
             grad_logits = all_NV.to(dtype)
-            torch.mm(grad_logits, weight, out=grad_features[rows])
-            grad_weight += grad_logits.t() @ features_NO[rows]
+            torch.mm(grad_logits, weight, out=grad_readout[rows])
+            grad_weight += grad_logits.t() @ readout_NO[rows]
             grad_bias += logits_NV.sum(0)
         if needs_grad:
-            ctx.save_for_backward(grad_features[:count], grad_weight, grad_bias)
+            ctx.save_for_backward(grad_readout[:count], grad_weight, grad_bias)
         plain_total = totals[1].to(wide)
         ctx.mark_non_differentiable(plain_total)
         return totals[0].to(wide), plain_total
@@ -501,10 +501,10 @@ class _ProjectionLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad_features, grad_weight, grad_bias = ctx.saved_tensors
+        grad_readout, grad_weight, grad_bias = ctx.saved_tensors
         scale = grads[0]
-        scaled_features = grad_features * scale.to(grad_features.dtype)
-        return scaled_features, grad_weight * scale, grad_bias * scale, None, None, None, None
+        scaled_readout = grad_readout * scale.to(grad_readout.dtype)
+        return scaled_readout, grad_weight * scale, grad_bias * scale, None, None, None, None
 
 
 def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:
