@@ -19,7 +19,7 @@ from torch import Tensor
 from seq2seq.config import ModelConfig, Style
 from seq2seq.model import decoder, layers
 from seq2seq.model.decoder import DecoderState
-from seq2seq.model.model import TranslationDecoding, TranslationModel
+from seq2seq.model.translation_model import TranslationDecoding, TranslationModel
 
 LENGTHS = (4, 1, 5)
 STEPS = 3

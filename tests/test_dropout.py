@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seq2seq.config import Style
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.layers import Dropout
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 TIME, BATCH, FEATURES = 6, 3, 64
 

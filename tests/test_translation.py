@@ -28,7 +28,7 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig, Score, Style, parse_config
 from seq2seq.errors import ConfigError
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 Gradients = dict[str, Tensor]
 

@@ -25,7 +25,7 @@ from seq2seq.inference.protocol import Hypothesis
 from seq2seq.inference.search import beam_search, search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.training.loss import teacher_forced_loss
 
 _CANDIDATES = 400

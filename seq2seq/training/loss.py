@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seq2seq.data.batching import Batch
 from seq2seq.model.kernels import SLICE_ROWS, projection_loss
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 
 def teacher_forced_loss(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.training.loss import teacher_forced_loss
 
 log = logging.getLogger(__name__)

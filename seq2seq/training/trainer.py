@@ -22,7 +22,7 @@ from seq2seq.data.batching import Batch
 from seq2seq.data.stream import BatchStream
 from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import ConfigError
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.processes import Ranks
 from seq2seq.runs.checkpoint import (
     Checkpoint,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 
 from seq2seq.data.tokenizer import SPACE_PIECE, Tokenizer
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 

@@ -11,7 +11,7 @@ from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
 from seq2seq.inference.search import SearchOptions, search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.model.kernels import projection_loss
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 BOS, EOS, FIRST_WORD = 2, 3, 4
 WORDS, SHORTEST, LONGEST = 8, 2, 6

@@ -17,7 +17,7 @@ from oracle.layers import (
     under,
 )
 from seq2seq.config import ModelConfig
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 
 @dataclass(frozen=True)
