@@ -1,13 +1,14 @@
 """The decoders: how queries are made, and where the context enters.
 
-`start` makes the state before the first target piece. A piece then takes three methods: `enter`
-multiplies its embedding, `step` advances the state and asks the attention, and `read_out` makes of
-both what the next piece is predicted from. `unroll` takes all pieces of a known target, with the
-same results; what does not depend on the recurrence is computed for all time steps at once.
+`start` returns the state before the first target piece. Three methods then take each piece: `enter`
+multiplies its embedding, `step` advances the state and queries the attention, and `read_out`
+returns the readout, from which the output projection predicts the next piece. `unroll` takes all
+pieces of a known target, with the same results; what does not depend on the recurrence is computed
+for all time steps at once.
 
 Legend: R rows (B sentences x K hypotheses, sentence-major), B batch, T target length,
 S source length, E embedding size, D decoder size, G gates (3 D), M attention output size,
-O readout size, X what a style adds.
+O readout size, X a size that depends on the style.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ class Decoder(nn.Module):
     def start(self, memory: Memory) -> DecoderState:
         """Return the state before the first target piece, one row per sentence.
 
-        It is tanh(W h + b), where h is for `backward` the backward state of the first position
-        (Bahdanau et al. 2014, A.2.2), for `mean` the mean state, for `last` the last states of
-        both directions; or zeros.
+        The state is zeros, or tanh(W h + b) of encoder states h: for `backward` the backward state
+        of the first position (Bahdanau et al. 2014, A.2.2), for `mean` the mean state, for `last`
+        the last states of both directions.
         """
         if self.initial is None:
             size = self.states * self.layers[0].hidden_size
@@ -87,7 +88,7 @@ class Decoder(nn.Module):
         return DecoderState(tuple(initial.to(dtype).chunk(self.states, -1)))
 
     def enter(self, embedded: Tensor) -> Tensor:
-        """Return the products of the embeddings that a step reads: [..., E] to [..., X]."""
+        """Return the products of embeddings, as `step` reads them: [..., E] to [..., X]."""
         return self.layers[0].project(embedded)
 
     def step(
@@ -97,7 +98,7 @@ class Decoder(nn.Module):
         raise NotImplementedError
 
     def read_out(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
-        """Return [..., O] of the last layer's state, the piece's embedding and the output."""
+        """Return the readout [..., O] from the last layer's state, the embedding and the output."""
         raise NotImplementedError
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
@@ -119,9 +120,9 @@ class Decoder(nn.Module):
     def step_layers(
         self, gates_RG: Tensor, hidden: tuple[Tensor, ...], *, first: int = 0, masks: Masks = ()
     ) -> tuple[Tensor, ...]:
-        """Return the next of these states, of the layers from `first` on, given its gates' inputs.
+        """Return the next states of the layers from `first` on, given the inputs of its gates.
 
-        Each other layer reads the state of the one below, times its dropout mask if there are any.
+        The other layers read the state of the layer below, times its dropout mask if there is one.
         """
         states: list[Tensor] = []
         for number, state in enumerate(hidden):
@@ -184,8 +185,8 @@ class BahdanauDecoder(DeepOutputDecoder):
     def __init__(self, config: ModelConfig) -> None:
         size, embedding = config.decoder_size, config.embedding_size
         super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
-        # The first layer reads [y; c]. Its product with y does not need the context, so that it is
-        # taken for all time steps at once; the product with c is added at each step.
+        # The first layer reads [y; c]. Its product with y does not need the context and is computed
+        # for all time steps at once; the product with c is added at each step.
         self.context = Linear(self.attention.output_size, 3 * size, bias=False)
         seen = config.attention.previous_piece
         self.query = nn.Linear(embedding, size, bias=False) if seen else None
@@ -211,8 +212,8 @@ class ConditionalDecoder(DeepOutputDecoder):
     """The conditional GRU: one state, two transitions, and the attention between them.
 
     s'_i = GRU_1(y_{i-1}, s_{i-1}),  c_i = attend(s'_i),  s_i = GRU_2(c_i, s'_i) (Sennrich et al.
-    2017, "Nematus", sec. 2; Marian's s2s). The query has read y_{i-1}, as Luong's, and what is
-    predicted next has seen the context in its recurrence, as Bahdanau's.
+    2017, "Nematus", sec. 2; Marian's s2s). The query has read y_{i-1}, as in Luong's decoder, and
+    the context enters the recurrence, as in Bahdanau's.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -284,7 +285,7 @@ class LuongDecoder(Decoder):
 
 
 class PreAttentionDecoder(Decoder):
-    """The classic course example: a GRU makes the queries, further GRU layers read the attention.
+    """A classic course example: one GRU computes queries, further layers read the attention.
 
     q_i = GRU_1(y_{i-1}),  a_i = attend(q_i) (+ q_i, the residual),  s_i = GRU_2..(a_i). Queries and
     attention do not depend on the upper layers, so each layer runs over all time steps at once.

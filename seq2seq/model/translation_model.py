@@ -32,7 +32,7 @@ class Encoder(nn.Module):
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
-        """Return states [B, S, H], which are zero at padding and do not depend on it elsewhere."""
+        """Return states [B, S, H]: zero at padding, and the same elsewhere with or without it."""
         layer_SBX = embedded_SBE
         for number, (forwards, backwards) in enumerate(
             zip(self.forwards, self.backwards, strict=True)
@@ -74,8 +74,8 @@ class TranslationModel(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialize the weights by torch's global generator, as config.init says."""
-        if self.output_bias.is_meta:  # only the shapes are wanted
+        """Initialize the weights as config.init says, with torch's global random generator."""
+        if self.output_bias.is_meta:  # has no values, only a shape
             return
         for name, parameter in self.named_parameters():
             if "norm_" in name:
@@ -96,14 +96,14 @@ class TranslationModel(nn.Module):
     def init_output_bias(self, counts_V: Tensor) -> None:
         """Set output_bias to the log frequencies of the pieces, with add-one smoothing.
 
-        An untrained model then predicts the unigram distribution, which its hidden layers need not
-        learn first.
+        An untrained model then predicts the unigram distribution, so that its hidden layers need
+        not learn it first.
         """
         counts_V = counts_V.double() + 1
         self.output_bias.copy_((counts_V / counts_V.sum()).log())
 
     def encode(self, source_BS: Tensor, mask_BS: Tensor) -> Memory:
-        """Return the memory of these source pieces, which the decoder reads."""
+        """Return the decoder's memory of these source pieces."""
         embedded_SBE = self.dropout(self.source_embedding(source_BS.t()), time_axis=0)
         memory = self.decoder.attention.make_memory(self.encoder(embedded_SBE, mask_BS.t()))
         if self.lexical is None:
@@ -134,9 +134,9 @@ class TranslationModel(nn.Module):
 
 
 def add_words(readout_BKO: Tensor, weights_BKS: Tensor | None, memory: Memory) -> Tensor:
-    """Return the readout of queries with the lexical shortcut, if the model has one.
+    """Return the readout plus the lexical shortcut, if the model has one.
 
-    It adds tanh(sum over S of weights and W e_s), where e_s are the embeddings of source pieces
+    The shortcut is tanh(sum over S of weights times W e_s) of the embeddings e_s of source pieces
     (after Nguyen and Chiang 2018, sec. 4, who give it an output layer of its own).
     """
     words_BSO = memory.words_BSO

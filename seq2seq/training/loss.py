@@ -47,8 +47,8 @@ def mix_predictions(model: TranslationModel, batch: Batch, share: float | Tensor
     """Return inputs [B, T] with a random share replaced by the model's own predictions.
 
     Scheduled sampling (Bengio et al. 2015) with the predictions of all positions from one
-    teacher-forced pass (Mihaylova and Martins 2019, sec. 3). BOS and padding stay. A share on the
-    device is not looked at here.
+    teacher-forced pass (Mihaylova and Martins 2019, sec. 3). BOS and padding stay. A `share` that
+    is a tensor is not read by the host.
     """
     inputs_BT = batch.inputs_BT
     if (not isinstance(share, Tensor) and share == 0) or inputs_BT.shape[1] < 2:
