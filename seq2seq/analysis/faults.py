@@ -40,7 +40,7 @@ from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.text import Part, Sentence
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
 from seq2seq.model.decoder import Decoder, DecoderState, Masks
-from seq2seq.model.model import Encoder, TranslationModel
+from seq2seq.model.translation_model import Encoder, TranslationModel
 
 log = logging.getLogger(__name__)
 

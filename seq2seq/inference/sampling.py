@@ -29,7 +29,7 @@ _NUCLEUS = 128  # pieces that usually hold the probability mass of nucleus sampl
 class Sampling:
     """How to draw samples instead of searching for the best translation.
 
-    Logits are divided by `temperature`; then only the `top_k` likeliest pieces are kept (0: all),
+    Logits are divided by `temperature`; then only the `top_k` most likely pieces are kept (0: all),
     and of these the fewest whose probabilities sum to `top_p` (Holtzman et al. 2020). The rest is
     renormalized. Raises ConfigError for values out of range.
     """
@@ -103,7 +103,7 @@ def draw(
 
 
 def _truncate(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints]:
-    """Return the pieces to draw from, likeliest first; those cut off have probability 0."""
+    """Return the pieces to draw from, most likely first; those cut off have probability 0."""
     size = probs_RV.shape[1]
     count = min(top_k or _NUCLEUS, size)
     while True:  # few pieces hold the mass, so that this is cheaper than sorting all
