@@ -6,12 +6,15 @@ spaces separate its words; what needs to know more, such as changes of case, lea
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from seq2seq.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 UNDETERMINED = "und"  # the code of ISO 639 for a language that nobody named
 # Code: English name, three-letter code, script, how a number is written where that is certain.
@@ -251,3 +254,24 @@ def check_code(key: str, code: str) -> None:
         raise ConfigError(
             f"{key}: '{code}' is not a code of ISO 639; use one such as es, pt-br or zh-Hant"
         )
+
+
+@lru_cache
+def bleu_tokenizer(code: str) -> str:
+    """Return the tokenizer that sacreBLEU recommends for BLEU of a language.
+
+    It is `char` where the package of that tokenizer is missing, which is logged once.
+    """
+    from sacrebleu.metrics.bleu import BLEU  # slow to import
+
+    name = language(code).bleu_tokenizer or BLEU.TOKENIZER_DEFAULT
+    try:
+        BLEU(tokenize=name)
+    except RuntimeError:
+        log.warning(
+            "BLEU of %s is computed on characters; to compute it on words, as sacreBLEU "
+            "recommends, first run: pip install 'attentional-seq2seq[%s]'",
+            language(code).name, base_of(code),
+        )  # fmt: skip
+        return "char"
+    return name

@@ -28,7 +28,7 @@ from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.export import measure_trained
 from seq2seq.languages import check_code
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.packaged import find_run
 from seq2seq.processes import Ranks, cores, init_process_group, launch_name, num_restarts
 from seq2seq.runs.checkpoint import load_weights

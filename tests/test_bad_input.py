@@ -326,7 +326,7 @@ def test_outputs_are_checked_before_the_work(
     make: Callable[[Place], list[str]],
     words: str,
 ) -> None:
-    for work in ("translate", "force"):
+    for work in ("translate", "force_decode"):
         monkeypatch.setattr(Translator, work, lambda *_, **__: pytest.fail("worked in vain"))
     check(make(place), 2, words, capfd)
 

@@ -72,7 +72,7 @@ class PreparedPairs:
 
     def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> PairStore:
         """Return the pairs as ids, row by row; they are encoded once and then cached."""
-        made_of = {
+        key = {
             "pairs": self.fingerprint,
             "tokenizers": [each.fingerprint() for each in tokenizers],
             "version": _VERSION,
@@ -88,7 +88,7 @@ class PreparedPairs:
             write_pairs(folder, shown, dtype)
             return {}
 
-        return self.cache.entry("ids", made_of, make, lambda e: PairStore(e.path, dtype))
+        return self.cache.entry("ids", key, make, lambda e: PairStore(e.path, dtype))
 
 
 def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
@@ -113,11 +113,11 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
             for number, corpus in enumerate(data.train)
         )
         about = _write_clean(folder, raw, data, hold_out(data, valid))
-        if described() != made_of["corpora"]:
+        if described() != key["corpora"]:
             raise DataError("data: a corpus changed while it was read; run the command again")
         return about
 
-    made_of = {
+    key = {
         "corpora": described(),
         "num_train": len(data.train),
         "cleaning": data.cleaning.model_dump(),
@@ -125,7 +125,7 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
         "version": _VERSION,
     }
     pairs, report = cache.entry(
-        "pairs", made_of, make, lambda e: (PreparedPairs(e, cache), e.about["report"])
+        "pairs", key, make, lambda e: (PreparedPairs(e, cache), e.about["report"])
     )
     log.info("training data, %.1f s:", time.monotonic() - began)
     for line in report:
@@ -148,7 +148,7 @@ def train_tokenizers(pairs: PreparedPairs, config: Config) -> Tokenizers:
     began = time.monotonic()
 
     def trained(texts: Callable[[], Iterable[str]], size: int, name: str) -> Tokenizer:
-        made_of = {
+        key = {
             "pairs": pairs.fingerprint,
             "name": name,
             "size": size,
@@ -163,7 +163,7 @@ def train_tokenizers(pairs: PreparedPairs, config: Config) -> Tokenizers:
             return {}
 
         return pairs.cache.entry(
-            "tokenizer", made_of, make, lambda entry: Tokenizer.load(entry.path / _MODEL)
+            "tokenizer", key, make, lambda entry: Tokenizer.load(entry.path / _MODEL)
         )
 
     def texts(*sides: int) -> Iterator[str]:
