@@ -61,7 +61,7 @@ def test_python_blocks_run(
         (tmp_path / name).write_text(printed[command], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n((?:.*\n)*?)```\n(?:\n((?: {4}.*\n)+))?", GUIDE)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     names: dict[str, object] = {}
     for code, expected in blocks:
         output = io.StringIO()
