@@ -58,16 +58,16 @@ def po(clean: Callable[[str], str]) -> Reader:
 
     def read(path: Path, _: Path) -> Pairs:
         is_binary = path.suffix == ".mo"
-        entries = polib.mofile(str(path)) if is_binary else polib.pofile(path.read_text("utf-8"))
-        for entry in entries:
-            if not is_binary:
+        for entry in (
+            polib.mofile(str(path)) if is_binary else polib.pofile(path.read_text("utf-8"))
+        ):
+            if isinstance(entry, polib.POEntry):
                 is_code = re.match("type: (Fenced|YAML)", entry.comment)  # of po4a
                 if entry.obsolete or entry.fuzzy or is_code:
                     continue
             forms = entry.msgstr_plural or {0: entry.msgstr}
-            for spanish, english in zip(
-                map(forms.get, (0, 1)), (entry.msgid, entry.msgid_plural), strict=True
-            ):
+            for number, english in enumerate((entry.msgid, entry.msgid_plural)):
+                spanish = forms.get(number)
                 if spanish and english:
                     yield clean(spanish), clean(english)
 
