@@ -37,7 +37,7 @@ from seq2seq.runs.checkpoint import (
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
 from seq2seq.training.optimizer import Optimizer, Schedule
-from seq2seq.training.replay import CudaGraphs, Passes, HostCopy
+from seq2seq.training.replay import CudaGraphs, HostCopy, Passes
 
 log = logging.getLogger(__name__)
 
