@@ -98,7 +98,7 @@ def test_injecting_faults_leaves_the_model_unchanged(
     assert not any("diagnosis" in type(module).__module__ for module in model.modules())
     assert examine(probe.copy()) == gallery.healthy.findings
     assert all(finding.passed is not False for finding in examine(probe).values())
-    bleu = score(translate_in_order(probe, pairs), references_of(pairs))["bleu"].score
+    bleu = score(translate_in_order(probe, pairs), references_of(pairs), "en")["bleu"].score
     assert bleu == gallery.healthy.bleu
 
 

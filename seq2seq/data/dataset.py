@@ -19,7 +19,7 @@ import numpy.typing as npt
 import sentencepiece
 from tqdm import tqdm
 
-from seq2seq.config import CleaningConfig, Config, DataConfig
+from seq2seq.config import Config, DataConfig
 from seq2seq.data.cache import Cache, Entry, open_cache
 from seq2seq.data.cleaning import Assessed, HeldOut, assess_pairs, filter_pairs, read_validation
 from seq2seq.data.corpus import Pair, read_corpus
@@ -121,6 +121,7 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
         "corpora": described(),
         "num_train": len(data.train),
         "cleaning": data.cleaning.model_dump(),
+        "languages": data.languages,
         "version": _VERSION,
     }
     pairs, report = cache.entry(
@@ -194,7 +195,7 @@ def _write_clean(
 
         def normalized() -> Iterator[Block]:
             shown = tqdm(raw, "cleaning", unit=" pairs", disable=None, leave=False, mininterval=0.5)
-            assess = partial(_assess, data.cleaning, held_out)
+            assess = partial(_assess, data, held_out)
             for block, *found in _map(assess, _chunks(shown), data.processes):
                 columns.append(found)
                 yield block
@@ -267,12 +268,10 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[tuple[Texts, bytes]]:
         yield texts, bytes(pair.corpus for pair in some)
 
 
-def _assess(
-    config: CleaningConfig, held_out: HeldOut, chunk: tuple[Texts, bytes]
-) -> tuple[Any, ...]:
+def _assess(data: DataConfig, held_out: HeldOut, chunk: tuple[Texts, bytes]) -> tuple[Any, ...]:
     """Return pairs normalized, their faults, overlaps and digests, and their corpora."""
     texts, corpora = chunk
-    pairs, *assessed = assess_pairs(map(Pair, *texts), config, held_out)
+    pairs, *assessed = assess_pairs(map(Pair, *texts), data.cleaning, held_out, data.languages)
     source = Ragged.from_texts(pair.source for pair in pairs)
     target = Ragged.from_texts(pair.target for pair in pairs)
     return (source, target), *assessed, np.frombuffer(corpora, np.uint8)

@@ -15,7 +15,8 @@ from pydantic import BaseModel, Field
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
-from seq2seq.packaged import LANGUAGE_NAMES, model_names
+from seq2seq.languages import language
+from seq2seq.packaged import model_names
 
 _FIRST = "es-en"  # of the models that come with the program, the one that README shows
 _MOST_DETECTED = 500  # characters that are enough to detect a language
@@ -98,7 +99,7 @@ class ServedModels:
     def languages(self) -> list[Language]:
         """The languages on either side of the models, sorted by code."""
         return [
-            Language(code=code, name=LANGUAGE_NAMES.get(code, code), targets=self.targets(code))
+            Language(code=code, name=language(code).name, targets=self.targets(code))
             for code in sorted(self.tokenizers)
         ]
 
@@ -137,7 +138,7 @@ class ServedModels:
         found = dict(identifier.rank(f" {lower} "))
         highest = max(found.values())  # for languages that it does not know
         odds = {
-            code: odds if code in LANGUAGE_NAMES else odds / _PRIOR for code, odds in found.items()
+            code: odds if language(code).script else odds / _PRIOR for code, odds in found.items()
         }
         prior = {
             code: found.get(code, highest) * (_PRIOR if code in expected else 1)
