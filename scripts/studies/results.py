@@ -127,7 +127,10 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
         )
     references = references_of(pairs)
     statistics = {
-        name: [sentence_statistics(found.hypotheses, references) for found in by_seed.values()]
+        name: [
+            sentence_statistics(found.hypotheses, references, found.config.data.target_language)
+            for found in by_seed.values()
+        ]
         for name, by_seed in results.items()
     }
     scores = {name: score_seeds(by_seed) for name, by_seed in statistics.items()}

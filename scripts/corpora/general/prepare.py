@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -13,6 +12,7 @@ from xml.etree.ElementTree import ParseError
 
 from yaml import YAMLError
 
+from corpora.clones import commit
 from corpora.general.readers import READERS, tico
 from corpora.general.sources import Files, read_sources
 from corpora.general.text import is_translation, sentence_pairs
@@ -76,7 +76,7 @@ def prepare_general(
     documents: dict[str, list[tuple[str, list[Pair]]]] = {}
     for files in _present(clones, skip_missing, show):
         counts = table.setdefault(files.source, Counts(files.source, files.licence))
-        counts.commits |= {each.name: _commit(each.folder(clones)) for each in files.repositories}
+        counts.commits |= {each.name: commit(each.folder(clones)) for each in files.repositories}
         documents.setdefault(files.source, []).extend(_documents(files, clones, counts))
     for source, found in documents.items():
         name, wanted = DEV.get(source, ("", 0))
@@ -150,15 +150,6 @@ def _documents(files: Files, clones: Path, counts: Counts) -> Iterator[tuple[str
         counts.documents += 1
         sentences = (sides for each in paragraphs for sides in sentence_pairs(*each))
         yield name, [Pair(*sides) for sides in sentences if is_translation(*sides)]
-
-
-def _commit(clone: Path) -> str:
-    """Return the commit that a clone is at, as git says."""
-    if not (clone / ".git").exists():
-        return "unknown"
-    command = ["git", "-C", str(clone), "rev-parse", "HEAD"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
 
 
 def _lines(table: dict[str, Counts]) -> Iterator[str]:
