@@ -6,12 +6,15 @@ spaces separate its words; what needs to know more, such as changes of case, lea
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from seq2seq.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 UNDETERMINED = "und"  # the code of ISO 639 for a language that nobody named
 # Code: English name, three-letter code, script, how a number is written where that is certain.
@@ -155,9 +158,14 @@ class Language:
         return self.script in _ALPHABETS
 
     @property
+    def joiners(self) -> tuple[str, str]:
+        """What stands between two sentences of a line, and between two parts of a sentence."""
+        return "" if self.script in ("Han", "Kana") else " ", " " if self.is_spaced else ""
+
+    @property
     def joiner(self) -> str:
         """What stands between two sentences of a line."""
-        return "" if self.script in ("Han", "Kana") else " "
+        return self.joiners[0]
 
     @property
     def decimal_sign(self) -> str:
@@ -177,6 +185,13 @@ class Language:
             for row in self.keyboard
             for place, key in enumerate(row)
         }
+
+    def count_words(self, text: str) -> float:
+        """Return the length of a text in words; without spaces, as its characters suggest."""
+        if self.is_spaced:
+            return len(text.split())
+        # As measured on Japanese (1.9 of a word in English); Thai words have twice as many.
+        return (len(text) - text.count(" ")) / (4 if self.joiner else 2)
 
     def lower(self, text: str) -> str:
         """Return a text in lower case."""
@@ -258,3 +273,24 @@ def check_code(key: str, code: str) -> None:
         raise ConfigError(
             f"{key}: '{code}' is not a code of ISO 639; use one such as es, pt-br or zh-Hant"
         )
+
+
+@lru_cache
+def bleu_tokenizer(code: str) -> str:
+    """Return the tokenizer that sacreBLEU recommends for BLEU of a language.
+
+    It is `char` where the package of that tokenizer is missing, which is logged once.
+    """
+    from sacrebleu.metrics.bleu import BLEU  # slow to import
+
+    name = language(code).bleu_tokenizer or BLEU.TOKENIZER_DEFAULT
+    try:
+        BLEU(tokenize=name)
+    except RuntimeError:
+        log.warning(
+            "BLEU of %s is computed on characters; to compute it on words, as sacreBLEU "
+            "recommends, first run: pip install 'attentional-seq2seq[%s]'",
+            language(code).name, base_of(code),
+        )  # fmt: skip
+        return "char"
+    return name

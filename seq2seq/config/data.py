@@ -93,8 +93,8 @@ class CleaningConfig(Section):
     max_chars: Count = Field(1000, description="maximum length of a side, in characters")
     max_ratio: Annotated[float, Field(gt=1)] = Field(
         4.0,
-        description="maximum ratio of the lengths of both sides, in words plus three; raise it for "
-        "languages without spaces between words, such as Chinese",
+        description="maximum ratio of the lengths of both sides, in words plus three; where no "
+        "spaces separate words, two characters count as one (four in Thai, Lao, Khmer, Burmese)",
     )
     drop_duplicates: bool = Field(True, description="keep only one of identical pairs")
     drop_overlap: bool = Field(

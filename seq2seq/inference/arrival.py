@@ -10,7 +10,7 @@ Legend: T target pieces, S source pieces
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +18,45 @@ import numpy as np
 from seq2seq.data.tokenizer import SPACE_PIECE, bytes_of_piece
 from seq2seq.inference.required import Required, find_missing
 from seq2seq.inference.text import Part
-from seq2seq.inference.words import Floats, membership, words, words_of_pieces
+from seq2seq.inference.words import membership, words, words_of_pieces
 
 _PLACES = 2  # that are tried for each missing text
 
 
-def beginnings(part: Part, required: Sequence[Required], fixed: int, *, spaced: bool) -> list[str]:
+def let_arrive(
+    parts: Sequence[list[Part]],
+    required: Sequence[Sequence[Required]],
+    search_again: Callable[[Sequence[tuple[int, str]]], list[list[Part]]],
+    *,
+    spaced: bool,
+) -> list[list[Part]]:
+    """Return translations in which what is required of each sentence arrives, as a reader sees it.
+
+    `search_again` returns the translations of sentences, by number, that begin with a text. It is
+    called for what is missing from left to right, since what follows a beginning changes.
+    Translations that lack something are left out unless all of a sentence do.
+    """
+    found, fixed = [*parts], [0] * len(parts)
+    for _ in range(max(map(len, required))):
+        tried = [
+            (number, text)
+            for number, each in enumerate(required)
+            for text in _beginnings(found[number][0], each, fixed[number], spaced)
+        ]
+        best: dict[int, tuple[int, float]] = {}  # how many have not arrived, and the score
+        for (number, text), of in zip(tried, search_again(tried) if tried else (), strict=True):
+            lacks = len(find_missing(of[0].text, required[number], spaced=spaced))
+            if number not in best or (-lacks, of[0].score) > best[number]:
+                best[number] = -lacks, of[0].score
+                found[number], fixed[number] = of, len(text)
+    restored = [
+        [_restore(part, each, spaced) for part in of]
+        for of, each in zip(found, required, strict=True)
+    ]
+    return [[part for part in of if not part.missing] or of for of in restored]
+
+
+def _beginnings(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> list[str]:
     """Return how a translation could begin so that the first missing text arrives; none: all have.
 
     The first `fixed` characters of the translation stay. The first text is the one that belongs
@@ -47,7 +80,9 @@ def _places(part: Part, required: Required, fixed: int, spaced: bool) -> list[in
     """Return where the words begin that attend most to a required text, the best first."""
     split = words if spaced else list
     ours, theirs = _spans(part.source, split(part.source)), _spans(part.text, split(part.text))
-    own = [n for n, (start, end) in enumerate(ours) if start < required.end and required.start < end]
+    own = [
+        n for n, (start, end) in enumerate(ours) if start < required.end and required.start < end
+    ]
     sources, targets = (
         words_of_pieces(pieces, split) for pieces in (part.source_pieces, part.target_pieces)
     )
@@ -58,11 +93,12 @@ def _places(part: Part, required: Required, fixed: int, spaced: bool) -> list[in
         of_S = np.array([bool({*of} & {*own}) for of in sources])
         mass_T = part.weights[:, of_S].sum(1)
         mass = [mass_T[row > 0].max(initial=0) for row in membership(targets)][: len(theirs)]
-    ranked = sorted(zip(mass, (start for start, _ in theirs)), key=lambda each: -each[0])
-    return [start for _, start in ranked if start >= fixed][:_PLACES] or [len(part.text)]
+    ranked = sorted(range(len(mass)), key=lambda n: -mass[n])
+    starts = [theirs[n][0] for n in ranked if theirs[n][0] >= fixed]
+    return starts[:_PLACES] or [len(part.text)]
 
 
-def restore(part: Part, required: Sequence[Required], *, spaced: bool) -> Part:
+def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
     """Return a translation with tokens in place of their stand-ins, and what has not arrived.
 
     A token is one piece, with the sum of the log probabilities and weights of its stand-in's source
@@ -96,18 +132,19 @@ def _merged(
     """Return pieces with one for each token, and the number of the first piece of each before."""
     raw = list(map(bytes_of_piece, pieces))
     ends, text = np.cumsum([len(each) for each in raw]), b"".join(raw)
-    merged = {}  # by the first piece: the one after the last, and the new one
+    merged = {}  # by the first piece: the one after the last, what it joins, and the new piece
     for token, value in values:
         for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), text):
             first, last = np.searchsorted(ends, [match.start(), match.end() - 1], "right").tolist()
             around = b"".join(raw[first : last + 1]).decode(errors="replace")
-            merged[first] = last + 1, token, token.put_back(around, value).replace(" ", SPACE_PIECE)
+            new = token.put_back(around, value).replace(" ", SPACE_PIECE)
+            merged[first] = last + 1, token.joins[1], new
     found, starts, number, joins = list[str](), list[int](), 0, False
     while number < len(pieces):
         starts.append(number)
-        end, token, piece = merged.get(number, (number + 1, None, pieces[number]))
+        end, joins_next, piece = merged.get(number, (number + 1, False, pieces[number]))
         found.append(piece.removeprefix(SPACE_PIECE) if joins else piece)
-        joins, number = token is not None and token.joins[1], end
+        joins, number = joins_next, end
     return found, starts
 
 

@@ -48,11 +48,10 @@ class Glossary:
 
     def __post_init__(self) -> None:
         """Raise DataError for what is not texts."""
-        for source, target in self.terms.items():
-            if not (isinstance(target, str) and normalize_line(source) and normalize_line(target)):
-                raise DataError(
-                    f"glossary: {source!r}: {target!r}: expected a term and its translation as texts"
-                )
+        for pair in self.terms.items():
+            if not all(isinstance(text, str) and normalize_line(text) for text in pair):
+                found = ": ".join(map(repr, pair))
+                raise DataError(f"glossary: {found}: expected a term and its translation, as texts")
 
     @classmethod
     def read(cls, path: str | Path) -> Glossary:
@@ -81,7 +80,9 @@ class Glossary:
                     f"{path}: line {number}: {source!r} has another translation above; keep one"
                 )
         if not terms:
-            raise DataError(f"{path}: no terms; write a term, a tab and its translation on each line")
+            raise DataError(
+                f"{path}: no terms; write a term, a tab and its translation on each line"
+            )
         return cls(terms)
 
     @cached_property

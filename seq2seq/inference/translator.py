@@ -18,7 +18,7 @@ from seq2seq.data.tokenizer import EOS, EOS_PIECE, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.alternatives import Alternative, next_words
-from seq2seq.inference.arrival import beginnings, restore
+from seq2seq.inference.arrival import let_arrive
 from seq2seq.inference.prefix import NO_PREFIX, Prefix, Spelling
 from seq2seq.inference.protocol import (
     SEARCH_KEYS,
@@ -29,9 +29,9 @@ from seq2seq.inference.protocol import (
     Ints,
     SearchOptions,
 )
-from seq2seq.inference.required import Glossary, find_missing
+from seq2seq.inference.required import Glossary
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
-from seq2seq.inference.search import Watch, force, search
+from seq2seq.inference.search import StepCallback, force_decode, search
 from seq2seq.inference.sentences import language_rules, split_sentences
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_text
 from seq2seq.languages import language
@@ -40,7 +40,7 @@ from seq2seq.runs.directory import check_files, run_of
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
-    from seq2seq.model.model import TranslationModel
+    from seq2seq.model.translation_model import TranslationModel
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         glossary: Glossary | None = None,
         first_number: int = 1,
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Translation]]:
         """Return for each line its translations, best first (`options.nbest` at most).
 
@@ -198,9 +198,9 @@ class Translator:
         samples, in the order of drawing. With `mbr` the one with the highest expected utility comes
         first (seq2seq.inference.sampling). A sentence longer than `inference.max_source_length`
         pieces is cut (seq2seq.inference.text). `first_number` is that of the first line, on which
-        error messages and samples depend. `watch` is called before each step of a search with the
+        error messages and samples depend. `on_step` is called before each step of a search with the
         parts of all lines that are being translated, by their numbers from 0, and the pieces of the
-        likeliest unfinished hypothesis of each.
+        most likely unfinished hypothesis of each.
 
         Terms of the `glossary`, or of that of the options, and tokens that nobody translates arrive
         in the translation (seq2seq.inference.required); what does not is in `Part.missing`. This is
@@ -227,13 +227,19 @@ class Translator:
             rows.append(self._begin(split, text, chosen, number))
             # What is drawn for a sentence depends only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
-        return self._translate(rows, chosen, sampling, mbr, keys, watch)
+        return self._translate(rows, chosen, sampling, mbr, keys, on_step)
 
     def translate_sentences(
-        self, sentences: Sequence[Sentence], options: SearchOptions, *, watch: Watch | None = None
+        self,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        *,
+        on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
         """Return for each part of a text (`split`) its translations, best first."""
-        return self._parts([(sentence, NO_PREFIX) for sentence in sentences], options, watch=watch)
+        return self._parts(
+            [(sentence, NO_PREFIX) for sentence in sentences], options, on_step=on_step
+        )
 
     def split(
         self, text: str, options: SearchOptions, *, protect: bool = True
@@ -242,11 +248,11 @@ class Translator:
 
         They say what must arrive in their translations unless `protect` is false.
         """
-        data = self.config.data
+        source, target = self.config.data.languages
         return split_text(
             text, self.source, self.config.inference.max_source_length,
-            language=data.source_language if options.split_sentences else None,
-            protect=(options.glossary or Glossary(), *data.languages) if protect else None,
+            language=source if options.split_sentences else None, target=language(target),
+            protect=(options.glossary or Glossary(), source, target) if protect else None,
         )  # fmt: skip
 
     def _begin(
@@ -260,8 +266,8 @@ class Translator:
         if len(split) > 1:
             # White space after a sentence completes it, so that a letter begins the next one.
             letter = "x" if text.islower() else "X"
-            language = self.config.data.target_language if options.split_sentences else None
-            *begins, last = split_sentences(text + letter, language)
+            rules = self.config.data.target_language if options.split_sentences else None
+            *begins, last = split_sentences(text + letter, rules)
             begins = [*filter(normalize_line, begins), last.removesuffix(letter)]
         found: list[_Begun] = []
         for place, sentence in enumerate(split):
@@ -284,11 +290,11 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         keys: Sequence[int] = (),
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of texts in parts."""
         begun = [each for row in rows for each in row]
-        parts = iter(self._parts(begun, options, sampling, mbr, keys, watch))
+        parts = iter(self._parts(begun, options, sampling, mbr, keys, on_step))
         return [join_parts(list(islice(parts, len(row)))) for row in rows]
 
     def _parts(
@@ -298,31 +304,42 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         keys: Sequence[int] = (),
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
+        required = [sentence.required for sentence, _ in begun]
         searched = options
-        if any(sentence.required for sentence, _ in begun):
-            searched = replace(options, keep_weights=True)  # for where what is missing belongs
-        parts = self._searched(begun, searched, sampling, keys, watch)
-        if searched is not options:
-            parts = self._arrived(begun, parts, searched, watch)
-        if searched.keep_weights and not options.keep_weights:
-            parts = [[replace(part, weights=None) for part in each] for each in parts]
+        if any(required):  # attention says where what is missing belongs
+            searched = replace(options, keep_weights=True)
+        parts = self._search(begun, searched, sampling, keys, on_step)
+        if any(required):
+            spaced = language(self.config.data.target_language).is_spaced
+
+            def search_again(tried: Sequence[tuple[int, str]]) -> list[list[Part]]:
+                numbers = np.array([number for number, _ in tried])
+                again = [(begun[n][0], self.spelling.words(text, ends=spaced)) for n, text in tried]
+                stepped = on_step and (lambda ids_B, ids_BT: on_step(numbers[ids_B], ids_BT))
+                return self._search(again, searched, on_step=stepped)
+
+            parts = let_arrive(parts, required, search_again, spaced=spaced)
+            if not options.keep_weights:
+                parts = [[replace(part, weights=None) for part in each] for each in parts]
         if mbr:
             for candidates in parts:
                 log_probs = None if sampling else [part.log_prob for part in candidates]
-                best = minimum_bayes_risk([part.text for part in candidates], mbr, log_probs)
+                texts = [part.text for part in candidates]
+                target = self.config.data.target_language
+                best = minimum_bayes_risk(texts, mbr, target, log_probs)
                 candidates.insert(0, candidates.pop(best))
         return parts
 
-    def _searched(
+    def _search(
         self,
         begun: Sequence[_Begun],
         options: SearchOptions,
         sampling: Sampling | None = None,
         keys: Sequence[int] = (),
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
         """Return what one search finds for each part."""
         sentences = [sentence for sentence, _ in begun]
@@ -335,7 +352,7 @@ class Translator:
             if sampling:
                 drawn = [keys[i] for i in indices]
                 return sample(decoding, options, sampling, keys=drawn, prefixes=following)
-            watched = watch and (lambda ids_B, pieces_BT: watch(indices[ids_B], pieces_BT))
+            watched = on_step and (lambda ids_B, pieces_BT: on_step(indices[ids_B], pieces_BT))
             return search(decoding, options, following, watched)
 
         found = self._decode(sentences, budget, decode)
@@ -344,55 +361,12 @@ class Translator:
             parts = [[part for part in each if part.text or part is each[0]] for each in parts]
         return parts
 
-    def _arrived(
-        self,
-        begun: Sequence[_Begun],
-        parts: list[list[Part]],
-        options: SearchOptions,
-        watch: Watch | None,
-    ) -> list[list[Part]]:
-        """Return translations in which arrives what has to, with tokens for their stand-ins.
-
-        Where something is missing, a sentence is searched again from each beginning that it could
-        have. This goes from left to right, since the words after a beginning change.
-        """
-        spaced = language(self.config.data.target_language).is_spaced
-        fixed = [0] * len(begun)
-        for _ in range(max(len(sentence.required) for sentence, _ in begun)):
-            tried = [
-                (number, text)
-                for number, (sentence, _) in enumerate(begun)
-                for text in beginnings(
-                    parts[number][0], sentence.required, fixed[number], spaced=spaced
-                )
-            ]
-            if not tried:
-                break
-            owners = np.array([number for number, _ in tried])
-            again = [(begun[n][0], self.spelling.words(text, ends=spaced)) for n, text in tried]
-            watched = watch and (lambda ids_B, pieces_BT: watch(owners[ids_B], pieces_BT))
-            best: dict[int, tuple[tuple[int, float], int, list[Part]]] = {}
-            for (n, text), of in zip(tried, self._searched(again, options, watch=watched), strict=True):
-                lost = len(find_missing(of[0].text, begun[n][0].required, spaced=spaced))
-                best[n] = max(
-                    best.get(n, ((-len(text), -np.inf), 0, of)), ((-lost, of[0].score), len(text), of),
-                    key=lambda each: each[0],
-                )
-            for n, (_, end, of) in best.items():
-                fixed[n], parts[n] = end, of
-        restored = [
-            [restore(part, sentence.required, spaced=spaced) for part in each]
-            for (sentence, _), each in zip(begun, parts, strict=True)
-        ]
-        # Of several translations, those that lack something are left out.
-        return [[p for p in each if not p.missing] or each for each in restored]
-
     @cached_property
     def spelling(self) -> Spelling:
         """The pieces of the target tokenizer, by what they spell."""
         return Spelling(self.target)
 
-    def force(
+    def force_decode(
         self, sources: Iterable[str], targets: Iterable[str], options: SearchOptions | None = None
     ) -> list[Part]:
         """Return each given translation with the model's probabilities and attention.
@@ -419,7 +393,7 @@ class Translator:
                 )
 
         def decode(decoding: Decoding, indices: Ints) -> list[Hypothesis]:
-            return force(decoding, [forced[index] for index in indices], options)
+            return force_decode(decoding, [forced[index] for index in indices], options)
 
         found = self._decode(sentences, self.batch_tokens(1, all_pieces=True), decode)
         parts = (self.parts(*each)[0] for each in zip(sentences, ([f] for f in found), strict=True))
@@ -435,7 +409,7 @@ class Translator:
         *,
         check: Callable[[], None] = lambda: None,
     ) -> list[Alternative]:
-        """Return the likeliest next words after a prefix of a translation, best first.
+        """Return the most likely next words after a prefix of a translation, best first.
 
         The prefix is taken as complete words. Each word comes with its probability
         (seq2seq.inference.alternatives) and with the best translation that begins with the prefix
@@ -463,17 +437,17 @@ class Translator:
         sentence, given = begun[place]
         decoding = self.decoding(np.array([[*sentence.ids, EOS]]))
 
-        def watch(*_: object) -> None:
+        def on_step(*_: object) -> None:
             check()
 
         with _checkpoint_errors():
-            words = next_words(decoding, given, self.spelling, chosen, number, watch)
+            words = next_words(decoding, given, self.spelling, chosen, number, on_step)
         longer = [self.spelling.prefix(f"{given.text} {word} ") for word, *_ in words if word]
         # The other sentences are the same in all translations.
         [rest], *continued = self._translate(
             [begun[:place] + begun[place + 1 :], *([(sentence, begin)] for begin in longer)],
             replace(chosen, nbest=1),
-            watch=watch,
+            on_step=on_step,
         )
         found = []
         for word, log_prob, ended in words:
