@@ -2,7 +2,7 @@
 
 A translation that lacks a required text is searched again with the text forced where the attention
 on its source is: lexically constrained decoding (Hokamp and Liu 2017; Post and Vilar 2018; Hu et
-al. 2019) with the places that attention suggests instead of all.
+al. 2019) at the place that attention suggests instead of at all places.
 
 Legend: T target pieces, S source pieces
 """
@@ -20,8 +20,6 @@ from seq2seq.inference.required import Required, find_missing
 from seq2seq.inference.text import Part
 from seq2seq.inference.words import membership, words, words_of_pieces
 
-_PLACES = 2  # that are tried for each missing text
-
 
 def let_arrive(
     parts: Sequence[list[Part]],
@@ -38,17 +36,14 @@ def let_arrive(
     """
     found, fixed = [*parts], [0] * len(parts)
     for _ in range(max(map(len, required))):
-        tried = [
-            (number, text)
+        begun = {
+            number: text
             for number, each in enumerate(required)
-            for text in _beginnings(found[number][0], each, fixed[number], spaced)
-        ]
-        best: dict[int, tuple[int, float]] = {}  # how many have not arrived, and the score
-        for (number, text), of in zip(tried, search_again(tried) if tried else (), strict=True):
-            lacks = len(find_missing(of[0].text, required[number], spaced=spaced))
-            if number not in best or (-lacks, of[0].score) > best[number]:
-                best[number] = -lacks, of[0].score
-                found[number], fixed[number] = of, len(text)
+            if (text := _beginning(found[number][0], each, fixed[number], spaced))
+        }
+        again = search_again([*begun.items()]) if begun else []
+        for (number, text), of in zip(begun.items(), again, strict=True):
+            found[number], fixed[number] = of, len(text)
     restored = [
         [_restore(part, each, spaced) for part in of]
         for of, each in zip(found, required, strict=True)
@@ -56,28 +51,25 @@ def let_arrive(
     return [[part for part in of if not part.missing] or of for of in restored]
 
 
-def _beginnings(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> list[str]:
-    """Return how a translation could begin so that the first missing text arrives; none: all have.
+def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> str:
+    """Return how a translation could begin so that a missing text arrives; "": all texts have.
 
-    The first `fixed` characters of the translation stay. The first text is the one that belongs
-    before the others that are missing.
+    The first `fixed` characters of the translation stay. The text is the one that belongs before
+    the others that are missing.
     """
-    found: list[tuple[int, list[str]]] = []
-    for each in find_missing(part.text, required, spaced=spaced):
-        places = _places(part, each, fixed, spaced)
-        texts = []
-        for place in places:
-            kept, form = part.text[:place], each.form
-            if not re.search(r"\w", kept) and part.text[len(kept) : len(kept) + 1].isupper():
-                form = form[:1].upper() + form[1:]
-            gap = " " if spaced and kept[-1:].isalnum() else ""
-            texts.append(f"{kept}{gap}{form}")
-        found.append((places[0], texts))
-    return min(found, default=(0, []))[1]
+    missing = find_missing(part.text, required, spaced=spaced)
+    places = [(_place(part, each, fixed, spaced), each.form) for each in missing]
+    if not places:
+        return ""
+    place, form = min(places, key=lambda each: each[0])
+    kept = part.text[:place]
+    if not re.search(r"\w", kept) and part.text[place : place + 1].isupper():
+        form = form[:1].upper() + form[1:]
+    return f"{kept}{' ' if spaced and kept[-1:].isalnum() else ''}{form}"
 
 
-def _places(part: Part, required: Required, fixed: int, spaced: bool) -> list[int]:
-    """Return where the words begin that attend most to a required text, the best first."""
+def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
+    """Return where the word begins that attends most to a required text, from a place on."""
     split = words if spaced else list
     ours, theirs = _spans(part.source, split(part.source)), _spans(part.text, split(part.text))
     own = [
@@ -93,9 +85,10 @@ def _places(part: Part, required: Required, fixed: int, spaced: bool) -> list[in
         of_S = np.array([bool({*of} & {*own}) for of in sources])
         mass_T = part.weights[:, of_S].sum(1)
         mass = [mass_T[row > 0].max(initial=0) for row in membership(targets)][: len(theirs)]
-    ranked = sorted(range(len(mass)), key=lambda n: -mass[n])
-    starts = [theirs[n][0] for n in ranked if theirs[n][0] >= fixed]
-    return starts[:_PLACES] or [len(part.text)]
+    free = [
+        (mass, -start) for mass, (start, _) in zip(mass, theirs, strict=False) if start >= fixed
+    ]
+    return -max(free)[1] if free else len(part.text)
 
 
 def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:

@@ -125,9 +125,13 @@ class Spelling:
 
     @cached_property
     def word_ends(self) -> Ints:
-        """The pieces that may follow a whole word: the end, and what begins without a letter."""
+        """The pieces that may follow a whole word: the end, spaces and marks, but no hyphen."""
         starts = (piece.decode(errors="replace")[:1] for piece in self._pieces)
-        ends = [number for number, char in enumerate(starts) if char and not char.isalnum()]
+        ends = [
+            number
+            for number, char in enumerate(starts)
+            if char and not (char.isalnum() or char == "-")
+        ]
         return np.array([EOS, *(number for number in ends if number > EOS)])
 
     def words(self, text: str, *, ends: bool) -> Prefix:
