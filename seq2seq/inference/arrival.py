@@ -80,7 +80,7 @@ def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
         of_S = [*_pieces_of(part.source, part.source_pieces, [own], split)]
         mass_T = part.weights[:, of_S].sum(1)
         rows = membership(words_of_pieces(part.target_pieces, split)) > 0
-        masses = [mass_T[row].max(initial=0) for row in rows]
+        masses = [mass_T[row].sum() / max(1, row.sum()) for row in rows]
         masses += [0.0] * (len(starts) - len(masses))
     free = [n for n, start in enumerate(starts) if start >= fixed]
     best = max(free, key=lambda n: masses[n], default=len(starts))
