@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from corpora.clones import ENJA, MULTI30K, prepare_clone
 from corpora.tatoeba.prepare import FILES, METADATA, prepare_tatoeba
 from seq2seq import cli
 from seq2seq.commands.options import Parser, positive
@@ -19,6 +20,8 @@ EXAMPLES = """examples:
   prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip
   prepare_data.py tatoeba spa-eng.tar.gz
   prepare_data.py tatoeba spa.txt --out data/tatoeba --valid 1000 --test 1000
+  prepare_data.py multi30k multi30k-dataset --out data/multi30k
+  prepare_data.py enja small_parallel_enja --out data/enja
   prepare_data.py general clones --out data/general
   prepare_data.py filter data/general/story.tsv es-en en-es --out data/general/story-filtered.tsv
   prepare_data.py phrases data/tatoeba/train.tsv train.links --out data/phrases.tsv
@@ -50,6 +53,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     tatoeba.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
     _add_output_options(tatoeba, "data/tatoeba", rows=2000)
     tatoeba.set_defaults(run=_tatoeba)
+    for name, text, layout in (
+        ("multi30k", "the German-English captions of Multi30k", MULTI30K),
+        ("enja", "50,000 English-Japanese pairs, the Japanese without spaces", ENJA),
+    ):
+        clone = commands.add_parser(
+            name,
+            help=text,
+            description=f"Write {text}, with the publisher's splits, from a clone of "
+            f"https://github.com/{layout.repository}.",
+        )
+        clone.add_argument("clone", type=Path, metavar="CLONE", help="folder of the clone")
+        _add_folder(clone, f"data/{name}")
+        clone.set_defaults(run=_clone, layout=layout)
     general = commands.add_parser(
         "general",
         help="textbooks, manuals and documentation in Spanish and English",
@@ -184,6 +200,11 @@ def _tatoeba(options: argparse.Namespace) -> None:
         seed=options.seed,
         sha256=options.sha256,
     )
+
+
+def _clone(options: argparse.Namespace) -> None:
+    _check_output(options.out, force=options.force)
+    prepare_clone(options.layout, options.clone, options.out)
 
 
 def _general(options: argparse.Namespace) -> None:

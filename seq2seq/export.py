@@ -211,9 +211,9 @@ def _int8_cost(checkpoint: Checkpoint, valid: Sequence[Pair]) -> dict[str, float
 def _bleu(checkpoint: Checkpoint, precision: Precision, valid: Sequence[Pair]) -> float:
     """Return the BLEU of a checkpoint on the validation set, with the beam of validation."""
     translator = Translator.load(checkpoint.path, device="cpu", precision=precision)
-    config = translator.config.training
+    config, language = translator.config.training, translator.config.data.target_language
     pairs = valid[: config.validation_sentences]
     options = translator.options(beam_size=config.validation_beam)
     translations = translator.translate([pair.source for pair in pairs], options)
     texts = [best.text for [best] in translations]
-    return score(texts, references_of(pairs), metrics=("bleu",))["bleu"].score
+    return score(texts, references_of(pairs), language, metrics=("bleu",))["bleu"].score

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import CheckpointError, ConfigError
 from seq2seq.evaluation.validation import Validator
 from seq2seq.export import measure_trained
-from seq2seq.model.model import TranslationModel
+from seq2seq.languages import check_code
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.packaged import find_run
 from seq2seq.processes import Ranks, cores, init_process_group, launch_name, num_restarts
 from seq2seq.runs.checkpoint import load_weights
@@ -126,6 +127,7 @@ def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
     does for the corpora.
     """
     initial = None
+    _check_languages(config)
     if config.training.initial is not None:
         config, initial = load_initial(config)
     pairs, _ = load_pairs(config)
@@ -156,10 +158,27 @@ def check_start(config: Config, *, resume: bool, overwrite: bool) -> tuple[Confi
     run = RunDirectory(Path(config.run_dir))
     if resume:
         config = resumed(config, run.config())
+    else:
+        _check_languages(config)
     _check_directory(config, resume=resume, overwrite=overwrite)
     if config.training.initial is None or (resume and run.has_checkpoints()):
         return config, None
     return load_initial(config)
+
+
+def _check_languages(config: Config) -> None:
+    """Raise ConfigError unless a recipe to train names both languages, or the run it starts from.
+
+    Runs that exist keep what they say.
+    """
+    for key in _LANGUAGES:
+        if key in config.data.model_fields_set:
+            check_code(f"data.{key}", getattr(config.data, key))
+        elif config.training.initial is None:
+            raise ConfigError(
+                f"data.{key}: missing required key; set it to the ISO 639 code of the language, "
+                "such as es"
+            )
 
 
 def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
@@ -290,30 +309,37 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
 
 
 def resumed(config: Config, saved: Config) -> Config:
-    """Return the recipe to resume a run with; one that began from another run is completed."""
+    """Return the recipe to resume a run with, completed where it leaves out what the run has.
+
+    These are the languages and, if the run began from another one, what it has from there.
+    """
     began, given = saved.training.initial, config.training.initial
     if began is None:
-        return config
+        return config.model_copy(update={"data": _with_languages(config, saved)})
     return _inherit(config, saved, _filled(given, began) if given else began)
 
 
 def _inherit(config: Config, parent: Config, initial: InitialConfig) -> Config:
     """Return the recipe with the parent's values for keys that it leaves out."""
-    data = config.data
-    named: dict[str, Any] = {
-        key: getattr(parent.data, key) for key in _LANGUAGES if key not in data.model_fields_set
-    }
+    data = _with_languages(config, parent)
     if not initial.new_tokenizers:
-        named["tokenizer"] = _filled(data.tokenizer, parent.data.tokenizer)
+        tokenizer = _filled(data.tokenizer, parent.data.tokenizer)
+        data = data.model_copy(update={"tokenizer": tokenizer})
     completed = config.model_copy(
         update={
-            "data": data.model_copy(update=named),
+            "data": data,
             "model": _filled(config.model, parent.model),
             "inference": _filled(config.inference, parent.inference),
             "training": config.training.model_copy(update={"initial": initial}),
         }
     )
     return Config.model_validate(completed.model_dump())
+
+
+def _with_languages(config: Config, other: Config) -> DataConfig:
+    """Return the data section with the languages of another recipe where it names none."""
+    missing = set(_LANGUAGES) - config.data.model_fields_set
+    return config.data.model_copy(update={key: getattr(other.data, key) for key in missing})
 
 
 def _filled(section: SectionT, other: SectionT) -> SectionT:

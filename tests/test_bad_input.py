@@ -102,6 +102,10 @@ RECIPES: list[Case] = [
      "model.joint_embeddings requires data.tokenizer.joint=true"),
     ("half a choice", lambda p: p.train("training.schedule={kind: inverse_sqrt}"),
      "schedule.kind inverse_sqrt requires schedule.warmup_steps >= 1"),
+    ("no language", lambda p: p.train(old="  target_language: en\n", new=""),
+     "data.target_language: missing required key; set it to the ISO 639 code .* such as es"),
+    ("name of a language", lambda p: p.train("data.source_language=japanese"),
+     "data.source_language: 'japanese' is not the code of that language; use ja"),
     ("not YAML", lambda p: p.train(new="a: [1\nrun_dir"),
      r"toy.yaml: not valid YAML: line \d+, column \d+"),
     ("billion laughs", lambda p: p.train(new=f"{LAUGHS}run_dir"),
@@ -322,7 +326,7 @@ def test_outputs_are_checked_before_the_work(
     make: Callable[[Place], list[str]],
     words: str,
 ) -> None:
-    for work in ("translate", "force"):
+    for work in ("translate", "force_decode"):
         monkeypatch.setattr(Translator, work, lambda *_, **__: pytest.fail("worked in vain"))
     check(make(place), 2, words, capfd)
 

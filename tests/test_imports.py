@@ -59,7 +59,7 @@ INFERENCE_ONLY = (
     "seq2seq.serving.documents",
     "seq2seq.serving.interactive",
     "seq2seq.serving.libretranslate",
-    "seq2seq.serving.models",
+    "seq2seq.serving.served_models",
     "seq2seq.serving.server",
     "seq2seq.serving.service",
     "seq2seq.serving.static",

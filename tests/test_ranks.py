@@ -34,7 +34,7 @@ from seq2seq.data.dataset import PreparedPairs
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError, RankLostError
 from seq2seq.inference.lines import WINDOW
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.processes import Ranks, init_process_group, launcher
 from seq2seq.processes import launch as launch_ranks

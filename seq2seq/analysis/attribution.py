@@ -17,7 +17,7 @@ from seq2seq.analysis import Method
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.torch_backend import log_softmax
 from seq2seq.inference.words import membership
-from seq2seq.model.model import TranslationDecoding, TranslationModel
+from seq2seq.model.translation_model import TranslationDecoding, TranslationModel
 
 MEANINGS: dict[Method, str] = {
     "gradient": "the embedding of a source piece times the gradient of log p (Shrikumar et al. "

@@ -41,7 +41,7 @@ from seq2seq.inference.torch_backend import log_softmax
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words
 from seq2seq.model.attention import Attention, Encoded, Memory
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 PADDING = 3  # the neighbor in the batch is longer than the sentence by so many positions
 CANDIDATES = 5

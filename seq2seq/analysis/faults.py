@@ -40,7 +40,7 @@ from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.text import Part, Sentence
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
 from seq2seq.model.decoder import Decoder, DecoderState, Masks
-from seq2seq.model.model import Encoder, TranslationModel
+from seq2seq.model.translation_model import Encoder, TranslationModel
 
 log = logging.getLogger(__name__)
 
@@ -206,9 +206,10 @@ def make_gallery(probe: Probe, pairs: Sequence[Pair]) -> FaultGallery:
 
 def _measure(probe: Probe, pairs: Sequence[Pair], shown: Sequence[Pair]) -> FaultResult:
     hypotheses = translate_in_order(probe, pairs)
-    bleu = score(hypotheses, references_of(pairs), metrics=("bleu",))["bleu"].score
+    language = probe.translator.config.data.target_language
+    scores = score(hypotheses, references_of(pairs), language, metrics=("bleu",))
     losses = [loss_and_gradient(probe, widen(probe.batch(), columns)) for columns in PADDINGS]
-    return FaultResult(bleu, examine(probe), picture(probe, shown), losses)
+    return FaultResult(scores["bleu"].score, examine(probe), picture(probe, shown), losses)
 
 
 def translate_in_order(probe: Probe, pairs: Sequence[Pair]) -> list[str]:

@@ -46,7 +46,7 @@ class DamagedEntryError(UserError):
 
 
 class Cache:
-    """Folders named by a hash of everything that their content depends on.
+    """Folders named by a hash of their key: everything that their content depends on.
 
     An entry is complete or absent. Leftovers of a crash are deleted, and damaged entries are made
     again. Several processes may ask for the same entry: one makes it, the others wait. Anyone may
@@ -62,11 +62,11 @@ class Cache:
     def entry(
         self,
         kind: str,
-        made_of: dict[str, Any],
+        key: dict[str, Any],
         make: Callable[[Path], dict[str, Any]],
         read: Callable[[Entry], T],
     ) -> T:
-        """Return what `read` reads from the entry for these ingredients, which `make` fills if new.
+        """Return what `read` reads from the entry with this key, which `make` fills if it is new.
 
         The dict that `make` returns is kept with the entry, as JSON. An entry that is deleted while
         it is made, or before `read` has opened its files, is made again; `make` and `read` raise
@@ -74,7 +74,7 @@ class Cache:
         DamagedEntryError, once. Raises OSError, which names a path, where a new entry cannot be
         written.
         """
-        path = self.folder / f"{kind}-{_hash(made_of)}"
+        path = self.folder / f"{kind}-{_hash(key)}"
         try:
             try:
                 return _try_again(lambda: self._use(path, make, read))
@@ -228,9 +228,9 @@ def user_folder() -> Path:
         raise ConfigError("no home directory to cache in; set XDG_CACHE_HOME") from None
 
 
-def _hash(made_of: Any) -> str:
+def _hash(key: Any) -> str:
     """Return a short hash of anything that JSON can hold."""
-    text = json.dumps(made_of, sort_keys=True)
+    text = json.dumps(key, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -163,7 +163,7 @@ def _load_checkpoint(
         paths = [entry.path / f"{kind}.onnx" for kind in KINDS]
         return OnnxBackend(paths, vocab_size, weights_sum, threads=threads)
 
-    made_of = {
+    key = {
         "weights": weights_sum,
         "model": model.model_dump(mode="json"),
         "vocabularies": sizes,
@@ -171,7 +171,7 @@ def _load_checkpoint(
         "builder": [VERSION, BUILDER],
     }
     try:
-        return Cache(user_folder()).entry("graphs", made_of, make, read)
+        return Cache(user_folder()).entry("graphs", key, make, read)
     except (OSError, ConfigError) as error:  # the latter for a folder that vanishes each time
         log.debug("the graphs stay in memory, as the cache cannot be written: %s", error)
     graphs = build_graphs(checkpoint.verify(), model, sizes, chosen)

@@ -44,7 +44,7 @@ class State(Protocol):
 class Step(NamedTuple):
     """The predictions of a model after one piece per row.
 
-    The candidates of a row are all pieces (C = V and `pieces_RC` is None), or its likeliest ones
+    The candidates of a row are all pieces (C = V and `pieces_RC` is None), or its most likely ones
     and EOS, by id. Search may overwrite the log probabilities. Weights are zero at padding; None
     for a model without attention, or if they were not asked for.
     """
@@ -70,7 +70,7 @@ class Decoding(Protocol):
     ) -> Step:
         """Return the predictions after one piece per row; R is any multiple of B.
 
-        With a `count`, that many of the likeliest pieces of each row are enough.
+        With a `count`, that many of the most likely pieces of each row are enough.
         """
 
     def select(self, sentences_B: Ints) -> Decoding:
@@ -108,7 +108,7 @@ class BeamNode:
     """A hypothesis that a beam search ranked, as a node of the tree of all of them.
 
     A tree is a list: the root, which is the empty hypothesis, then the candidates of each step,
-    likeliest first, at most as many as the beam has places. `parent` is the number in the list of
+    most likely first, at most as many as the beam has places. `parent` is the number in the list of
     the hypothesis that this one extends by `token`; None for the root. `log_prob` is that of all
     pieces so far, `score` what `SearchOptions` makes of it if they count as the whole translation.
 

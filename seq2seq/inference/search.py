@@ -27,34 +27,35 @@ from seq2seq.inference.protocol import (
 )
 
 Bools = npt.NDArray[np.bool_]
-# From log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the number
-# of pieces so far, a choice makes the column of each row.
-Choose = Callable[[Floats, Ints, Ints, int], Ints]
-# Gets sentences, by their index in the batch, and the pieces of the likeliest hypothesis of each.
-Watch = Callable[[Ints, Ints], None]
+# Called with log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the
+# number of pieces so far; returns the column of the next piece of each row.
+Strategy = Callable[[Floats, Ints, Ints, int], Ints]
+# Called before each step with the indices of the unfinished sentences in the batch, and the pieces
+# of the most likely hypothesis of each.
+StepCallback = Callable[[Ints, Ints], None]
 
 
 def search(
     decoding: Decoding,
     options: SearchOptions,
     prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
-    With `prefixes`, one for each sentence, hypotheses begin with them. `watch` is called before
+    With `prefixes`, one for each sentence, hypotheses begin with them. `on_step` is called before
     each step with the unfinished hypotheses; what it raises ends the search. A beam of 1 is
     searched greedily, which finds the same with less work, unless the tree is to be kept. Raises
     ConfigError for a coverage penalty without attention, FloatingPointError for logits that are not
     finite.
     """
     if options.beam_size > 1 or options.keep_tree:
-        return beam_search(decoding, options, prefixes, watch)
-    return decode(decoding, options, greedy, count=1, prefixes=prefixes, watch=watch)
+        return beam_search(decoding, options, prefixes, on_step)
+    return decode(decoding, options, greedy, count=1, prefixes=prefixes, on_step=on_step)
 
 
 def greedy(log_probs_RC: Floats, *_: object) -> Ints:
-    """Choose the likeliest piece of each row, of equally likely ones the first."""
+    """Choose the most likely piece of each row; of equally likely ones, the first."""
     columns_R: Ints = log_probs_RC.argmax(1)
     return columns_R
 
@@ -63,7 +64,7 @@ def beam_search(
     decoding: Decoding,
     options: SearchOptions,
     prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
@@ -81,7 +82,7 @@ def beam_search(
     candidates are ordered by the rank of the hypothesis that they extend, then by piece id. The
     result for a sentence does not depend on the rest of the batch. Raises as `search` does.
     """
-    beams = BeamState(decoding, options, prefixes=prefixes, watch=watch)
+    beams = BeamState(decoding, options, prefixes=prefixes, on_step=on_step)
     number, size = len(beams.sentences), options.beam_size
     found: list[list[Hypothesis]] = [[] for _ in range(number)]
     finished = np.zeros(number, dtype=np.int64)
@@ -122,24 +123,24 @@ def beam_search(
 def decode(
     decoding: Decoding,
     options: SearchOptions,
-    choose: Choose,
+    strategy: Strategy,
     *,
     copies: int = 1,
     count: int | None = None,
     prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return `copies` hypotheses a sentence, each extended by the piece that `choose` picks.
+    """Return `copies` hypotheses a sentence, each extended by the piece that `strategy` picks.
 
-    With a `count`, `choose` gets that many of the likeliest legal pieces at least, else all.
+    With a `count`, `strategy` gets that many of the most likely legal pieces at least, else all.
     """
-    beams = BeamState(decoding, options, copies=copies, prefixes=prefixes, watch=watch)
+    beams = BeamState(decoding, options, copies=copies, prefixes=prefixes, on_step=on_step)
     found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
     while len(beams.sentences):
         log_probs_RC, pieces_RC = beams.step(count)
         sentences_R = beams.sentences.repeat(beams.width)
-        columns_R = choose(log_probs_RC, sentences_R, copies_BK.ravel(), beams.length)
+        columns_R = strategy(log_probs_RC, sentences_R, copies_BK.ravel(), beams.length)
         rows_R = np.arange(len(columns_R))
         tokens_R = columns_R if pieces_RC is None else pieces_RC[rows_R, columns_R]
         log_probs_BK = beams.log_probs_R + log_probs_RC[rows_R, columns_R]
@@ -183,7 +184,7 @@ def _check(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     return hypotheses
 
 
-def force(
+def force_decode(
     decoding: Decoding, targets: Sequence[Sequence[int]], options: SearchOptions
 ) -> list[Hypothesis]:
     """Return for each sentence the hypothesis that has exactly the pieces of its target.
@@ -215,10 +216,10 @@ class BeamState:
         *,
         copies: int = 1,
         prefixes: Sequence[Prefix] | None = None,
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> None:
         """Start with this many copies of the empty hypothesis for each sentence."""
-        self.options, self.watch = options, watch
+        self.options, self.on_step = options, on_step
         self.decoding = decoding
         self.state = decoding.start()
         self.source_lengths = decoding.source_lengths_B.copy()
@@ -261,11 +262,11 @@ class BeamState:
         them. Raises ConfigError for a coverage penalty if the model has no attention weights.
         """
         options = self.options
-        if self.watch is not None:
-            self.watch(self.sentences, self.tokens_RT[:: self.width])
+        if self.on_step is not None:
+            self.on_step(self.sentences, self.tokens_RT[:: self.width])
         blocked, legal = None, self._legal_pieces()
         if legal:
-            count = None  # the likeliest pieces may all be illegal
+            count = None  # the most likely pieces may all be illegal
         if options.no_repeat_ngram > 0:
             blocked = repeated(self.tokens_RT, options.no_repeat_ngram)
         if count is not None:

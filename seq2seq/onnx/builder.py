@@ -207,7 +207,7 @@ class Parameters:
 
     def output_weight(self) -> Array:
         """Return the matrix of the output projection [V, O]."""
-        return self("output_weight", self.target_vocab, self.config.features_size)
+        return self("output_weight", self.target_vocab, self.config.readout_width)
 
     def check_all_read(self) -> None:
         """Raise CheckpointError if there are weights that no graph has read."""

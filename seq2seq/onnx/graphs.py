@@ -23,7 +23,7 @@ Legend: B sentences, K hypotheses per sentence, S source length, E embedding siz
 decoder layer, Z whole state, h state of one direction of the encoder, H both directions, G = 3D
 gates in the order r, z, n, A attention size, N heads, d key and m value size of one head,
 M attention output size, X size of the product of an attention output or an embedding, Q query size,
-O features size, V vocabulary.
+O readout size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from seq2seq.onnx.builder import Graph, Parameters
 from seq2seq.runs.tensors import Array
 
 Shape = list[int | str]
-Stepped = tuple[str, list[str], str | None]  # features, next states, weights
+Stepped = tuple[str, list[str], str | None]  # readout, next states, weights
 _Norm = tuple[Array, Array] | None  # weight and bias
 
 
@@ -56,7 +56,7 @@ def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProt
     for value, (name, shape) in zip(values, decoder.attention.memory.items(), strict=True):
         g.output(value, name, shape)
     if params.config.lexical:
-        size = params.config.features_size
+        size = params.config.readout_width
         weight_OE = params("lexical.weight", size, params.config.embedding_size)
         words_BSO = g.lookup(params.source_embedding(), "source", weight_OE)
         g.output(words_BSO, "words", ["B", "S", size])
@@ -81,13 +81,13 @@ def step_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     state = g.split(g.input("state", ["B", "K", sum(sizes)]), sizes)
     for name, shape in decoder.attention.memory.items():
         g.input(name, shape)
-    features, state, weights = decoder.step(g, inputs, state)
+    readout, state, weights = decoder.step(g, inputs, state)
     if config.lexical and weights is not None:
-        words = g.input("words", ["B", "S", config.features_size])
-        features = g("Add", features, g("Tanh", g("MatMul", weights, words)))
+        words = g.input("words", ["B", "S", config.readout_width])
+        readout = g("Add", readout, g("Tanh", g("MatMul", weights, words)))
     bias_V = params("output_bias", params.target_vocab)
     bound = None if decoder.has_maxout or config.lexical else 1.0
-    logits = g.product(features, params.output_weight(), bias_V, bound=bound)
+    logits = g.product(readout, params.output_weight(), bias_V, bound=bound)
     g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
     g.output(g.concat(state), "next_state", ["B", "K", sum(sizes)])
     if weights is not None:
@@ -468,7 +468,7 @@ class _Decoder:
         self.embedding = self.cells[0].input_GI, self.cells[0].input_bias_G
 
     def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
-        """Return features, next states and weights, given the product of an embedding."""
+        """Return the readout, next states and weights, given the product of an embedding."""
         raise NotImplementedError
 
     @cached_property
@@ -485,7 +485,7 @@ class _Decoder:
 
 
 class _DeepOutput(_Decoder):
-    """Features see state, embedding and context (DeepOutputDecoder).
+    """The readout sees state, embedding and context (DeepOutputDecoder).
 
     Maxout takes pairs of outputs; here, the second ones follow all first ones.
     """
@@ -493,7 +493,7 @@ class _DeepOutput(_Decoder):
     def __init__(self, params: Parameters) -> None:
         super().__init__(params)
         config, self.has_maxout = params.config, params.config.readout == "maxout"
-        width = config.features_size * (2 if self.has_maxout else 1)
+        width = config.readout_width * (2 if self.has_maxout else 1)
         sizes = [config.decoder_size, config.embedding_size, config.attention_output_size]
         order = np.r_[0:width:2, 1:width:2] if self.has_maxout else np.arange(width)
         weight = params("decoder.readout.weight", width, sum(sizes))[order]
@@ -509,8 +509,8 @@ class _DeepOutput(_Decoder):
         """Return the matrix [G, M] and the bias by which the layers read the context."""
         return self.cells[1].input_GI, self.cells[1].input_bias_G
 
-    def features(self, g: Graph, deep: str, state: str) -> str:
-        """Return the features, given the products of embedding and context."""
+    def read_out(self, g: Graph, deep: str, state: str) -> str:
+        """Return the readout, given the products of embedding and context."""
         deep = g("Add", deep, g.product(state, self.state_WD))
         if not self.has_maxout:
             return g("Tanh", deep)
@@ -541,7 +541,7 @@ class _Bahdanau(_DeepOutput):
         context, weights = self.attention(g, query)
         *gates, deep = cell.gates(g, g("Add", inputs, context), len(self.state_WD))
         hidden = _step_layers(g, self.cells, gates, state)
-        return self.features(g, deep, hidden[-1]), hidden, weights
+        return self.read_out(g, deep, hidden[-1]), hidden, weights
 
 
 class _Conditional(_DeepOutput):
@@ -557,7 +557,7 @@ class _Conditional(_DeepOutput):
         *gates, deep_context = upper[0].gates(g, context, len(self.state_WD))
         hidden = _step_layers(g, upper, gates, [query, *state[1:]])
         deep = g("Add", deep_embedded, deep_context)
-        return self.features(g, deep, hidden[-1]), hidden, weights
+        return self.read_out(g, deep, hidden[-1]), hidden, weights
 
 
 class _Luong(_Decoder):
@@ -565,7 +565,7 @@ class _Luong(_Decoder):
 
     def __init__(self, params: Parameters) -> None:
         super().__init__(params)
-        config, size = params.config, params.config.features_size
+        config, size = params.config, params.config.readout_width
         sizes = config.attention_output_size, config.decoder_size
         weight = params("decoder.combine.weight", size, sum(sizes))
         context_OM, self.state_OD = np.split(weight, [sizes[0]], axis=1)
@@ -581,8 +581,8 @@ class _Luong(_Decoder):
             inputs = g("Add", inputs, g.product(state[-1], self.feed_GO))
         hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
         context, weights = self.attention(g, hidden[-1], self.state_OD)
-        features = g("Tanh", context)
-        return features, [*hidden, features] if self.fed_size else hidden, weights
+        readout = g("Tanh", context)
+        return readout, [*hidden, readout] if self.fed_size else hidden, weights
 
 
 class _PreAttention(_Decoder):
@@ -594,7 +594,7 @@ class _PreAttention(_Decoder):
         super().__init__(params)
         self.state_sizes = [params.config.decoder_size] * len(self.cells)
         self.context = self.cells[1].input_GI, self.cells[1].input_bias_G
-        sizes = params.config.features_size, params.config.decoder_size
+        sizes = params.config.readout_width, params.config.decoder_size
         self.readout: _Norm = None
         if sizes[0] != sizes[1]:
             bias_O = params("decoder.readout.bias", sizes[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from xml.etree.ElementTree import ParseError
 
 from yaml import YAMLError
 
+from corpora.clones import commit
 from corpora.general.readers import READERS, lang_history, tico
 from corpora.general.sources import Files, Repository, read_sources
 from corpora.general.text import is_translation, sentence_pairs
@@ -92,7 +92,7 @@ def prepare_general(
     for files in _present(clones, skip_missing, show):
         counts = table.setdefault(files.source, Counts(files.source, files.licence, files.output))
         for each in files.repositories:
-            counts.commits.setdefault(each.name, []).append(_commit(each, clones))
+            counts.commits.setdefault(each.name, []).append(_version(each, clones))
         found = documents[files.source if files.source in DEV else files.output]
         for name, pairs in _documents(files, clones, counts):
             counts.read += len(pairs)
@@ -191,16 +191,9 @@ def _documents(files: Files, clones: Path, counts: Counts) -> Iterator[tuple[str
         yield name, [Pair(*sides) for sides in sentences if is_translation(*sides)]
 
 
-def _commit(repository: Repository, clones: Path) -> str:
-    """Return the commit that a clone is at, as git says, or the version of a package."""
-    if repository.is_package:
-        return repository.commit
-    folder = repository.folder(clones)
-    if not (folder / ".git").exists():
-        return "unknown"
-    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
+def _version(repository: Repository, clones: Path) -> str:
+    """Return the commit that a clone is at, or the version of a package."""
+    return repository.commit if repository.is_package else commit(repository.folder(clones))
 
 
 def _lines(table: dict[str, Counts]) -> Iterator[str]:
