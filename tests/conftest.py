@@ -61,6 +61,8 @@ class ToyCorpus:
         return f"""
 run_dir: {run_dir}
 data:
+  source_language: es
+  target_language: en
   train: [{{path: {self.folder}/train.tsv}}]
   valid: {{path: {self.folder}/valid.tsv}}
   test: {{path: {self.folder}/test.tsv, references: true}}

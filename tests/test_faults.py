@@ -34,7 +34,7 @@ from seq2seq.evaluation.metrics import score
 from seq2seq.inference.protocol import Floats
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 CAUGHT_BY = {
     "softmax-axis": {"weights sum to 1", "attention moves"},

@@ -43,11 +43,10 @@ from seq2seq.inference.text import Sentence
 from seq2seq.inference.translator import Translator
 from seq2seq.languages import language
 from seq2seq.packaged import SAMPLE, model_names
-from seq2seq.serving import Limits, batching, interactive, libretranslate, server
-from seq2seq.serving import models as served_models
+from seq2seq.serving import Limits, batching, interactive, libretranslate, served_models, server
 from seq2seq.serving.batching import Batcher
 from seq2seq.serving.documents import read_subtitles, write_subtitles
-from seq2seq.serving.models import ServedModel, ServedModels, load_models
+from seq2seq.serving.served_models import ServedModel, ServedModels, load_models
 from seq2seq.serving.server import listen, run
 from seq2seq.serving.service import Service
 

@@ -212,6 +212,13 @@ def test_bleu_by_length_is_corpus_bleu_of_each_bucket(
     assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
 
 
+def test_page_without_lengths_has_no_table_of_them(plan: Plan, results: StudyResults) -> None:
+    file = Path(plan.path)
+    file.write_text(file.read_text().replace("lengths: [2, 4]", "lengths: []"))
+    page = as_markdown(gather(make_plan(plan.path), list(read_corpus(plan.test))))
+    assert page == as_markdown(results).partition("\n\n## BLEU by length")[0] + "\n"
+
+
 def test_main_table(results: StudyResults) -> None:
     found = rows(main_table(results))
     assert found[0] == ["style", "score", "n", "BLEU", "chrF", "AER %", "minutes", "parameters",
@@ -258,7 +265,7 @@ def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     )
     finish((wider := make_plan(plan.path)) and runs_of(wider), pairs)
     found = gather(wider, pairs)
-    assert list(matrices(found)) == ["BLEU", "chrF", "AER %"]
+    assert list(matrices(found)) == ["BLEU", "AER %"]
     assert parts_table(found, "kinds") == ""
     head, _, *body = rows(matrices(found)["AER %"])
     assert head == ["score", "bahdanau", "luong", "a\\|b"]
@@ -269,6 +276,8 @@ def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     assert bleu is not None
     assert rows(matrices(found)["BLEU"])[4][2].startswith(f"{bleu.mean:.1f} ± ")
     assert matrices(found)["BLEU"] in as_markdown(found)
+    assert rows(main_table(found))[0] == ["style", "score", "n", "chrF", "minutes", "parameters",
+                                          "difference", "p"]  # fmt: skip
 
 
 def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[Pair]) -> None:

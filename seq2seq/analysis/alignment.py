@@ -50,7 +50,7 @@ def align(
     starts = range(0, len(sources), WINDOW)
     shown = tqdm(starts, unit=f" x {WINDOW} sentences", disable=None, leave=False)
     windows = (slice(start, start + WINDOW) for start in shown)
-    parts = chain.from_iterable(translator.force(sources[w], targets[w]) for w in windows)
+    parts = chain.from_iterable(translator.force_decode(sources[w], targets[w]) for w in windows)
     found: list[Links] = []
     for unit in units:
         links: set[Link] = set()

@@ -175,7 +175,9 @@ def check_direction(
         return
     sources, targets = zip(*sides, strict=True)
     given, exchanged = (
-        np.array([part.log_prob / len(part.target_pieces) for part in translator.force(*texts)])
+        np.array(
+            [part.log_prob / len(part.target_pieces) for part in translator.force_decode(*texts)]
+        )
         for texts in ((sources, targets), (targets, sources))
     )
     if exchanged.mean() > given.mean() / 2 and (exchanged > given).mean() > REVERSED_PAIRS:

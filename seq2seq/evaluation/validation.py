@@ -16,7 +16,7 @@ from seq2seq.evaluation.metrics import scorer_of
 from seq2seq.inference.protocol import Backend, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.torch_backend import TorchBackend
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.processes import Ranks
 from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.monitor import Validation

@@ -20,7 +20,7 @@ from seq2seq.inference.text import Translation
 from seq2seq.languages import language
 from seq2seq.serving import documents
 from seq2seq.serving.batching import RequestError
-from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
+from seq2seq.serving.served_models import DetectedLanguage, Language, LanguageName, ServedModel
 from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
 
 T = TypeVar("T")

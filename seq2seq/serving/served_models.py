@@ -104,7 +104,7 @@ class ServedModels:
         ]
 
     def detect(self, text: str, expected: Collection[str] | None = None) -> list[DetectedLanguage]:
-        """Return the languages that a text may be in, the likeliest first.
+        """Return the languages that a text may be in, the most likely first.
 
         These are the languages of the models, and others with a confidence of at least 25 %. All
         confidences are 0 for a text without letters, or in no language. A priori the text is
@@ -114,8 +114,8 @@ class ServedModels:
         odds = {}
         if any(map(str.isalpha, text)):
             odds = self._odds(text, codes if expected is None else expected)
-        likeliest = max(odds, key=odds.__getitem__, default=_NO_LANGUAGE)
-        if likeliest == _NO_LANGUAGE:
+        language = max(odds, key=odds.__getitem__, default=_NO_LANGUAGE)
+        if language == _NO_LANGUAGE:
             return [DetectedLanguage(language=code, confidence=0) for code in codes]
         percent = 100 / sum(odds.values())
         found = [
@@ -136,12 +136,12 @@ class ServedModels:
             identifier = _identifier()
         # Spaces around it, since the beginnings and ends of words say most of a short text.
         found = dict(identifier.rank(f" {lower} "))
-        likeliest = max(found.values())  # for languages that it does not know
+        highest = max(found.values())  # for languages that it does not know
         odds = {
             code: odds if language(code).script else odds / _PRIOR for code, odds in found.items()
         }
         prior = {
-            code: found.get(code, likeliest) * (_PRIOR if code in expected else 1)
+            code: found.get(code, highest) * (_PRIOR if code in expected else 1)
             for code in self.tokenizers
         }
         log_probs = self._log_probs(text)
@@ -176,7 +176,7 @@ def _copying(translator: Translator, text: str) -> float:
     """Return how much likelier a copy of a text is than its translation, in nats, at most 0."""
     options = translator.options(beam_size=1, split_sentences=False)
     [[translation]] = translator.translate([text], options)
-    [copy] = translator.force([text], [text])
+    [copy] = translator.force_decode([text], [text])
     return min(0, copy.log_prob - sum(part.log_prob for part in translation.parts))
 
 
