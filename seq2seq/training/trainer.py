@@ -97,7 +97,7 @@ class Trainer:
         self.dtype = choose_dtype(config.precision, self.device)
         on_gpu, record = self.device.type == "cuda", None
         if on_gpu:
-            # Graphs cannot be recorded where work has begun on the default stream.
+            # Graphs cannot be recorded once work has begun on the default stream.
             torch.cuda.set_stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
             record = CudaGraphs() if config.cuda_graphs is True else None
         self.model = model.to(self.device)
