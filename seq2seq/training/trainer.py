@@ -35,9 +35,10 @@ from seq2seq.runs.checkpoint import (
     save_checkpoint,
 )
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
+from seq2seq.training.monitor import Monitor, Validation
 from seq2seq.training.optimizer import Optimizer, Schedule
 from seq2seq.training.replay import CudaGraphs, HostCopy, Passes
+from seq2seq.training.signals import REASONS, StopRequest
 
 log = logging.getLogger(__name__)
 
