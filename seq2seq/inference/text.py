@@ -45,9 +45,9 @@ def split_text(
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
     A sentence of at most max_pieces is one part. A longer one is cut at sentence ends, then at
-    clause marks, then at spaces, as little as needed; only white space is lost. What is too long
-    and has none of these is cut into parts of at most 64 pieces: the time to translate grows with
-    the square of the length, and no word is that long. In a target language without spaces
+    clause marks, then at spaces, as little as needed; only white space is lost. Text that is too
+    long and has none of these is cut into parts of at most 64 pieces: the time to translate grows
+    with the square of the length, and no word is that long. In a target language without spaces
     between words, only line feeds stay of the white space between sentences.
     """
     found: list[list[Sentence]] = []
@@ -211,7 +211,7 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
 
 
 def _attention_html(parts: Sequence[Part], **numbers: float) -> str | None:
-    """Return the HTML that the wing seq2seq.analysis makes; without it None: the repr is shown."""
+    """Return HTML from the wing seq2seq.analysis; without it None, and the repr is shown."""
     try:
         heatmaps = offered("heatmaps", "seq2seq.analysis")
     except ModuleNotFoundError:
