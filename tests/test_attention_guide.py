@@ -74,7 +74,7 @@ def rounded(text: str) -> list[object]:
     """Return the words and numbers of a text; numbers equal those that differ in the last digit."""
     return [
         pytest.approx(float(word), abs=0.002, rel=0.01)
-        if re.fullmatch(r"-?\d+\.\d*", word)
+        if re.fullmatch(r"-?\d+\.?\d*", word)
         else word
         for word in re.findall(r"[\w▁ↄ.'<>/:-]+", text)
     ]

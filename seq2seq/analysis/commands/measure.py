@@ -1,4 +1,4 @@
-"""`seq2seq compare`, `align`, `doctor` and `faults`: what is measured of runs."""
+"""`seq2seq compare`, `align`, `doctor` and `faults`: measurements of runs."""
 
 from __future__ import annotations
 
