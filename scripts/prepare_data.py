@@ -23,6 +23,7 @@ EXAMPLES = """examples:
   prepare_data.py multi30k multi30k-dataset --out data/multi30k
   prepare_data.py enja small_parallel_enja --out data/enja
   prepare_data.py general clones --out data/general
+  prepare_data.py filter data/general/story.tsv es-en en-es --out data/general/story-filtered.tsv
   prepare_data.py phrases data/tatoeba/train.tsv train.links --out data/phrases.tsv
   prepare_data.py sample --out data/sample --seed 2
   prepare_data.py sample --show 50 --seed 3
@@ -88,6 +89,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     _add_folder(general, "data/general")
     general.set_defaults(run=_general)
+    likely = commands.add_parser(
+        "filter",
+        help="a corpus without the pairs that two models find unlikely",
+        description="Write the Spanish-English pairs of a corpus that are translations of each "
+        "other, as far as two models can tell (docs/corpora.md).",
+    )
+    likely.add_argument("corpus", metavar="CORPUS", help="TSV: Spanish, English")
+    likely.add_argument("models", metavar="RUN", nargs=2, help="from Spanish, and from English")
+    likely.add_argument("--out", type=Path, metavar="FILE", required=True, help="TSV to write")
+    likely.add_argument(
+        "--most", type=float, metavar="X", default=5.0,
+        help="maximum mean cross-entropy, in nats for each piece; default: %(default)s",
+    )  # fmt: skip
+    likely.add_argument(
+        "--dropped", type=Path, metavar="FILE", help="TSV for unlikely pairs: score, pair"
+    )
+    likely.set_defaults(run=_filter)
     phrases = commands.add_parser(
         "phrases",
         help="words and short phrases of a corpus, by its word links",
@@ -199,6 +217,15 @@ def _general(options: argparse.Namespace) -> None:
         held_out=options.held_out,
         skip_missing=options.skip_missing,
     )
+
+
+def _filter(options: argparse.Namespace) -> None:
+    from corpora.general.filtering import write_filtered
+
+    files = {"output": options.out, "dropped": options.dropped}
+    for path in filter(None, files.values()):
+        check_writable(path, options.corpus)
+    print(write_filtered(options.corpus, tuple(options.models), most=options.most, **files))
 
 
 def _phrases(options: argparse.Namespace) -> None:

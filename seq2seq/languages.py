@@ -141,9 +141,14 @@ class Language:
         return self.script in _ALPHABETS
 
     @property
+    def joiners(self) -> tuple[str, str]:
+        """What stands between two sentences of a line, and between two parts of a sentence."""
+        return "" if self.script in ("Han", "Kana") else " ", " " if self.is_spaced else ""
+
+    @property
     def joiner(self) -> str:
         """What stands between two sentences of a line."""
-        return "" if self.script in ("Han", "Kana") else " "
+        return self.joiners[0]
 
     @property
     def decimal_sign(self) -> str:

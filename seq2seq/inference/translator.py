@@ -32,6 +32,7 @@ from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sam
 from seq2seq.inference.search import StepCallback, force_decode, search
 from seq2seq.inference.sentences import language_rules, split_sentences
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_text
+from seq2seq.languages import language
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import check_files, run_of
 
@@ -233,9 +234,10 @@ class Translator:
 
     def split(self, text: str, options: SearchOptions) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text)."""
-        language = self.config.data.source_language if options.split_sentences else None
+        source, target = self.config.data.languages
         most = self.config.inference.max_source_length
-        return split_text(text, self.source, most, language=language)
+        rules = source if options.split_sentences else None
+        return split_text(text, self.source, most, language=rules, target=language(target))
 
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
@@ -248,8 +250,8 @@ class Translator:
         if len(split) > 1:
             # White space after a sentence completes it, so that a letter begins the next one.
             letter = "x" if text.islower() else "X"
-            language = self.config.data.target_language if options.split_sentences else None
-            *begins, last = split_sentences(text + letter, language)
+            rules = self.config.data.target_language if options.split_sentences else None
+            *begins, last = split_sentences(text + letter, rules)
             begins = [*filter(normalize_line, begins), last.removesuffix(letter)]
         found: list[_Begun] = []
         for place, sentence in enumerate(split):

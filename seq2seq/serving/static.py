@@ -89,7 +89,9 @@ def _describe(run: RunDirectory, name: str) -> dict[str, Any]:
     def side(code: str, tokenizer: Tokenizer) -> dict[str, Any]:
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         rules = rules_json(code) if config.inference.split_sentences else None
-        return {"code": code, "name": language(code).name, "pieces": pieces, "rules": rules}
+        known = language(code)
+        named = {"code": code, "name": known.name, "joiners": known.joiners}
+        return {**named, "pieces": pieces, "rules": rules}
 
     sides = {
         "source": side(config.data.source_language, source),
