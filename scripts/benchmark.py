@@ -165,6 +165,8 @@ def batches_of(
     config = parse_config(
         f"""
 data:
+  source_language: es
+  target_language: en
   train: [{{path: {json.dumps(path)}}}]
   valid: {{path: {json.dumps(path)}}}
   tokenizer: {{source_vocab_size: {shape.vocabulary}, target_vocab_size: {shape.vocabulary}}}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from corpora.clones import ENJA, MULTI30K, prepare_clone
 from corpora.tatoeba.prepare import FILES, METADATA, prepare_tatoeba
 from seq2seq import cli
 from seq2seq.commands.options import Parser, positive
@@ -19,7 +20,10 @@ EXAMPLES = """examples:
   prepare_data.py tatoeba http://www.manythings.org/anki/spa-eng.zip
   prepare_data.py tatoeba spa-eng.tar.gz
   prepare_data.py tatoeba spa.txt --out data/tatoeba --valid 1000 --test 1000
+  prepare_data.py multi30k multi30k-dataset --out data/multi30k
+  prepare_data.py enja small_parallel_enja --out data/enja
   prepare_data.py general clones --out data/general
+  prepare_data.py filter data/general/story.tsv es-en en-es --out data/general/story-filtered.tsv
   prepare_data.py phrases data/tatoeba/train.tsv train.links --out data/phrases.tsv
   prepare_data.py sample --out data/sample --seed 2
   prepare_data.py sample --show 50 --seed 3
@@ -49,6 +53,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     tatoeba.add_argument("--sha256", metavar="HEX", help="refuse a SOURCE with another SHA-256")
     _add_output_options(tatoeba, "data/tatoeba", rows=2000)
     tatoeba.set_defaults(run=_tatoeba)
+    for name, text, layout in (
+        ("multi30k", "the German-English captions of Multi30k", MULTI30K),
+        ("enja", "50,000 English-Japanese pairs, the Japanese without spaces", ENJA),
+    ):
+        clone = commands.add_parser(
+            name,
+            help=text,
+            description=f"Write {text}, with the publisher's splits, from a clone of "
+            f"https://github.com/{layout.repository}.",
+        )
+        clone.add_argument("clone", type=Path, metavar="CLONE", help="folder of the clone")
+        _add_folder(clone, f"data/{name}")
+        clone.set_defaults(run=_clone, layout=layout)
     general = commands.add_parser(
         "general",
         help="textbooks, manuals and documentation in Spanish and English",
@@ -72,6 +89,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     _add_folder(general, "data/general")
     general.set_defaults(run=_general)
+    likely = commands.add_parser(
+        "filter",
+        help="a corpus without the pairs that two models find unlikely",
+        description="Write the Spanish-English pairs of a corpus that are translations of each "
+        "other, as far as two models can tell (docs/corpora.md).",
+    )
+    likely.add_argument("corpus", metavar="CORPUS", help="TSV: Spanish, English")
+    likely.add_argument("models", metavar="RUN", nargs=2, help="from Spanish, and from English")
+    likely.add_argument("--out", type=Path, metavar="FILE", required=True, help="TSV to write")
+    likely.add_argument(
+        "--most", type=float, metavar="X", default=5.0,
+        help="maximum mean cross-entropy, in nats for each piece; default: %(default)s",
+    )  # fmt: skip
+    likely.add_argument(
+        "--dropped", type=Path, metavar="FILE", help="TSV for unlikely pairs: score, pair"
+    )
+    likely.set_defaults(run=_filter)
     phrases = commands.add_parser(
         "phrases",
         help="words and short phrases of a corpus, by its word links",
@@ -168,6 +202,11 @@ def _tatoeba(options: argparse.Namespace) -> None:
     )
 
 
+def _clone(options: argparse.Namespace) -> None:
+    _check_output(options.out, force=options.force)
+    prepare_clone(options.layout, options.clone, options.out)
+
+
 def _general(options: argparse.Namespace) -> None:
     from corpora.general import prepare  # its libraries are not needed otherwise
 
@@ -178,6 +217,15 @@ def _general(options: argparse.Namespace) -> None:
         held_out=options.held_out,
         skip_missing=options.skip_missing,
     )
+
+
+def _filter(options: argparse.Namespace) -> None:
+    from corpora.general.filtering import write_filtered
+
+    files = {"output": options.out, "dropped": options.dropped}
+    for path in filter(None, files.values()):
+        check_writable(path, options.corpus)
+    print(write_filtered(options.corpus, tuple(options.models), most=options.most, **files))
 
 
 def _phrases(options: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
-"""What comes with the package: trained models and their cards, recipes and the sample corpus.
+"""Files that come with the package: trained models and their cards, recipes, the sample corpus.
 
-Commands take a model or a recipe by its name, where no such path exists, and a run on the Hugging
-Face hub as `hf:user/name[@revision]`.
+Commands take a model or a recipe by its name, unless a path of that name exists, and a run on the
+Hugging Face hub as `hf:user/name[@revision]`.
 """
 
 from __future__ import annotations
@@ -14,22 +14,11 @@ from pydantic import Field
 from seq2seq import hub
 from seq2seq.config.section import Section
 from seq2seq.errors import CheckpointError, ConfigError, did_you_mean
+from seq2seq.languages import language
 
 MODELS, RECIPES, SAMPLE = (Path(__file__).parent / name for name in ("models", "recipes", "sample"))
 CARD = "README.md"  # of a model
 _SAMPLE_PATH = Path("data/sample")  # in recipes and in the documentation
-LANGUAGE_NAMES = {  # in English
-    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
-    "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto",
-    "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish",
-    "fr": "French", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
-    "hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean",
-    "lt": "Lithuanian", "lv": "Latvian", "nb": "Norwegian Bokmål", "nl": "Dutch",
-    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian",
-    "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "ta": "Tamil",
-    "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
-    "zh": "Chinese",
-}  # fmt: skip
 
 
 def model_names() -> list[str]:
@@ -80,7 +69,7 @@ class Card(Section):
     @property
     def languages(self) -> str:
         """The direction in words."""
-        return " to ".join(LANGUAGE_NAMES.get(code, code) for code in self.language)
+        return " to ".join(language(code).name for code in self.language)
 
 
 def read_card(run: Path) -> Card:

@@ -29,6 +29,10 @@ LEXICON = {
     "perro": "dog", "gato": "cat", "niño": "boy", "pan": "bread", "agua": "water", "casa": "house",
     "rojo": "red", "grande": "big", "come": "eats", "ve": "sees", "quiere": "wants", "él": "he",
 }  # fmt: skip
+JAPANESE = {
+    "dog": "犬", "cat": "猫", "boy": "少年", "bread": "パン", "water": "水", "house": "家",
+    "red": "赤い", "big": "大きい", "eats": "食べる", "sees": "見る", "wants": "ほしい", "he": "彼",
+}  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +61,8 @@ class ToyCorpus:
         return f"""
 run_dir: {run_dir}
 data:
+  source_language: es
+  target_language: en
   train: [{{path: {self.folder}/train.tsv}}]
   valid: {{path: {self.folder}/valid.tsv}}
   test: {{path: {self.folder}/test.tsv, references: true}}
@@ -103,6 +109,15 @@ def toy_pairs(count: int, seed: int) -> list[tuple[str, str]]:
     sources = [generator.choices(words, k=generator.randint(1, 6)) for _ in range(count)]
     return [(" ".join(s), " ".join(LEXICON[word] for word in s)) for s in sources]
 
+
+LEARNS = (
+    "training.max_steps=150",
+    "training.validate_every=50",
+    "training.checkpoint_every=50",
+    "training.scheduled_sampling=0",
+    "training.schedule.kind=linear",
+    "training.average=last",
+)
 
 torch.set_num_threads(1)  # before any fixture trains: the weights depend on it
 os.fsync = os.fstat  # no test cuts the power, and each waits for the disks of all
@@ -199,15 +214,27 @@ def toy(shared: Path) -> Iterator[ToyCorpus]:
 @pytest.fixture(scope="session")
 def trained(toy: ToyCorpus, shared: Path) -> Iterator[Path]:
     """Return a run that has learned the toy language."""
-    changes = (
-        "training.max_steps=150",
-        "training.validate_every=50",
-        "training.checkpoint_every=50",
-        "training.scheduled_sampling=0",
-        "training.schedule.kind=linear",
-        "training.average=last",
-    )
-    yield from to_read(shared / "trained", lambda path: train(toy.config(path, *changes)))
+    yield from to_read(shared / "trained", lambda path: train(toy.config(path, *LEARNS)))
+
+
+@pytest.fixture(scope="session")
+def japanese(shared: Path) -> Iterator[Path]:
+    """Return a run that has learned to write the toy language in Japanese, without spaces."""
+
+    def make(path: Path) -> None:
+        folder = path.with_name("japanese-corpus")
+        folder.mkdir()
+        for seed, (name, count) in enumerate({"train": 400, "valid": 30, "test": 20}.items()):
+            pairs = [
+                (source, "".join(map(JAPANESE.get, target.split())))
+                for source, target in toy_pairs(count, seed)
+            ]
+            rows = [f"{source}.\t{target}。\n" for source, target in pairs]
+            (folder / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+        changes = ("data.target_language=ja", *LEARNS)
+        train(ToyCorpus(folder).config(path, *changes))
+
+    yield from to_read(shared / "japanese", make)
 
 
 @pytest.fixture(scope="session")

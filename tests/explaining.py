@@ -13,7 +13,7 @@ from properties import fuzzing
 from seq2seq.config import ModelConfig
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 # Options that add or remove projections.
 VARIANTS: dict[str, list[dict[str, Any]]] = {

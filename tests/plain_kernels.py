@@ -40,7 +40,7 @@ def maxout(deep: Tensor) -> Tensor:
 
 
 def projection_loss(
-    features_NO: Tensor,
+    readout_NO: Tensor,
     weight_VO: Tensor,
     bias_V: Tensor,
     labels_N: Tensor,
@@ -48,7 +48,7 @@ def projection_loss(
     label_smoothing: float = 0.0,
     counted_N: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    logits_NV = nn.functional.linear(features_NO, weight_VO, bias_V)
+    logits_NV = nn.functional.linear(readout_NO, weight_VO, bias_V)
     losses = (
         nn.functional.cross_entropy(logits_NV, labels_N, reduction="none", label_smoothing=eps)
         for eps in (label_smoothing, 0.0)

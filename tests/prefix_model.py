@@ -35,7 +35,7 @@ class PrefixModel:
     """A Decoding whose logits and weights are functions of (seed, sentence, prefix).
 
     `eos_bias` is added to the logit of EOS; `sharpness` scales all logits. With `shortens` it
-    returns only the likeliest pieces where search asks for no more.
+    returns only the most likely pieces where search asks for no more.
     """
 
     seed: int
@@ -75,9 +75,9 @@ class PrefixModel:
         pieces_RC = None
         if self.shortens and count is not None and count + 1 < PIECES:
             others = np.where(np.arange(PIECES) == EOS, -np.inf, log_probs_RV)
-            likeliest_RC = np.argsort(-others, axis=1, kind="stable")[:, :count]
+            top_RC = np.argsort(-others, axis=1, kind="stable")[:, :count]
             ends_R1 = np.full((len(rows), 1), EOS)
-            pieces_RC = np.sort(np.concatenate((likeliest_RC, ends_R1), 1), 1)
+            pieces_RC = np.sort(np.concatenate((top_RC, ends_R1), 1), 1)
             log_probs_RV = np.take_along_axis(log_probs_RV, pieces_RC, 1)
         if not (weights and self.attends):
             return Step(log_probs_RV, state, None, pieces_RC)

@@ -56,5 +56,6 @@ class RandomBackend:
 
 def random_translator(seed: int, tokenizer: Tokenizer) -> Translator:
     recipe = "run_dir: r\ndata: {train: [{path: a.tsv}], valid: {path: b.tsv}}"
-    config = parse_config(recipe, ["inference.max_source_length=8"])
+    languages = ["data.source_language=es", "data.target_language=en"]
+    config = parse_config(recipe, ["inference.max_source_length=8", *languages])
     return Translator([RandomBackend(seed, tokenizer.vocab_size)], tokenizer, tokenizer, config)

@@ -11,7 +11,7 @@ from seq2seq.config import load_config
 from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.evaluation.validation import Validator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.processes import init_process_group
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.trainer import Trainer

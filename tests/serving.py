@@ -15,12 +15,12 @@ from urllib.parse import urlencode
 import numpy as np
 
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.search import Watch
+from seq2seq.inference.search import StepCallback
 from seq2seq.inference.text import Part, Sentence
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits
 from seq2seq.serving.batching import AbandonedError, Batcher
-from seq2seq.serving.models import ServedModel, ServedModels
+from seq2seq.serving.served_models import ServedModel, ServedModels
 from seq2seq.serving.server import listen, make_server
 from seq2seq.serving.service import Service
 
@@ -136,17 +136,17 @@ class Gate:
         return getattr(self.translator, name)
 
     def translate_sentences(
-        self, sentences: Sequence[Sentence], options: SearchOptions, *, watch: Watch
+        self, sentences: Sequence[Sentence], options: SearchOptions, *, on_step: StepCallback
     ) -> list[list[Part]]:
         texts = [sentence.text for sentence in sentences]
         self.batches.append(texts)
         try:
             while any(map(self.stops, sentences)) and not self.is_open.wait(0.01):
-                watch(np.arange(0), np.arange(0))
+                on_step(np.arange(0), np.arange(0))
         except AbandonedError:
             self.abandoned.append(texts)
             raise
-        return self.translator.translate_sentences(sentences, options, watch=watch)
+        return self.translator.translate_sentences(sentences, options, on_step=on_step)
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:

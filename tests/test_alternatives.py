@@ -1,4 +1,4 @@
-"""The likeliest next words, against enumeration."""
+"""The most likely next words, against enumeration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def probabilities(model: RandomBackend, read: tuple[int, ...]) -> list[float]:
 def plain_words(
     model: RandomBackend, tokenizer: Tokenizer, prefix: Prefix, number: int, longest: int
 ) -> dict[str, float]:
-    """Return the likeliest words with their probabilities, and "" for the end."""
+    """Return the most likely words with their probabilities, and "" for the end."""
     names = tokenizer.pieces(range(model.vocab_size))
     begins = [i for i, name in enumerate(names) if name[0] == "▁" or i == EOS]
     marks = {i for i, name in enumerate(names) if name in ("▁Ↄ", "▁ↃↃ", "▁ↄↄ")}
@@ -96,7 +96,7 @@ def test_next_words_are_those_of_a_plain_search(
 
 
 def test_alternatives_are_whole_words() -> None:
-    """The likeliest pieces there begin words that have several, such as "grandmother"."""
+    """The most likely pieces there begin words that have several, such as "grandmother"."""
     translator = Translator.load("es-en")
     found = translator.alternatives("La abuela hizo una sopa.", "The")
     words = [alternative.word for alternative in found]
@@ -132,7 +132,7 @@ def test_the_end_is_an_alternative(translator: Translator) -> None:
         [best] = translator.alternatives("gato come pan", given_text, 1)
         assert best.word == ""
         assert best.translation.text == text
-        [forced] = translator.force(["gato come pan"], [text])
+        [forced] = translator.force_decode(["gato come pan"], [text])
         assert best.translation.parts[0].log_prob == pytest.approx(forced.log_prob, abs=1e-4)
         # The end is one of what may follow a complete word.
         assert forced.log_probs[-1] - 1e-4 <= best.log_prob <= 0
@@ -144,7 +144,7 @@ def test_words_have_the_probabilities_of_forcing(translator: Translator) -> None
     pieces = translator.target.encode("cat eats")
     for alternative in filter(lambda each: each.word, found):
         text = f"cat eats {alternative.word}"
-        [forced] = translator.force(["gato come pan"], [text])
+        [forced] = translator.force_decode(["gato come pan"], [text])
         assert translator.target.encode(text)[: len(pieces)] == pieces
         assert alternative.log_prob >= sum(forced.log_probs[len(pieces) :]) - 1e-4
 

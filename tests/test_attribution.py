@@ -1,4 +1,4 @@
-"""Attributions, compared with finite differences, with their baseline, and with force-scoring."""
+"""Attributions, compared with finite differences, with their baseline, and with forced decoding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seq2seq.data.tokenizer import PAD
 from seq2seq.errors import ConfigError
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 SENTENCE = "gato come pan [rojo]"
 TARGET = "cat eats red bread"
@@ -49,8 +49,8 @@ def forced(
     weight_VE = torch.cat([model.source_embedding.weight, embedded_1SE[0]])
     places_1S = len(model.source_embedding.weight) + torch.arange(len(factors_S)).unsqueeze(0)
     inputs = (places_1S, batch.source_mask_BS, batch.inputs_BT)
-    features_BTO, _ = functional_call(model, {"source_embedding.weight": weight_VE}, inputs)
-    log_probs_TV = model.logits(features_BTO)[0].log_softmax(-1)
+    readout_BTO, _ = functional_call(model, {"source_embedding.weight": weight_VE}, inputs)
+    log_probs_TV = model.logits(readout_BTO)[0].log_softmax(-1)
     return log_probs_TV.gather(1, batch.labels_BT.t())[:, 0]
 
 
@@ -100,7 +100,7 @@ def test_occlusion_is_force_scoring_without_the_word(
     whole_T = np.array(found.part.log_probs)
     for place, word in enumerate(["gato", "come", "pan"]):
         changed = " ".join(SENTENCE.replace(word, "").split())
-        [part] = translator.force([changed], [TARGET])
+        [part] = translator.force_decode([changed], [TARGET])
         assert part.log_probs is not None
         of_word = [place in of for of in source_words(found.part).of_pieces[:-1]]
         effect_T = rows[:, : len(of_word)][:, of_word].sum(1)

@@ -19,7 +19,7 @@ from conftest import ToyCorpus
 from foreign import alter_config, alter_header, alter_state, checkpoint_of, copy_run, seal
 
 from seq2seq import cli, pipeline
-from seq2seq.errors import verdict
+from seq2seq.errors import exit_status
 from seq2seq.inference.translator import Translator
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -102,6 +102,10 @@ RECIPES: list[Case] = [
      "model.joint_embeddings requires data.tokenizer.joint=true"),
     ("half a choice", lambda p: p.train("training.schedule={kind: inverse_sqrt}"),
      "schedule.kind inverse_sqrt requires schedule.warmup_steps >= 1"),
+    ("no language", lambda p: p.train(old="  target_language: en\n", new=""),
+     "data.target_language: missing required key; set it to the ISO 639 code .* such as es"),
+    ("name of a language", lambda p: p.train("data.source_language=japanese"),
+     "data.source_language: 'japanese' is not the code of that language; use ja"),
     ("not YAML", lambda p: p.train(new="a: [1\nrun_dir"),
      r"toy.yaml: not valid YAML: line \d+, column \d+"),
     ("billion laughs", lambda p: p.train(new=f"{LAUGHS}run_dir"),
@@ -322,7 +326,7 @@ def test_outputs_are_checked_before_the_work(
     make: Callable[[Place], list[str]],
     words: str,
 ) -> None:
-    for work in ("translate", "force"):
+    for work in ("translate", "force_decode"):
         monkeypatch.setattr(Translator, work, lambda *_, **__: pytest.fail("worked in vain"))
     check(make(place), 2, words, capfd)
 
@@ -359,7 +363,7 @@ def test_out_of_memory_is_a_fault_and_bugs_show_a_traceback(
     monkeypatch.setattr(Translator, "translate", exhaust)
     check(place.translate(), 1, "out of memory; reduce .* --beam", capfd)
     for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried")):
-        assert verdict(error) == verdict(MemoryError())
+        assert exit_status(error) == exit_status(MemoryError())
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError("a bug")
@@ -370,11 +374,11 @@ def test_out_of_memory_is_a_fault_and_bugs_show_a_traceback(
 
 
 def test_os_errors_of_paths_are_user_errors_others_faults() -> None:
-    assert verdict(FileNotFoundError(2, "No such file", "a\nb")) == (2, "a b: No such file")
-    assert verdict(PermissionError(13, "Permission denied", "a")) == (2, "a: Permission denied")
-    assert verdict(OSError(5, "Input/output error", "a")) == (1, "a: Input/output error")
-    assert verdict(OSError("odd")) == (1, "odd")
-    assert verdict(KeyError("a")) is None
+    assert exit_status(FileNotFoundError(2, "No such file", "a\nb")) == (2, "a b: No such file")
+    assert exit_status(PermissionError(13, "Permission denied", "a")) == (2, "a: Permission denied")
+    assert exit_status(OSError(5, "Input/output error", "a")) == (1, "a: Input/output error")
+    assert exit_status(OSError("odd")) == (1, "odd")
+    assert exit_status(KeyError("a")) is None
 
 
 def test_messages_escape_control_characters(

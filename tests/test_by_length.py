@@ -41,7 +41,7 @@ def sacre(hypotheses: list[str], references: list[list[str]]) -> float:
 def test_bucket_bleu_equals_sacrebleu() -> None:
     sources, hypotheses, references = corpus(80, 1)
     buckets = fixed_buckets(sources, (3, 6, 9, 20))
-    found = bleu_by_length(buckets, sentence_statistics(hypotheses, references))
+    found = bleu_by_length(buckets, sentence_statistics(hypotheses, references, "en"))
     lengths = [len(source.split()) for source in sources]
     assert len(buckets) == 4
     assert sum(len(bucket.sentences) for bucket in buckets) == len(sources)
@@ -57,7 +57,7 @@ def test_bucket_bleu_equals_sacrebleu() -> None:
 def test_resampled_bleu_equals_resampled_sacrebleu() -> None:
     """With the same draws, each resampled corpus is scored by sacreBLEU."""
     _, hypotheses, references = corpus(25, 2)
-    found = resampled_bleu(sentence_statistics(hypotheses, references), 30)
+    found = resampled_bleu(sentence_statistics(hypotheses, references, "en"), 30)
     generator = np.random.default_rng(SEED)
     for value in found:
         drawn = generator.integers(25, size=25)
@@ -68,10 +68,10 @@ def test_resampled_bleu_equals_resampled_sacrebleu() -> None:
 
 def test_resamples_are_reproducible_and_closer_with_more_sentences() -> None:
     _, hypotheses, references = corpus(30, 3)
-    few = resampled_bleu(sentence_statistics(hypotheses, references), 200)
-    again = resampled_bleu(sentence_statistics(hypotheses, references), 200)
+    few = resampled_bleu(sentence_statistics(hypotheses, references, "en"), 200)
+    again = resampled_bleu(sentence_statistics(hypotheses, references, "en"), 200)
     np.testing.assert_array_equal(few, again)
-    many = resampled_bleu(sentence_statistics(hypotheses * 16, references * 16), 200)
+    many = resampled_bleu(sentence_statistics(hypotheses * 16, references * 16, "en"), 200)
     # Sixteen times the sentences: a quarter of the width.
     width = [np.ptp(np.quantile(values, (0.025, 0.975))) for values in (few, many)]
     assert width[0] / width[1] == pytest.approx(4, rel=0.35)
@@ -93,7 +93,7 @@ def test_every_sentence_is_in_one_bucket(lengths: list[int], bounds: set[int]) -
 
 def test_sums_of_statistics_give_corpus_bleu() -> None:
     _, hypotheses, references = corpus(40, 4)
-    statistics = sentence_statistics(hypotheses, references)
+    statistics = sentence_statistics(hypotheses, references, "en")
     assert statistics.shape == (40, 10)
     assert corpus_bleu(statistics.sum(0)) == pytest.approx(sacre(hypotheses, references))
     # Without any matching 4-gram BLEU is smoothed.
@@ -101,12 +101,12 @@ def test_sums_of_statistics_give_corpus_bleu() -> None:
         ["the cat eats bread now", "a dog"],
         [["the cat eats the bread"], ["a"]],
     )
-    smoothed = corpus_bleu(sentence_statistics(hypotheses, references).sum(0))
+    smoothed = corpus_bleu(sentence_statistics(hypotheses, references, "en").sum(0))
     assert smoothed == pytest.approx(sacre(hypotheses, references))
     assert smoothed > 0
 
 
 def test_unequal_counts_raise_and_no_sentences_have_no_bucket() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        sentence_statistics(["a", "b"], [["a"]])
+        sentence_statistics(["a", "b"], [["a"]], "en")
     assert fixed_buckets([]) == []

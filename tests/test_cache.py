@@ -26,8 +26,8 @@ class Maker:
         return {"call": self.calls}
 
 
-def get(cache: Cache, kind: str, made_of: dict[str, Any], make: Any) -> Entry:
-    return cache.entry(kind, made_of, make, lambda entry: entry)
+def get(cache: Cache, kind: str, key: dict[str, Any], make: Any) -> Entry:
+    return cache.entry(kind, key, make, lambda entry: entry)
 
 
 @pytest.fixture

@@ -68,8 +68,8 @@ def test_malformed_files_are_named_with_their_lines(
 def test_margins_equal_forced_decoding_one_by_one(translator: Translator) -> None:
     found = score_challenge(translator, PAIRS).scored
     for pair, scored in zip(PAIRS, found, strict=True):
-        [right] = translator.force([pair.source], [pair.right])
-        [wrong] = translator.force([pair.source], [pair.wrong])
+        [right] = translator.force_decode([pair.source], [pair.right])
+        [wrong] = translator.force_decode([pair.source], [pair.wrong])
         assert scored.total == pytest.approx(right.log_prob - wrong.log_prob, abs=1e-4)
         means = (part.log_prob / len(part.target_pieces) for part in (right, wrong))
         assert scored.per_piece == pytest.approx(next(means) - next(means), abs=1e-4)
@@ -103,7 +103,7 @@ def test_scores_by_phenomenon_and_of_all(translator: Translator) -> None:
 def test_translations_with_the_same_pieces_are_a_failure(translator: Translator) -> None:
     # Both are unknown characters, so that the model cannot tell one from the other.
     same = MinimalPair("tie", "gato", "猫", "狗")
-    pieces = [part.target_pieces for part in translator.force(["gato"] * 2, ["猫", "狗"])]
+    pieces = [part.target_pieces for part in translator.force_decode(["gato"] * 2, ["猫", "狗"])]
     found = score_challenge(translator, [same])
     if pieces[0] == pieces[1]:
         assert found.scored == [same]

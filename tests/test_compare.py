@@ -33,7 +33,7 @@ def run(*arguments: object) -> int:
 
 
 def test_all_references_count() -> None:
-    found = compare({"a": FIRST, "b": SECOND, "c": FIRST}, PAIRS, resamples=100)
+    found = compare({"a": FIRST, "b": SECOND, "c": FIRST}, PAIRS, "en", resamples=100)
     worse = CHRF().sentence_score("three birds x", [PAIRS[2].target]).score
     better = CHRF().sentence_score("three birds", [PAIRS[2].target]).score
     assert worse != better  # one of them wins
@@ -56,13 +56,13 @@ def test_all_references_count() -> None:
 
 def test_randomization() -> None:
     better = [pair.target for pair in PAIRS]
-    found = compare({"a": SECOND, "b": better}, PAIRS, test="randomization", resamples=500)
+    found = compare({"a": SECOND, "b": better}, PAIRS, "en", test="randomization", resamples=500)
     metric = found.metrics["b"]["bleu"]
     assert metric.p_value is not None
     assert metric.p_value < 0.05
     assert "ar:500|" in metric.signature
     assert metric.interval is None
-    same = compare({"a": SECOND, "b": SECOND}, PAIRS, test="randomization", resamples=500)
+    same = compare({"a": SECOND, "b": SECOND}, PAIRS, "en", test="randomization", resamples=500)
     assert same.metrics["b"]["bleu"].p_value == 1
     assert same.differences == []
 
@@ -71,7 +71,7 @@ def test_few_differing_sentences_are_not_significant() -> None:
     base = [pair.target for pair in PAIRS]
     for count, least in ((1, 1.0), (3, 0.25)):
         worse = ["nothing like it", *base[1:]] if count == 1 else ["no"] * count + base[count:]
-        found = compare({"a": base, "b": worse}, PAIRS, test="randomization", resamples=500)
+        found = compare({"a": base, "b": worse}, PAIRS, "en", test="randomization", resamples=500)
         p_value = found.metrics["b"]["bleu"].p_value
         assert p_value is not None
         assert p_value >= least
@@ -82,7 +82,7 @@ def page(comparison: SystemComparison, test: str) -> str:
 
 
 def test_page_and_text() -> None:
-    found = compare({"a": FIRST, "<b>": SECOND}, PAIRS, resamples=100)
+    found = compare({"a": FIRST, "<b>": SECOND}, PAIRS, "en", resamples=100)
     tags = Tags(page(found, "t<e>st"))
     assert not {tag for tag, _ in tags.seen} & {"script", "img", "b", "e"}
     text = "".join(tags.texts)
@@ -93,14 +93,14 @@ def test_page_and_text() -> None:
     assert lines[1].startswith("<b>  BLEU ")
     assert "(p" in lines[1]
     assert "(p" not in lines[0]
-    Tags(page(compare({"a": FIRST, "b": FIRST}, PAIRS, resamples=10), "t"))
+    Tags(page(compare({"a": FIRST, "b": FIRST}, PAIRS, "en", resamples=10), "t"))
 
 
 def test_too_few_systems_or_sentences_raise() -> None:
     with pytest.raises(DataError, match="two or more systems"):
-        compare({"a": FIRST}, PAIRS)
+        compare({"a": FIRST}, PAIRS, "en")
     with pytest.raises(DataError, match="0 hypotheses"):
-        compare({"a": [], "b": []}, [])
+        compare({"a": [], "b": []}, [], "en")
 
 
 def test_command(

@@ -19,7 +19,7 @@ from torch import Tensor
 from seq2seq.config import ModelConfig, Style
 from seq2seq.model import decoder, layers
 from seq2seq.model.decoder import DecoderState
-from seq2seq.model.model import TranslationDecoding, TranslationModel
+from seq2seq.model.translation_model import TranslationDecoding, TranslationModel
 
 LENGTHS = (4, 1, 5)
 STEPS = 3
@@ -47,8 +47,8 @@ def by_steps(decoding: TranslationDecoding, targets_RT: Tensor) -> tuple[Tensor,
 def unrolled(model: TranslationModel, targets_BT: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return logits [B, T, V] and weights [B, T, S] of one target a sentence."""
     batch = tiny_batch(LENGTHS)
-    features, weights = model(batch.source_BS, batch.mask_BS, targets_BT)
-    return model.logits(features), weights
+    readout, weights = model(batch.source_BS, batch.mask_BS, targets_BT)
+    return model.logits(readout), weights
 
 
 def started(model: TranslationModel) -> TranslationDecoding:

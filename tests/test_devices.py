@@ -43,7 +43,7 @@ from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.search import search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.loss import teacher_forced_loss
@@ -219,7 +219,7 @@ def test_samples_and_forced_translations_are_those_of_the_cpu(trained: Path, dev
     # A draw may fall between two sums that differ by rounding.
     assert sum(one != other for one, other in zip(samples, expected, strict=True)) <= 1
     for one, other in zip(
-        there.force(sources, targets), plain.force(sources, targets), strict=True
+        there.force_decode(sources, targets), plain.force_decode(sources, targets), strict=True
     ):
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
@@ -241,7 +241,7 @@ def test_host_reads_once_a_step(score: str) -> None:
     backend, steps = AsOnGPU(tiny_model(tiny_config(**{"attention.score": score}))), []
     source, options = tiny_batch().source_BS.numpy(), SearchOptions(beam_size=2, keep_weights=True)
     with Reads() as reads:
-        search(backend.decoding(source), options, watch=lambda *_: steps.append(1))
+        search(backend.decoding(source), options, on_step=lambda *_: steps.append(1))
     assert reads.number == len(steps) > 3
 
 
@@ -254,7 +254,7 @@ def test_gpu_waits_once_a_step() -> None:
         try:
             search(
                 backend.decoding(tiny_batch().source_BS.numpy()), SearchOptions(beam_size=2),
-                watch=lambda *_: steps.append(1),
+                on_step=lambda *_: steps.append(1),
             )  # fmt: skip
         finally:
             torch.cuda.set_sync_debug_mode("default")
@@ -315,7 +315,7 @@ def test_gpu_takes_larger_batches(
     for translator, work in (
         (there, lambda: there.translate(lines, options, sampling=Sampling(4))),
         (there, lambda: there.translate(lines, options, prefixes=["c", *[""] * 199])),
-        (there, lambda: there.force(lines, lines)),
+        (there, lambda: there.force_decode(lines, lines)),
         (both, lambda: both.translate(lines, options)),
     ):
         assert max(batch_sizes(translator, monkeypatch, work)[0]) <= 128

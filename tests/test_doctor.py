@@ -230,7 +230,7 @@ def test_model_that_ignores_its_source_is_found(probe: Probe) -> None:
 
 def test_attention_checks_are_skipped_without_attention(toy: ToyCorpus, probe: Probe) -> None:
     from seq2seq.config import ModelConfig
-    from seq2seq.model.model import TranslationModel
+    from seq2seq.model.translation_model import TranslationModel
 
     old = probe.translator
     sizes = {"embedding_size": 8, "encoder_size": 8, "decoder_size": 8}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seq2seq.config import Style
 from seq2seq.model.decoder import DecoderState
 from seq2seq.model.layers import Dropout
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 TIME, BATCH, FEATURES = 6, 3, 64
 
@@ -31,8 +31,8 @@ def dropped(variational: bool, *, time_axis: int = 0, rate: float = 0.4) -> Tens
 
 def run(model: TranslationModel, batch: TinyBatch, seed: int) -> Tensor:
     torch.manual_seed(seed)
-    features: Tensor = model(batch.source_BS, batch.mask_BS, batch.inputs_BT)[0]
-    return features
+    readout: Tensor = model(batch.source_BS, batch.mask_BS, batch.inputs_BT)[0]
+    return readout
 
 
 @pytest.mark.parametrize("time_axis", [0, 1])
@@ -101,7 +101,7 @@ def test_model_drops_in_training_only(style: Style, variational: bool) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 @torch.no_grad()
-def test_dropout_of_embeddings_states_and_features(style: Style) -> None:
+def test_dropout_of_embeddings_states_and_readout(style: Style) -> None:
     config = tiny_config(style=style, dropout=0.5, readout_size=7, encoder_layers=2)
     model, batch = tiny_model(config).train(), tiny_batch((5, 2), target_length=3)
     places: list[tuple[int, int]] = []
@@ -114,9 +114,9 @@ def test_dropout_of_embeddings_states_and_features(style: Style) -> None:
     for module in (model.dropout, model.encoder.dropout):
         module.register_forward_hook(note, with_kwargs=True)
     run(model, batch, seed=1)
-    source_embeddings, target_embeddings, features, states = (5, 4), (3, 4), (3, 7), (5, 6)
+    source_embeddings, target_embeddings, readout, states = (5, 4), (3, 4), (3, 7), (5, 6)
     between_layers = states
-    expected = [source_embeddings, between_layers, states, target_embeddings, features]
+    expected = [source_embeddings, between_layers, states, target_embeddings, readout]
     assert places == expected
 
 

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import Encoded, Memory
 from seq2seq.model.layers import GRU
-from seq2seq.model.model import Encoder, TranslationModel
+from seq2seq.model.translation_model import Encoder, TranslationModel
 
 LENGTHS = (4, 1, 5)
 

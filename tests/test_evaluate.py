@@ -218,7 +218,7 @@ def test_tokenized_text_is_warned_about_once(
     evaluate(translator, [Pair("gato come.", "cat eats.")] * 120)
     [warning] = [record.getMessage() for record in caplog.records]
     assert warning.startswith("120 translations end in ' .', as tokenized text does")
-    score(["cat eats ."] * 120, ["cat eats."] * 120)
+    score(["cat eats ."] * 120, ["cat eats."] * 120, "en")
     assert len(caplog.records) == 1
 
 

@@ -158,8 +158,8 @@ def test_teacher_forcing_gives_the_same_weights_and_probabilities(
     model = translator.models[0]
     target = translator.target.encode(TARGET)
     batch = make_batch([translator.source.encode(SENTENCE)], [target], [0])
-    features_BTO, weights_BTS = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-    log_probs_TV = model.logits(features_BTO[0]).log_softmax(-1)
+    readout_BTO, weights_BTS = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
+    log_probs_TV = model.logits(readout_BTO[0]).log_softmax(-1)
     steps = list(zip(found.steps, batch.labels_BT[0].tolist(), log_probs_TV, strict=True))
     for step, label, log_probs_V in steps:
         assert step.writes.id == label

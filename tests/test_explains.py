@@ -29,7 +29,7 @@ def translator(trained: Path) -> Translator:
 
 
 def forced(translator: Translator) -> Forced:
-    return explains.force(translator, PAIR, np.random.default_rng(1))
+    return explains.forced_pair(translator, PAIR, np.random.default_rng(1))
 
 
 def test_kendall_is_that_of_concordant_pairs() -> None:
@@ -55,7 +55,7 @@ def test_erasure_is_force_scoring_what_is_left(translator: Translator, config: M
     @functools.cache  # measures of different explanations leave out the same words
     def p(left: frozenset[int]) -> list[float]:
         text = " ".join(word for n, word in enumerate(words) if n not in left)
-        [part] = changed.force([text], [PAIR.target])
+        [part] = changed.force_decode([text], [PAIR.target])
         assert part.log_probs is not None
         return [math.exp(log_prob) for log_prob in part.log_probs]
 

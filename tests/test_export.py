@@ -22,7 +22,7 @@ from oracle.cases import (
 
 from seq2seq.config import ModelConfig
 from seq2seq.device import has_vnni
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.onnx import Precision
 from seq2seq.onnx.graphs import embedding_graph, encoder_graph, step_graph
 

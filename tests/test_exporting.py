@@ -191,7 +191,7 @@ def test_backends_sample_alike(both: tuple[Translator, Translator]) -> None:
 
 def test_backends_force_alike(both: tuple[Translator, Translator]) -> None:
     targets = [target for _, target in toy_pairs(500, 77)]
-    found, expected = (each.force(SENTENCES, targets) for each in both)
+    found, expected = (each.force_decode(SENTENCES, targets) for each in both)
     for part, same in zip(found, expected, strict=True):
         assert part.log_prob == pytest.approx(same.log_prob, abs=1e-4)
         np.testing.assert_allclose(part.weights, same.weights, rtol=0, atol=1e-4)

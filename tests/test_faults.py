@@ -34,7 +34,7 @@ from seq2seq.evaluation.metrics import score
 from seq2seq.inference.protocol import Floats
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 CAUGHT_BY = {
     "softmax-axis": {"weights sum to 1", "attention moves"},
@@ -98,7 +98,7 @@ def test_injecting_faults_leaves_the_model_unchanged(
     assert not any("diagnosis" in type(module).__module__ for module in model.modules())
     assert examine(probe.copy()) == gallery.healthy.findings
     assert all(finding.passed is not False for finding in examine(probe).values())
-    bleu = score(translate_in_order(probe, pairs), references_of(pairs))["bleu"].score
+    bleu = score(translate_in_order(probe, pairs), references_of(pairs), "en")["bleu"].score
     assert bleu == gallery.healthy.bleu
 
 

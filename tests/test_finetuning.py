@@ -369,7 +369,7 @@ def test_restarted_ranks_continue_the_new_run(
         (("data.tokenizer.source_vocab_size=500",), r"source_vocab_size: the recipe has 500"),
         (("data.tokenizer.joint=true",), r"tokenizer\.joint: the recipe has True, but .*remove"),
         (("training.initial.run=none",), "none: not a run directory"),
-        (("training.initial.run={bare}",), "ONNX files without weights"),
+        (("training.initial.run={bare}",), "has ONNX files for other programs, but no weights"),
         (("training.initial.run={damaged}",), "no intact checkpoint"),
         (("training.initial.run={cut}",), "model.safetensors does not match its checksum"),
         (("training.initial.run={run}",), "is the run that training starts from"),

@@ -14,10 +14,10 @@ from seq2seq.config import ModelConfig
 from seq2seq.data.batching import make_batch
 from seq2seq.errors import CheckpointError, DataError
 from seq2seq.inference.protocol import SearchOptions
-from seq2seq.inference.search import force
+from seq2seq.inference.search import force_decode
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 STYLES = {
     "bahdanau": {"style": "bahdanau", "attention": {"score": "additive", "size": 7}},
@@ -37,7 +37,7 @@ def translator(trained: Path) -> Translator:
 
 def test_endless_target_is_refused(translator: Translator) -> None:
     with pytest.raises(DataError, match=r"target 2 of 2: 1\d{4} pieces are too many"):
-        translator.force(["gato", "pan"], ["cat", "bread " * 10_000])
+        translator.force_decode(["gato", "pan"], ["cat", "bread " * 10_000])
 
 
 @pytest.mark.parametrize("targets", [[[4, 5, 4, 4], [], [6]], [[1], [4, 6], [5] * 9]])
@@ -47,7 +47,7 @@ def test_force_follows_the_target(targets: list[list[int]]) -> None:
         length_penalty=0.7, coverage_penalty=0.3, max_length_offset=1, no_repeat_ngram=1,
         keep_weights=True,
     )  # fmt: skip
-    found = force(model, targets, options)
+    found = force_decode(model, targets, options)
     for sentence, (tokens, hypothesis) in enumerate(zip(targets, found, strict=True)):
         length = [4, 2, 6][sentence]
         rows, total = [], 0.0
@@ -75,10 +75,10 @@ def test_force_matches_teacher_forcing(style: str) -> None:
     targets = [[4, 5], [6, 7, 8, 9, 10, 11], []]
     batch = make_batch(sources, targets, [0, 1, 2])
     with torch.no_grad():
-        features_BTO, weights_BTS = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-        log_probs_BTV = model.logits(features_BTO).log_softmax(-1)
+        readout_BTO, weights_BTS = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
+        log_probs_BTV = model.logits(readout_BTO).log_softmax(-1)
     decoding = TorchBackend(model).decoding(batch.source_BS.numpy())
-    found = force(decoding, targets, SearchOptions(keep_weights=True))
+    found = force_decode(decoding, targets, SearchOptions(keep_weights=True))
     assert weights_BTS is not None
     for row, hypothesis in enumerate(found):
         steps, length = len(targets[row]) + 1, len(sources[row]) + 1
@@ -94,7 +94,7 @@ def test_forcing_a_found_translation_gives_its_score(translator: Translator) -> 
     sources = [source for source, _ in toy_pairs(9, 5)]
     options = translator.options(keep_weights=True)
     found = [best[0].parts[0] for best in translator.translate(sources, options)]
-    forced = translator.force(sources, [part.text for part in found])
+    forced = translator.force_decode(sources, [part.text for part in found])
     for one, other in zip(found, forced, strict=True):
         assert (one.source_pieces, one.text) == (other.source_pieces, other.text)
         if one.target_pieces == other.target_pieces:
@@ -109,9 +109,9 @@ def test_force_does_not_depend_on_batch(trained: Path, other: Path) -> None:
     both = Translator.load(trained, other)
     sources, targets = zip(*toy_pairs(12, 6), strict=True)
     budget = both.config.inference.model_copy(update={"batch_tokens": 1})
-    together = both.force(sources, targets)
+    together = both.force_decode(sources, targets)
     both.config = both.config.model_copy(update={"inference": budget})
-    for one, other_one in zip(together, both.force(sources, targets), strict=True):
+    for one, other_one in zip(together, both.force_decode(sources, targets), strict=True):
         assert one.log_prob == pytest.approx(other_one.log_prob, abs=1e-4)
         assert one.weights is not None
         assert other_one.weights is not None
@@ -120,16 +120,16 @@ def test_force_does_not_depend_on_batch(trained: Path, other: Path) -> None:
 
 def test_unusual_lines(translator: Translator) -> None:
     long = "gato " * 60  # more than inference.max_source_length
-    parts = translator.force(["", "gato", long, " \t"], ["cat", "", "cat", ""])
+    parts = translator.force_decode(["", "gato", long, " \t"], ["cat", "", "cat", ""])
     assert [part.text for part in parts] == ["cat", "", "cat", ""]
     assert [len(part.source_pieces) for part in parts] == [1, 2, 61, 1]
     assert [tuple(part.weights.shape) for part in parts if part.weights is not None] == [
         (len(part.target_pieces), len(part.source_pieces)) for part in parts
     ]
-    assert parts[1].log_prob < translator.force(["gato"], ["cat"])[0].log_prob
-    assert translator.force([], []) == []
+    assert parts[1].log_prob < translator.force_decode(["gato"], ["cat"])[0].log_prob
+    assert translator.force_decode([], []) == []
     with pytest.raises(DataError, match="2 sources for 1 targets"):
-        translator.force(["a", "b"], ["c"])
+        translator.force_decode(["a", "b"], ["c"])
 
 
 def test_nonfinite_weights_raise(trained: Path) -> None:
@@ -137,4 +137,4 @@ def test_nonfinite_weights_raise(trained: Path) -> None:
     with torch.no_grad():
         translator.models[0].output_bias.fill_(float("nan"))
     with pytest.raises(CheckpointError, match="not finite"):
-        translator.force(["gato"], ["cat"])
+        translator.force_decode(["gato"], ["cat"])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import string
+import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import polib
 import pytest
 
-from corpora.general.prepare import DEV, FILES
-from corpora.general.readers import READERS
+from corpora.general.prepare import DEV, FILES, OUTPUTS
+from corpora.general.readers import READERS, lang_history
 from corpora.general.sources import Files, Repository, read_sources
 from corpora.general.text import is_translation, plain_markdown, plain_rst, sentence_pairs
 from prepare_data import main
@@ -188,6 +192,132 @@ def test_strings_are_paired_by_keys(tmp_path: Path, suffix: str) -> None:
     ]
 
 
+PLACEHOLDERS = """
+msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\nPlural-Forms: nplurals=2; plural=n != 1;\\n"
+
+msgid "<color_red>Hot</color>, <info>%d%% full</info>"
+msgstr "<color_red>Caliente</color>, <info>%d%% lleno</info>"
+
+msgid "<bold>A <good>safe</good> place</bold>, 5%%"
+msgstr "Un lugar <good>seguro</good>, 5%%"
+
+msgid "apple"
+msgid_plural "apples"
+msgstr[0] "manzana"
+msgstr[1] "manzanas"
+"""
+
+
+def test_compiled_catalogues_with_plurals_and_placeholders(tmp_path: Path) -> None:
+    path = tmp_path / "es.mo"
+    polib.pofile(PLACEHOLDERS).save_as_mofile(str(path))
+    assert sorted(READERS["po message"](path, path)) == [
+        ("Caliente, \ufffc% lleno", "Hot, \ufffc% full"),
+        ("Un lugar seguro, 5%", "A safe place, 5%"),
+        ("manzana", "apple"),
+        ("manzanas", "apples"),
+    ]
+
+
+def test_lines_without_their_context(tmp_path: Path) -> None:
+    assert read(tmp_path, "lines", "Es ella.\nSí.\n", "Ana. <sep> It is her.\nYes.\n", "") == [
+        ("Es ella.", "It is her."),
+        ("Sí.", "Yes."),
+    ]
+    with pytest.raises(ValueError, match="2 lines for 1"):
+        read(tmp_path, "lines", "Uno.\nDos.\n", "One.\n", "")
+
+
+def test_html_paragraphs_by_ids(tmp_path: Path) -> None:
+    frame = '<html><head><title>{}</title></head><body><h1 id="h">{}</h1><p>{}</p>{}</body></html>'
+    menu = '<span id="m"><span class="MAC"><span>Prefs</span></span><span>Menú</span></span>'
+    spanish = frame.format("No", "Uno", "No", f'<p id="a">Abra {menu}.</p><p id="b">Dos</p>')
+    english = frame.format("No", "One", "No", f'<p id="b">Two</p><p id="a">Open {menu}.</p>')
+    assert read(tmp_path, "html", spanish, english, ".html") == [
+        ("Uno", "One"),
+        ("Abra Menú.", "Open Menú."),
+        ("Dos", "Two"),
+    ]
+
+
+def test_wml_pairs_sections_with_equal_elements(tmp_path: Path) -> None:
+    frame = (
+        '#use wml::page title="x"\n<define-tag pagetitle>{}</define-tag>\n'
+        "<p>{} <em>x</em> <current_date>.\n# no\n<p>{}\n<h2>{}</h2>\n<ul><li>{}{}</ul>"
+        "<h2>{}</h2><pre>no</pre><p>{}</p>"
+    )
+    spanish = frame.format("Inicio", "El", "Dos.", "Lista", "uno", "<li>dos", "Fin", "Ya.")
+    english = frame.format("Start", "The", "Two.", "List", "one", "", "End", "Done.")
+    assert read(tmp_path, "wml", spanish, english, ".wml") == [
+        ("Inicio", "Start"),
+        ("El x \ufffc.", "The x \ufffc."),
+        ("Dos.", "Two."),
+        ("Fin", "End"),
+        ("Ya.", "Done."),
+    ]
+    assert read(tmp_path, "wml", spanish, f"{english}<h2>More</h2>", ".wml") == []
+
+
+def test_mozilla_strings_of_all_commits(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        author = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *author, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    path = tmp_path / "es-ES/firefox/new.lang"
+    path.parent.mkdir(parents=True)
+    git("init")
+    for text in (
+        "## active ##\n\n# note\n;Hello\nHola\n\n;Bye\nBye {ok}\n",
+        "## active ##\n\n# note\n;Hello\n¡Hola!\n\n;Bye <b>now</b>\nAdiós\n",
+    ):
+        path.write_text(text, encoding="utf-8")
+        git("add", ".")
+        git("commit", "-m", "x")
+    assert set(lang_history(tmp_path, "es-*/*.lang")) == {
+        ("Hola", "Hello"), ("¡Hola!", "Hello"), ("Bye", "Bye"), ("Adiós", "Bye now"),
+    }  # fmt: skip
+
+
+def test_dictionary_without_definitions(tmp_path: Path) -> None:
+    entries = {
+        "00databaseinfo": "about\n\n1. it\n",
+        "palm": "palm /pɑːm/ <n>\n1. palmera, palma, otra 2.\nA tree.\n 3.\nWood.\n2. palma\nA.\n",
+        "pay for": "pay for <v>\npagar 2.\nTo cover costs.\n",
+    }
+    digits = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    index, data = "", b""
+    for word, entry in entries.items():
+        numbers = (digits[n // 64] + digits[n % 64] for n in (len(data), len(entry.encode())))
+        index += f"{word}\t{chr(9).join(numbers)}\n"
+        data += entry.encode()
+    path = tmp_path / "a.index"
+    path.write_text(index, encoding="utf-8")
+    path.with_suffix(".dict.dz").write_bytes(gzip.compress(data))
+    assert list(READERS["dictionary"](path, path)) == [
+        ("palmera", "palm"), ("palma", "palm"), ("palma", "palm"), ("pagar", "pay for"),
+    ]  # fmt: skip
+
+
+def test_names_of_cldr(tmp_path: Path) -> None:
+    frame = (
+        '<ldml><localeDisplayNames><languages><language type="es">{}</language>'
+        '<language type="{}">x</language></languages></localeDisplayNames><numbers><currencies>'
+        '<currency type="EUR"><displayName>{}</displayName><displayName count="other">{}'
+        "</displayName><symbol>€</symbol></currency></currencies></numbers>"
+        '<annotations><annotation cp="🐶">{}</annotation>'
+        '<annotation cp="🐶" type="tts">{}</annotation></annotations></ldml>'
+    )
+    spanish = frame.format("español", "aa", "euro", "euros", "cara | perro", "cara de perro")
+    english = frame.format("Spanish", "bb", "Euro", "euros", "dog | face", "dog face")
+    assert read(tmp_path, "cldr", spanish, english, ".xml") == [
+        ("español", "Spanish"),
+        ("euro", "Euro"),
+        ("euros", "euros"),
+        ("cara de perro", "dog face"),
+    ]
+
+
 def test_questions_are_read_without_their_answers(tmp_path: Path) -> None:
     spanish, english = (
         json.dumps([{"context": context, "qas": [{"question": question, "answers": ["z"]}]}])
@@ -267,10 +397,44 @@ COUNTERPARTS = {
     "open-sdg/sdg-translations": ("translations/es/menu.yml", "translations/en/menu.yml"),
     "tico-19/tico-19.github.io": ("data/tico19-testset.zip",) * 2,
     "google-deepmind/xquad": ("xquad.es.json", "xquad.en.json"),
+    "cataclysm-dda-data": ("usr/share/locale/es_AR/LC_MESSAGES/cataclysm-dda.mo",) * 2,
+    "omunroe-com/debwebwml": ("spanish/CD/a.wml", "english/CD/a.wml"),
+    "mozilla-l10n/www.mozilla.org": ("es-MX/a.lang",) * 2,
+    "mozilla/legal-docs": ("es-ES/websites_tou.md", "en/websites_tou.md"),
+    "IRS-Public/direct-file": (
+        "direct-file/df-client/df-client-app/src/locales/es.yaml",
+        "direct-file/df-client/df-client-app/src/locales/en.yaml",
+    ),
+    "bkeepers/producingoss": ("es/ch01.xml", "en/ch01.xml"),
+    "libreoffice-help-es": (
+        "usr/share/libreoffice/help/es/text/shared/05/a.html",
+        "usr/share/libreoffice/help/en-US/text/shared/05/a.html",
+    ),
+    "dict-freedict-eng-spa": ("usr/share/dictd/freedict-eng-spa.index",) * 2,
+    "unicode-cldr-core": (
+        "usr/share/unicode/cldr/common/main/es.xml", "usr/share/unicode/cldr/common/main/en.xml",
+    ),
 }  # fmt: skip
-MONERO = {
-    "po markdown": ("_i18n/es/resources/moneropedia/weblate/a.po",) * 2,
-    "strings": ("_i18n/es.yml", "_i18n/en.yml"),
+# Of repositories with several rows: by the beginning of the pattern.
+SEVERAL = {
+    "_i18n/es/": ("_i18n/es/resources/moneropedia/weblate/a.po",) * 2,
+    "_i18n/es.": ("_i18n/es.yml", "_i18n/en.yml"),
+    "data/sentences": (
+        "data/sentences/test/geneval-sentences-feminine-test.en_es.es",
+        "data/sentences/test/geneval-sentences-feminine-test.en_es.en",
+    ),
+    "data/context": (
+        "data/context/geneval-context-wikiprofessions-original-dev.en_es.es",
+        "data/context/geneval-context-wikiprofessions-2to1-dev.en_es.en",
+    ),
+    "CoCoA-MT/train": (
+        "CoCoA-MT/train/en-es/formality-control.train.telephony.en-es.informal.feminine.es",
+        "CoCoA-MT/train/en-es/formality-control.train.telephony.en-es.en",
+    ),
+    "CoCoA-MT/test": (
+        "CoCoA-MT/test/en-es/formality-control.test.telephony.en-es.formal",
+        "CoCoA-MT/test/en-es/formality-control.test.telephony.en-es",
+    ),
 }
 
 
@@ -280,7 +444,8 @@ def test_files_of_a_source_are_found(files: Files, tmp_path: Path) -> None:
     if files.counterpart == "ids":
         names = ("modules/m1/index.cnxml", "modules/m2/index.cnxml")
     else:
-        names = COUNTERPARTS.get(name) or MONERO[files.format]
+        several = (found for start, found in SEVERAL.items() if files.pattern.startswith(start))
+        names = COUNTERPARTS.get(name) or next(several)
     roots = [files.repositories[n].folder(tmp_path) for n in (0, -1)]
     paths = [root / name for root, name in zip(roots, names, strict=True)]
     for path in paths:
@@ -304,6 +469,19 @@ def test_commands_that_clone(tmp_path: Path) -> None:
         "git -C clones/c-d checkout --detach $(git -C clones/c-d rev-list -1 "
         '--before="$(git -C clones/a-b log -1 --format=%cI)" HEAD)'
     )
+
+
+def test_commands_that_unpack_a_package() -> None:
+    assert Repository("a-data", "4:2.1-3").commands(Path("clones")) == [
+        "apt-get download a-data=4:2.1-3",
+        "dpkg-deb --extract a-data_*.deb clones/a-data_2.1-3 && rm a-data_*.deb",
+    ]
+
+
+def test_two_commits_of_a_repository_have_two_folders() -> None:
+    [files] = (each for each in read_sources() if "producingoss" in each.repositories[0].name)
+    folders = [each.folder(Path("clones")).name for each in files.repositories]
+    assert folders == ["bkeepers-producingoss", "bkeepers-producingoss-en"]
 
 
 # --- the command
@@ -390,7 +568,7 @@ def test_general_corpus(call: Call, tmp_path: Path) -> None:
     found = {each["source"]: each for each in metadata["sources"]}
     assert found.keys() == {"Scratch", "Vite", "TICO-19", "XQuAD"}
     assert (found["TICO-19"]["dev"], found["TICO-19"]["train"]) == (1600, 800)
-    assert found["Scratch"]["commits"] == {"scratchfoundation/scratch-l10n": "unknown"}
+    assert found["Scratch"]["commits"] == {"scratchfoundation/scratch-l10n": ["unknown"]}
     [counts] = (line.split() for line in out.splitlines() if line.startswith("TICO-19"))
     assert counts == ["TICO-19", "3", "2,400", "1,600", "800", "CC0"]
     assert "cannot be read (1 files of Scratch): scratchfoundation-scratch-l10n/b/es.json" in out
@@ -398,6 +576,27 @@ def test_general_corpus(call: Call, tmp_path: Path) -> None:
     assert again == 2
     assert "has train.tsv, valid.tsv, dev-tico.tsv, dev-xquad.tsv, metadata.json already" in err
     assert call("--skip-missing", "--force")[0] == 0
+
+
+def test_sentences_to_choose_on_are_all_pairs_of_an_english_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DEV, "story.tsv", ("dev-story.tsv", 4))
+    folder = tmp_path / "clones/amazon-science-contrastive-controlled-mt/CoCoA-MT/test/en-es"
+    folder.mkdir(parents=True)
+    english = [f"This is the number {n} of the sentences to translate" for n in range(5)]
+    for kind in ("formal", "informal"):
+        spanish = [f"Esta es la frase {kind} número {n} que traducir" for n in range(5)]
+        (folder / f"a.{kind}").write_text("\n".join([*spanish, f"Hola, {kind}"]))
+    (folder / "a").write_text("\n".join([*english, "Hello, you"]))
+    held_out, out = tmp_path / "valid.tsv", tmp_path / "out"
+    held_out.write_text("algo\tsomething\n")
+    options = ("--held-out", str(held_out), "--out", str(out), "--skip-missing")
+    assert main(["general", str(tmp_path / "clones"), *options]) == 0
+    chosen, story = rows(out / "dev-story.tsv"), rows(out / "story.tsv")
+    assert (len(chosen), len(story)) == (4, 8)
+    assert not {target for _, target in chosen} & {target for _, target in story}
+    assert ["Hola, formal", "Hello, you"] in story
 
 
 def test_missing_clones_are_named_by_the_commands_that_make_them(call: Call) -> None:
@@ -420,7 +619,10 @@ def test_clones_without_pairs_are_refused(call: Call, clones: Path) -> None:
 
 
 def test_sets_to_choose_on_belong_to_sources() -> None:
-    assert DEV.keys() <= {files.source for files in read_sources()}
+    sources = read_sources()
+    outputs = {files.output for files in sources}
+    assert DEV.keys() <= {files.source for files in sources} | outputs
+    assert set(OUTPUTS) == outputs
 
 
 def test_documentation_lists_the_sources() -> None:

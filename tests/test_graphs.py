@@ -244,7 +244,7 @@ def test_folder_without_weights_is_refused(
     for command in (["translate", bare, "-i", lines], ["explain", bare, "gato"]):
         assert cli.main([str(word) for word in command]) == 2
         error = capsys.readouterr().err
-        assert "bare: ONNX files without weights, which are for other programs; use the" in error
+        assert "bare: has ONNX files for other programs, but no weights; use the" in error
 
 
 # --- backend and precision

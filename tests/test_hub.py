@@ -28,7 +28,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.packaged import CARD, MODELS, find_run, is_read_only, read_card
 from seq2seq.pipeline import train
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
-from seq2seq.serving.models import load_models
+from seq2seq.serving.served_models import load_models
 
 NAME = "hf:user/toy"
 LINES = "gato come pan\nperro ve agua. él quiere casa\n\nniño\n"
@@ -225,7 +225,7 @@ def test_folder(folder: Path, trained: Path) -> None:
 def test_resuming_a_pushed_run_is_refused(folder: Path, tmp_path: Path, toy: ToyCorpus) -> None:
     path = shutil.copytree(folder, tmp_path / "toy")
     config = RunDirectory(path).config().model_copy(update={"run_dir": str(path)})
-    with pytest.raises(CheckpointError, match="exported without what --resume needs"):
+    with pytest.raises(CheckpointError, match="exported, so --resume cannot continue it"):
         train(config, resume=True)
 
 

@@ -1,6 +1,6 @@
 """The fused loss against torch, the formula, and numerical gradients.
 
-Legend: N target positions, O features, V vocabulary.
+Legend: N target positions, O readout size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seq2seq.model.kernels import projection_loss
 
-POSITIONS, FEATURES, VOCAB = 10, 4, 7
+POSITIONS, READOUT, VOCAB = 10, 4, 7
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
 every_smoothing = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
@@ -31,30 +31,30 @@ def slicing(monkeypatch: pytest.MonkeyPatch, slice_rows: int) -> None:
 def random_case(
     *, scale: float = 1.0, dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return features [N, O], weight [V, O], bias [V] and labels [N]."""
+    """Return the readout [N, O], weight [V, O], bias [V] and labels [N]."""
     torch.manual_seed(0)
-    features = torch.randn(POSITIONS, FEATURES, dtype=torch.float64) * scale
-    weight = torch.randn(VOCAB, FEATURES, dtype=torch.float64)
+    readout = torch.randn(POSITIONS, READOUT, dtype=torch.float64) * scale
+    weight = torch.randn(VOCAB, READOUT, dtype=torch.float64)
     bias = torch.randn(VOCAB, dtype=torch.float64)
     labels = torch.randint(0, VOCAB, (POSITIONS,))
-    features, weight, bias = (v.to(dtype).requires_grad_() for v in (features, weight, bias))
-    return features, weight, bias, labels
+    readout, weight, bias = (v.to(dtype).requires_grad_() for v in (readout, weight, bias))
+    return readout, weight, bias, labels
 
 
-def fused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
-    return projection_loss(features, weight, bias, labels, label_smoothing=eps)[0]
+def fused(readout: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
+    return projection_loss(readout, weight, bias, labels, label_smoothing=eps)[0]
 
 
-def unfused(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
+def unfused(readout: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
     """Compute the fused loss with torch's own functions."""
-    return plain_kernels.projection_loss(features, weight, bias, labels, label_smoothing=eps)[0]
+    return plain_kernels.projection_loss(readout, weight, bias, labels, label_smoothing=eps)[0]
 
 
 def value_and_gradients(
-    loss: Loss, features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float
+    loss: Loss, readout: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float
 ) -> list[Tensor]:
-    value = loss(features, weight, bias, labels, eps)
-    return [value, *torch.autograd.grad(2.5 * value, [features, weight, bias])]
+    value = loss(readout, weight, bias, labels, eps)
+    return [value, *torch.autograd.grad(2.5 * value, [readout, weight, bias])]
 
 
 @every_smoothing
@@ -71,18 +71,18 @@ def test_loss_and_gradients_match_torch(smoothing: float) -> None:
 @every_slicing
 @pytest.mark.usefixtures("slicing")
 def test_rows_that_do_not_count_are_left_out(smoothing: float) -> None:
-    features, weight, bias, labels = random_case()
+    readout, weight, bias, labels = random_case()
     counted = torch.arange(POSITIONS) % 3 != 1
 
-    def some(features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
+    def some(readout: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, eps: float) -> Tensor:
         loss, _ = projection_loss(
-            features, weight, bias, labels, label_smoothing=eps, counted_N=counted
+            readout, weight, bias, labels, label_smoothing=eps, counted_N=counted
         )
         return loss
 
-    found = value_and_gradients(some, features, weight, bias, labels, smoothing)
+    found = value_and_gradients(some, readout, weight, bias, labels, smoothing)
     expected = value_and_gradients(
-        fused, features[counted], weight, bias, labels[counted], smoothing
+        fused, readout[counted], weight, bias, labels[counted], smoothing
     )
     assert not found[1][~counted].any()
     found[1] = found[1][counted]
@@ -93,24 +93,24 @@ def test_rows_that_do_not_count_are_left_out(smoothing: float) -> None:
 @every_smoothing
 @torch.no_grad()
 def test_losses_match_the_formula(smoothing: float) -> None:
-    features, weight, bias, labels = random_case()
+    readout, weight, bias, labels = random_case()
     smoothed = plain = 0.0
-    for vector, label in zip(features.numpy(), labels.tolist(), strict=True):
+    for vector, label in zip(readout.numpy(), labels.tolist(), strict=True):
         logits = weight.numpy() @ vector + bias.numpy()
         log_probs = logits - np.log(np.exp(logits).sum())
         plain -= log_probs[label]
         wanted = np.full(VOCAB, smoothing / VOCAB)
         wanted[label] += 1 - smoothing
         smoothed -= wanted @ log_probs
-    found = projection_loss(features, weight, bias, labels, label_smoothing=smoothing)
+    found = projection_loss(readout, weight, bias, labels, label_smoothing=smoothing)
     assert [float(total) for total in found] == pytest.approx([smoothed, plain], rel=1e-12)
 
 
 @every_smoothing
 def test_gradcheck(smoothing: float) -> None:
-    features, weight, bias, labels = random_case()
+    readout, weight, bias, labels = random_case()
     assert torch.autograd.gradcheck(
-        lambda f, w, b: fused(f, w, b, labels, smoothing), (features, weight, bias)
+        lambda f, w, b: fused(f, w, b, labels, smoothing), (readout, weight, bias)
     )
 
 
@@ -152,11 +152,11 @@ def test_huge_logits_match_torch_and_stay_finite(dtype: torch.dtype, smoothing: 
 
 @every_slicing
 @pytest.mark.usefixtures("slicing")
-def test_bf16_features_match_approximately() -> None:
-    features, weight, bias, labels = random_case(dtype=torch.float32)
-    half = features.detach().bfloat16().requires_grad_()
+def test_bf16_readouts_match_approximately() -> None:
+    readout, weight, bias, labels = random_case(dtype=torch.float32)
+    half = readout.detach().bfloat16().requires_grad_()
     found = value_and_gradients(fused, half, weight, bias, labels, 0.1)
-    expected = value_and_gradients(fused, features, weight, bias, labels, 0.1)
+    expected = value_and_gradients(fused, readout, weight, bias, labels, 0.1)
     assert [t.dtype for t in found] == [torch.float32, torch.bfloat16, *[torch.float32] * 2]
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.isfinite().all()
@@ -165,9 +165,9 @@ def test_bf16_features_match_approximately() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_autocast_matches_approximately(dtype: torch.dtype) -> None:
-    features, weight, bias, labels = random_case(dtype=torch.float32)
-    given = features.detach().to(dtype).requires_grad_()
-    expected = value_and_gradients(fused, features, weight, bias, labels, 0.1)
+    readout, weight, bias, labels = random_case(dtype=torch.float32)
+    given = readout.detach().to(dtype).requires_grad_()
+    expected = value_and_gradients(fused, readout, weight, bias, labels, 0.1)
     with torch.autocast("cpu", torch.bfloat16):
         found = value_and_gradients(fused, given, weight, bias, labels, 0.1)
     for mine, theirs in zip(found, expected, strict=True):
@@ -175,18 +175,18 @@ def test_autocast_matches_approximately(dtype: torch.dtype) -> None:
 
 
 def test_loss_is_additive_over_positions() -> None:
-    features, weight, bias, labels = random_case()
-    whole = value_and_gradients(fused, features, weight, bias, labels, 0.1)
-    first = value_and_gradients(fused, features[:4], weight, bias, labels[:4], 0.1)
-    rest = value_and_gradients(fused, features[4:], weight, bias, labels[4:], 0.1)
+    readout, weight, bias, labels = random_case()
+    whole = value_and_gradients(fused, readout, weight, bias, labels, 0.1)
+    first = value_and_gradients(fused, readout[:4], weight, bias, labels[:4], 0.1)
+    rest = value_and_gradients(fused, readout[4:], weight, bias, labels[4:], 0.1)
     for number in (0, 2, 3):
         torch.testing.assert_close(first[number] + rest[number], whole[number])
     torch.testing.assert_close(torch.cat([first[1], rest[1]]), whole[1])
 
 
 def test_empty_batch_has_zero_loss() -> None:
-    features, weight, bias, labels = random_case()
-    value, *gradients = value_and_gradients(fused, features[:0], weight, bias, labels[:0], 0.1)
+    readout, weight, bias, labels = random_case()
+    value, *gradients = value_and_gradients(fused, readout[:0], weight, bias, labels[:0], 0.1)
     assert value.item() == 0
     assert not any(gradient.any() for gradient in gradients)
 

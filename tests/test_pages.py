@@ -88,6 +88,20 @@ def test_formats_in_readme_are_valid(tmp_path: Path) -> None:
     assert len(load_config(recipe).data.train) == len(yaml.safe_load(block)["data"]["train"])
 
 
+def test_multi30k_is_the_recipe_of_the_readme() -> None:
+    [block] = re.findall(r"```yaml\n(run_dir:.*?)```", README, re.DOTALL)
+    recipe = yaml.safe_load(block)
+    recipe["run_dir"] = "runs/multi30k"
+    recipe["data"] |= {
+        "source_language": "de",
+        "train": [{"path": "data/multi30k/train.tsv"}],
+        "valid": {"path": "data/multi30k/valid.tsv"},
+    }
+    recipe["training"]["max_minutes"] = 20
+    text = (ROOT / "configs/multi30k.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text) == recipe
+
+
 def test_own_data_in_readme_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [recipe] = re.findall(r"```yaml\n(run_dir:.*?)```", README, re.DOTALL)
     (tmp_path / "mine.yaml").write_text(recipe, encoding="utf-8")

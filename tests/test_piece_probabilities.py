@@ -49,7 +49,7 @@ def test_found_and_forced_probabilities_agree(trained: Path) -> None:
     sources = [source for source, _ in toy_pairs(6, 5)]
     options = dataclasses.replace(translator.options(nbest=3), length_penalty=0)
     found = [t.parts[0] for each in translator.translate(sources, options) for t in each]
-    forced = translator.force([part.source for part in found], [part.text for part in found])
+    forced = translator.force_decode([part.source for part in found], [part.text for part in found])
     pairs = zip(found, forced, strict=True)
     same = [(one, other) for one, other in pairs if one.target_pieces == other.target_pieces]
     assert len(same) > 9

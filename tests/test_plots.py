@@ -231,10 +231,10 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     sentences = [" ".join("abcdefghij"[: n % 10 + 1]) for n in range(60)]
     pairs = [Pair(sentence, sentence) for sentence in sentences]
     worse = [sentence.replace("d", "x") for sentence in sentences]
-    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png")
+    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", "en")
     curves = labelled(drawn[0])
     found = [
-        score(bucket.of(worse), bucket.of(sentences), resamples=1000)["bleu"]
+        score(bucket.of(worse), bucket.of(sentences), "en", resamples=1000)["bleu"]
         for bucket in fixed_buckets(sentences)
     ]
     assert curves["worse"][1] == [metric.score for metric in found]
@@ -247,7 +247,7 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
     assert ticks == ["1-5\n30", "6-10\n30"]
     with pytest.raises(DataError, match="numbers must be equal"):
-        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png")
+        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png", "en")
 
 
 def test_runs_translate_the_test_set(
@@ -261,7 +261,7 @@ def test_runs_translate_the_test_set(
     runs = [str(trained), str(trained / "checkpoints/step-000100")]
     options = ["--test", str(test), "--beam", "1", "-o", str(tmp_path / "a.png")]
     assert main(["plot", "length", *runs, *options]) == 0
-    [(systems, pairs, _)] = seen
+    [(systems, pairs, *_)] = seen
     assert list(systems) == [trained.name, "step-000100"]
     assert [pair.references for pair in pairs] == [("cat",), ("dog",)]
     for run, lines in zip(runs, systems.values(), strict=True):

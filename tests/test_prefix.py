@@ -239,7 +239,7 @@ def test_empty_prefixes_change_no_bit(translator: Translator) -> None:
 
 def test_whole_reference_has_the_probability_of_forcing(translator: Translator) -> None:
     sources, targets = map(list, zip(*toy_pairs(12, 7), strict=True))
-    forced = translator.force(sources, targets)
+    forced = translator.force_decode(sources, targets)
     ended = 0
     for end in ("", " "):
         for beam_size in (1, 4):

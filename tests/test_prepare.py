@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.server
 import io
@@ -94,6 +95,62 @@ def test_tatoeba_from_a_file(tmp_path: Path, call: Call, name: str) -> None:
     assert metadata["pairs"]["dropped"]["empty side"] == 1
     for words in ("read", "duplicate", "40 groups", "train.tsv 30 rows", "licence"):
         assert words in out
+
+
+def test_multi30k_from_a_clone(tmp_path: Path, call: Call) -> None:
+    texts = {
+        "train": (
+            "Ein Hund in einer \tFontäne.\nZwei  Männer.\n",
+            "A dog in a fountain.\nTwo men.\n",
+        ),
+        "val": ("Ein Kind.\n", "A child.\n"),
+        "test_2016_flickr": ("Ein Haus.\n", "A house.\n"),
+        "test_2017_flickr": ("Ein Boot.\n", "A boat.\n"),
+    }
+    raw = tmp_path / "clone/data/task1/raw"
+    raw.mkdir(parents=True)
+    for text, sides in texts.items():
+        for language, content in zip(("de", "en"), sides, strict=True):
+            (raw / f"{text}.{language}.gz").write_bytes(gzip.compress(content.encode()))
+        (raw / f"{text}.fr.gz").write_bytes(gzip.compress(b"Une phrase.\n"))
+    status, out, _ = call("multi30k", str(tmp_path / "clone"))
+    assert status == 0
+    folder = tmp_path / "out"
+    assert rows(folder / "train.tsv") == [
+        ["Ein Hund in einer Fontäne.", "A dog in a fountain."],
+        ["Zwei Männer.", "Two men."],
+    ]
+    assert rows(folder / "valid.tsv") == [["Ein Kind.", "A child."]]
+    assert rows(folder / "test_2016_flickr.tsv") == [["Ein Haus.", "A house."]]
+    assert rows(folder / "test_2017_flickr.tsv") == [["Ein Boot.", "A boat."]]
+    metadata = json.loads((folder / "metadata.json").read_text())
+    assert list(metadata["rows"].values()) == [2, 1, 1, 1]
+    assert metadata["columns"] == ["de", "en"]
+    assert "train.tsv 2 rows" in out
+
+
+@pytest.mark.parametrize("parts", [["train.{}"], ["train.{}.000", "train.{}.001"]])
+def test_japanese_from_a_clone_has_no_spaces(tmp_path: Path, call: Call, parts: list[str]) -> None:
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    for name in (*parts, "dev.{}", "test.{}", "train.{}.vocab"):
+        (clone / name.format("en")).write_text("i 'm in the club .\n")
+        (clone / name.format("ja")).write_text("私 は 部員 で す 。\n", encoding="utf-8")
+    assert call("enja", str(clone))[0] == 0
+    row = ["i 'm in the club .", "私は部員です。"]
+    assert rows(tmp_path / "out/train.tsv") == [row] * len(parts)
+    assert rows(tmp_path / "out/valid.tsv") == rows(tmp_path / "out/test.tsv") == [row]
+
+
+def test_folder_that_is_no_clone(tmp_path: Path, call: Call) -> None:
+    status, _, err = call("multi30k", str(tmp_path))
+    assert status == 2
+    assert "no train.de; pass a clone: git clone https://github.com/multi30k/dataset" in err
+    (tmp_path / "train.en").write_text("a .\n")
+    status, _, err = call("enja", str(tmp_path))
+    assert status == 2
+    assert f"{tmp_path / 'train.ja'}: no such file" in err
+    assert not (tmp_path / "out/train.tsv").exists()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -34,7 +34,7 @@ from seq2seq.data.dataset import PreparedPairs
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError, RankLostError
 from seq2seq.inference.lines import WINDOW
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.processes import Ranks, init_process_group, launcher
 from seq2seq.processes import launch as launch_ranks
@@ -466,7 +466,7 @@ def test_error_is_printed_once(server: Server, recipe: Path, tmp_path: Path) -> 
     (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
     code, errors = run(server, recipe, tmp_path / "run")
     assert code == 2
-    assert errors.count("has config.yaml, which no training wrote there") == 1
+    assert errors.count("has config.yaml, not written by training") == 1
     assert "Traceback" not in errors
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from seq2seq.model.layers import GRU
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 INPUT, HIDDEN, TIME = 4, 3, 5
 LENGTHS = (5, 3, 1)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.training.replay import Passes, bucket_of
 from seq2seq.training.trainer import Trainer

@@ -149,7 +149,8 @@ def measured(
         asked.extend(pair.source for pair in new)
         return [SimpleNamespace(line=translate(pair.source)) for pair in new]
 
-    evaluation: Any = SimpleNamespace(hypotheses=[translate(pair.source) for pair in pairs])
+    hypotheses = [translate(pair.source) for pair in pairs]
+    evaluation: Any = SimpleNamespace(hypotheses=hypotheses, language="en")
     return measure_robustness(pairs, evaluation, translations), asked
 
 

@@ -66,8 +66,8 @@ def test_one_candidate_matches_greedy() -> None:
     options = SearchOptions()
     for one in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-3}):
         found = sample(model, options, Sampling(2, **one))  # type: ignore[arg-type]
-        likeliest = search(model, SearchOptions(beam_size=1))
-        assert outputs(found) == [[h.tokens] * 2 for [h] in likeliest]
+        best = search(model, SearchOptions(beam_size=1))
+        assert outputs(found) == [[h.tokens] * 2 for [h] in best]
 
 
 def test_seed_determines_samples() -> None:

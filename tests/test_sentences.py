@@ -59,7 +59,7 @@ Yahoo! is a company.| Version 3.11.2 is out.| See www.example.com.| Bye.
 OTHERS = {
     "de": "Am 3. Oktober kam Dr. Müller, z. B. um 5.| Er ging.",
     "fr": "Qui est-ce ?| Il est là.",
-    "ja": "日本語。|それから。",
+    "ja": "日本語。|「はい。」と彼は言った。|「本当？」|それから。",
     "hi": "यह है।| वह है।",
     "ru": "Это г. Москва.| Я здесь.",
 }

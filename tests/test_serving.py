@@ -41,12 +41,12 @@ from seq2seq.errors import UserError, WorkerError
 from seq2seq.inference import text as inference_text
 from seq2seq.inference.text import Sentence
 from seq2seq.inference.translator import Translator
+from seq2seq.languages import language
 from seq2seq.packaged import SAMPLE, model_names
-from seq2seq.serving import Limits, batching, interactive, libretranslate, server
-from seq2seq.serving import models as served_models
+from seq2seq.serving import Limits, batching, interactive, libretranslate, served_models, server
 from seq2seq.serving.batching import Batcher
 from seq2seq.serving.documents import read_subtitles, write_subtitles
-from seq2seq.serving.models import LANGUAGE_NAMES, ServedModel, ServedModels, load_models
+from seq2seq.serving.served_models import ServedModel, ServedModels, load_models
 from seq2seq.serving.server import listen, run
 from seq2seq.serving.service import Service
 
@@ -203,8 +203,7 @@ def test_language_that_no_model_has_is_detected_and_refused(
     assert {each["language"] for each in others} == {"es", "en"}
     answer = client.post("/translate", q=["gato", text], source="auto", target="en")
     assert answer.status == 400
-    name = LANGUAGE_NAMES.get(code, code)
-    assert f"a text seems to be {name} (confidence " in answer.json["error"]
+    assert f"a text seems to be {language(code).name} (confidence " in answer.json["error"]
     assert answer.json["error"].endswith(
         "no model translates that into en; if it is not, use its language instead of auto: es"
     )

@@ -23,7 +23,7 @@ from seq2seq.analysis import Method
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits, interactive
 from seq2seq.serving.batching import Batcher, RequestError
-from seq2seq.serving.models import ServedModel, ServedModels
+from seq2seq.serving.served_models import ServedModel, ServedModels
 
 LINES = [source for source, _ in toy_pairs(6, seed=8)]
 LONG = " ".join(LINES * 3)  # more than inference.max_source_length
@@ -149,11 +149,11 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
     from seq2seq.analysis.explain import explain
 
     model = ServedModel("toy", Translator.load(trained), str(trained))
-    watch = Mock(return_value=None)
-    explained = partial(interactive.explain, model, LINES[0], beam=3, attribution=None, watch=watch)
+    check = Mock(return_value=None)
+    explained = partial(interactive.explain, model, LINES[0], beam=3, attribution=None, check=check)
     expected = explain(model.explainer, LINES[0]).as_json()
     found = explained(target=None, look={})
-    steps = watch.call_count
+    steps = check.call_count
     assert found["words"] == expected["words"]
     assert found["steps"] == expected["steps"]
     assert found["memory"]["keys"] == {"shape": expected["memory"]["keys"]["shape"]}
@@ -175,11 +175,11 @@ def test_explanation_is_that_of_explain(trained: Path) -> None:
         assert sum(each[key] for each in pieces.values()) <= 1 + 1e-6
     assert "next_pieces" not in found
     # Also between the gradients of an attribution, which take longest.
-    watch.reset_mock()
+    check.reset_mock()
     explained(target=None, look={}, attribution="integrated")
     forward = 2 * steps + len(found["steps"])
-    assert watch.call_count > forward + len(found["steps"])
-    watch.side_effect = [None] * (forward + 1) + [InterruptedError]
+    assert check.call_count > forward + len(found["steps"])
+    check.side_effect = [None] * (forward + 1) + [InterruptedError]
     with pytest.raises(InterruptedError):
         explained(target=None, look={}, attribution="integrated")
 

@@ -19,7 +19,7 @@ import benchmark
 from seq2seq import cli
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import SAMPLE
-from seq2seq.serving.models import load_models
+from seq2seq.serving.served_models import load_models
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/serving.md").read_text(encoding="utf-8")

@@ -24,6 +24,7 @@ from seq2seq.data.sources import check_sources, checksum_sources, is_reversed
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.pipeline import train
+from seq2seq.runs.directory import RunDirectory
 
 TWO, FOUR = "training.max_steps=2", "training.max_steps=4"
 
@@ -50,7 +51,7 @@ def test_a_corpus_that_moved_is_the_same(mine: ToyCorpus, tmp_path: Path, caplog
     ("name", "key", "why"),
     [
         ("train.tsv", "data.train.0.path", "the batches are made from it"),
-        ("valid.tsv", "data.valid.path", "the best checkpoint so far was chosen by it"),
+        ("valid.tsv", "data.valid.path", "the best checkpoint so far was chosen with it"),
     ],
 )
 def test_changed_or_missing_file_is_named(
@@ -81,6 +82,17 @@ def test_test_set_may_change_on_resume(mine: ToyCorpus, tmp_path: Path) -> None:
     (mine.folder / "test.tsv").write_text("gato\tcat\n")
     train(mine.config(tmp_path / "run", FOUR, "data.source_language=xx"), resume=True)
     train(mine.config(tmp_path / "run", FOUR, "data.test=null"), resume=True)
+
+
+def test_a_run_keeps_languages_that_a_recipe_leaves_out(mine: ToyCorpus, tmp_path: Path) -> None:
+    """A recipe from when they were optional, or a run of other codes than those of today."""
+    run = tmp_path / "run"
+    train(mine.config(run, TWO))
+    saved = run / "config.yaml"
+    saved.write_text(saved.read_text().replace("source_language: es", "source_language: spanish"))
+    keys = "  source_language: es\n  target_language: en\n"
+    train(parse_config(mine.recipe(run).replace(keys, ""), [FOUR]), resume=True)
+    assert RunDirectory(run).config().data.languages == ("spanish", "en")
 
 
 def test_reordered_or_added_files_are_refused(mine: ToyCorpus, tmp_path: Path) -> None:
@@ -218,6 +230,8 @@ def test_other_direction_than_the_run_to_start_from_is_refused(
     text = f"""
 run_dir: {tmp_path}/run
 data:
+  source_language: es
+  target_language: en
   train: [{{path: {toy.folder}/train.tsv}}]
   valid: {{path: {toy.folder}/valid.tsv}}
 """

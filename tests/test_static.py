@@ -161,7 +161,7 @@ def test_run_that_cannot_be_exported_is_one_line(
     assert "nowhere: not a run directory" in error(capsys, "nowhere", *web)
     (tmp_path / "copy/graph").mkdir(parents=True)
     shutil.copyfile(single / "config.yaml", tmp_path / "copy/config.yaml")
-    assert "copy: ONNX files without weights" in error(capsys, tmp_path / "copy", *web)
+    assert "copy: has ONNX files for other programs" in error(capsys, tmp_path / "copy", *web)
     with pytest.raises(SystemExit):  # an ensemble
         main(["export", str(single), str(single), *map(str, web)])
     assert "unrecognized arguments" in capsys.readouterr().err

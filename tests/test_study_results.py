@@ -76,7 +76,7 @@ def finish(runs: Iterable[Run], pairs: list[Pair]) -> None:
             " ".join("so" if generator.random() < wrong else w for w in pair.target.split())
             for pair in pairs
         )
-        metrics = score(hypotheses, [pair.target for pair in pairs])
+        metrics = score(hypotheses, [pair.target for pair in pairs], "en")
         curve = [
             {
                 "step": step,
@@ -176,7 +176,7 @@ def test_state_of_a_run(plan: Plan, pairs: list[Pair], tmp_path: Path) -> None:
 def test_scores_are_means_over_seeds(results: StudyResults, pairs: list[Pair]) -> None:
     assert results.finished == 15
     summary = results.summaries[0]
-    values = [score(r.hypotheses, [p.target for p in pairs])["bleu"].score
+    values = [score(r.hypotheses, [p.target for p in pairs], "en")["bleu"].score
               for r in summary.results.values()]  # fmt: skip
     spread = summary.spread("bleu")
     assert spread is not None
@@ -204,10 +204,19 @@ def test_bleu_by_length_is_corpus_bleu_of_each_bucket(
     assert sorted(n for b in results.buckets for n in b.sentences) == list(range(len(pairs)))
     result = results.summaries[0].results[2]
     places = [n for n, pair in enumerate(pairs) if len(pair.source.split()) in (3, 4)]
-    expected = score([result.hypotheses[n] for n in places], [pairs[n].target for n in places])
+    expected = score(
+        [result.hypotheses[n] for n in places], [pairs[n].target for n in places], "en"
+    )
     found = results.summaries[0].by_length[1].values[1]
     assert found == pytest.approx(expected["bleu"].score)
     assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
+
+
+def test_page_without_lengths_has_no_table_of_them(plan: Plan, results: StudyResults) -> None:
+    file = Path(plan.path)
+    file.write_text(file.read_text().replace("lengths: [2, 4]", "lengths: []"))
+    page = as_markdown(gather(make_plan(plan.path), list(read_corpus(plan.test))))
+    assert page == as_markdown(results).partition("\n\n## BLEU by length")[0] + "\n"
 
 
 def test_main_table(results: StudyResults) -> None:
@@ -256,7 +265,7 @@ def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     )
     finish((wider := make_plan(plan.path)) and runs_of(wider), pairs)
     found = gather(wider, pairs)
-    assert list(matrices(found)) == ["BLEU", "chrF", "AER %"]
+    assert list(matrices(found)) == ["BLEU", "AER %"]
     assert parts_table(found, "kinds") == ""
     head, _, *body = rows(matrices(found)["AER %"])
     assert head == ["score", "bahdanau", "luong", "a\\|b"]
@@ -267,6 +276,8 @@ def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     assert bleu is not None
     assert rows(matrices(found)["BLEU"])[4][2].startswith(f"{bleu.mean:.1f} ± ")
     assert matrices(found)["BLEU"] in as_markdown(found)
+    assert rows(main_table(found))[0] == ["style", "score", "n", "chrF", "minutes", "parameters",
+                                          "difference", "p"]  # fmt: skip
 
 
 def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[Pair]) -> None:

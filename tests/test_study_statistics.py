@@ -30,7 +30,7 @@ def worsened(seed: int, share: float) -> list[str]:
 def scores(*systems: Sequence[str], pairs: Sequence[Pair] = PAIRS) -> SeedScores:
     return score_seeds(
         [
-            sentence_statistics(system, [(p.target, *p.references) for p in pairs])
+            sentence_statistics(system, [(p.target, *p.references) for p in pairs], "en")
             for system in systems
         ]
     )
@@ -46,7 +46,7 @@ def test_mean_and_standard_deviation() -> None:
 
 def test_resampled_scores_match_sacrebleu() -> None:
     one, other = worsened(1, 0.3), worsened(2, 0.4)
-    expected = paired_test({"base": other, "one": one}, TARGETS, metrics=["bleu"])
+    expected = paired_test({"base": other, "one": one}, TARGETS, "en", metrics=["bleu"])
     for name, hypotheses in {"one": one, "base": other}.items():
         metric = expected[name]["bleu"]
         found = scores(hypotheses)

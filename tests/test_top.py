@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.protocol import Floats
 from seq2seq.inference.search import top
-from seq2seq.inference.torch_backend import likeliest
+from seq2seq.inference.torch_backend import top_with_eos
 
 
 def drawn(*shape: int, seed: int, levels: int | None = None) -> Floats:
@@ -54,10 +54,10 @@ def test_top_takes_the_largest_and_the_first_of_equals() -> None:
     assert np.array_equal(np.take_along_axis(many, columns, 1), found)
 
 
-def test_likeliest_pieces_of_a_gpu_include_the_end() -> None:
+def test_top_pieces_of_a_gpu_include_the_end() -> None:
     scores = drawn(40, 50, seed=4)
-    scores[::2, EOS] = 9.0  # the likeliest of every other row
-    found, pieces = (t.numpy() for t in likeliest(torch.from_numpy(scores.copy()), 6))
+    scores[::2, EOS] = 9.0  # the most likely of every other row
+    found, pieces = (t.numpy() for t in top_with_eos(torch.from_numpy(scores.copy()), 6))
     assert pieces.shape == (40, 7)
     assert (np.diff(pieces) > 0).all()  # by id, each once
     assert (pieces == EOS).any(1).all()
@@ -68,11 +68,11 @@ def test_likeliest_pieces_of_a_gpu_include_the_end() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
-def test_likeliest_of_equal_pieces_are_different_ones(value: float) -> None:
+def test_top_of_equal_pieces_are_different_ones(value: float) -> None:
     """Even of logits that are not finite, so that search can say so."""
     scores = torch.full((3, 20), value)
     scores[1, 7:9] = 1.0
-    found, pieces = likeliest(scores, 4)
+    found, pieces = top_with_eos(scores, 4)
     assert found.shape == pieces.shape == (3, 5)
     assert (pieces.diff() > 0).all()
     assert (pieces == EOS).any(1).all()

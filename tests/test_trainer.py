@@ -19,7 +19,7 @@ from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.stream import BatchStream
 from seq2seq.device import choose_device
 from seq2seq.errors import ConfigError
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.pipeline import train
 from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory

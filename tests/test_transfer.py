@@ -8,7 +8,7 @@ import torch
 from seq2seq.config import ModelConfig, TokenizerConfig
 from seq2seq.data.casing import SHIFT
 from seq2seq.data.tokenizer import Tokenizer, train_tokenizer
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.training.transfer import transfer
 
 TEXTS = (

@@ -28,14 +28,14 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig, Score, Style, parse_config
 from seq2seq.errors import ConfigError
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 Gradients = dict[str, Tensor]
 
 
 def run(model: TranslationModel, batch: TinyBatch) -> tuple[Tensor, Tensor | None]:
-    features, weights = model(batch.source_BS, batch.mask_BS, batch.inputs_BT)
-    return model.logits(features), weights
+    readout, weights = model(batch.source_BS, batch.mask_BS, batch.inputs_BT)
+    return model.logits(readout), weights
 
 
 def rows(batch: TinyBatch, chosen: list[int]) -> TinyBatch:
@@ -104,7 +104,7 @@ def test_initial_output_bias_gives_unigram_frequencies() -> None:
     model = tiny_model(tiny_config())
     counts = torch.arange(TARGET_VOCAB)
     model.init_output_bias(counts)
-    found = model.logits(torch.zeros(1, model.config.features_size).double()).softmax(-1)[0]
+    found = model.logits(torch.zeros(1, model.config.readout_width).double()).softmax(-1)[0]
     expected = (counts + 1) / (counts + 1).sum()
     torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)
 

@@ -79,7 +79,7 @@ def test_what_is_not_lines_is_refused(translator: Translator, lines: Any, messag
     with pytest.raises(DataError, match=re.escape(message)):
         translator.translate(lines)
     with pytest.raises(DataError, match=re.escape(message.replace("lines:", "targets:", 1))):
-        translator.force(["gato"], lines)
+        translator.force_decode(["gato"], lines)
 
 
 @examples(40)

@@ -24,7 +24,7 @@ from properties import examples
 from seq2seq.errors import CheckpointError, UserError
 from seq2seq.inference import torch_backend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import meta_parameters
+from seq2seq.model.translation_model import meta_parameters
 from seq2seq.runs import directory
 
 ROOT = Path(__file__).parents[1]

@@ -21,19 +21,21 @@ from seq2seq.inference.protocol import Floats, Ints, SearchOptions, Step
 from seq2seq.inference.search import beam_search
 from seq2seq.inference.text import Part, split_text
 from seq2seq.inference.words import source_words, target_words, word_attention
+from seq2seq.languages import language
 
 ROOT = Path(__file__).parents[1]
 PIECES, STEPS = 7, 40
 LETTERS = [
     *"aáeñzAÁEÑZ ΣσςİıßéﬁǅⒶ  .,;:!?…«»“”'\"()-_3٣Ⅷ½¿¡▁ↃↄↃↄ", "\u0301", "\u200b", "\u200d", "\ufeff",
     "\xad", "\xa0", "\u3000", "\x1c", "\x85", "\t", "\n", "\r\n", "\x00", "😀", "❤️", "👨‍👩‍👧", "🇪🇸",
-    "日", "。", "\u2028", "Sr. ", "EE. UU. ", "no. ", "2. ", "J. ",
+    "日", "。", "、", "」と", "\u2028", "Sr. ", "EE. UU. ", "no. ", "2. ", "J. ",
     "\u1161", "\u0e33", "🇪", "-\u200d😀",
 ]  # fmt: skip
 LINES = [
     "El Sr. García vive en EE.UU. Tiene 3 gatos.", "«¿Vienes?» No. Sí… ¡Quizá! ok.",
     "1. Uno. 2. Dos. A. M. Pérez llegó. Etc. y más.", "no sé. creo que sí. ¿y tú?",
-    "Primera línea.\n  \n Segunda. Tercera.\r\nCuarta.", "日本語。これは文です。はい！",
+    "Primera línea.\n  \n Segunda. Tercera.\r\nCuarta.",
+    "日本語。これは文です。はい！「うん。」と言った。",
     "I saw Dr. Smith at 5 p.m. He left. Mr. Fox, too.", "HOLA. NO PUEDO IR HOY. ADIÓS.",
 ]  # fmt: skip
 
@@ -159,7 +161,7 @@ def test_modules_do_what_python_does(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     sentences_segment = sentences.segment
     monkeypatch.setattr(sentences, "segment", segment)
-    rules = {code: sentences.rules_json(code) for code in ("es", "en", "fr")}
+    rules = {code: sentences.rules_json(code) for code in ("es", "en", "fr", "ja")}
     split = [
         [[text, rules[code]], sentences.split_sentences(text, code)]
         for text in texts
@@ -168,12 +170,12 @@ def test_modules_do_what_python_does(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sum(len(found) > 1 for _, found in split) > 500
     cut = [
         [
-            [text, rules["es"], most],
+            [text, rules["es"], most, language(target).joiners],
             [[[part.text, part.space] for part in parts] for parts in found],
         ]
         for text in texts
-        for most in (1, 4, 20)
-        for found in [split_text(text, Letters(), most, language="es")]
+        for most, target in ((1, "en"), (4, "ja"), (20, "th"), (20, "en"))
+        for found in [split_text(text, Letters(), most, language="es", target=language(target))]
     ]
     cases = {
         "normalizeLine": [[[text], normalize_line(text)] for text in texts],

@@ -1,8 +1,8 @@
 """Training speed: target tokens per second at the reference shape, and how the cost grows.
 
-The reference shape: embeddings 256, BiGRU of 256 per direction, GRU of 512, attention 512, features
-512, vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens; with tied weights, the features
-have the size of the embeddings. Speeds count target tokens without padding over full updates:
+The reference shape: embeddings 256, BiGRU of 256 per direction, GRU of 512, attention 512, readout
+512, vocabularies of 8,000, dropout 0.2, batches of 2,048 tokens; with tied weights, the readout
+has the size of the embeddings. Speeds count target tokens without padding over full updates:
 forward, backward, clipping, optimizer.
 """
 
@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.measuring import Record, timed
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.replay import CudaGraphs, Passes, Reading
 

@@ -63,7 +63,7 @@ def translations(setup: Setup, part: str, target: Path) -> dict[str, str]:
 def bleu_chrf(found: Mapping[str, str], pairs: Sequence[Pair]) -> tuple[float, float]:
     """Return the scores of translations of the sources of pairs."""
     texts = [found[pair.source] for pair in pairs]
-    scores = score(texts, references_of(pairs), metrics=("bleu", "chrf"))
+    scores = score(texts, references_of(pairs), "en", metrics=("bleu", "chrf"))
     return scores["bleu"].score, scores["chrf"].score
 
 
@@ -74,7 +74,7 @@ def robustness(found: Mapping[str, str], pairs: Sequence[Pair]) -> dict[str, dic
         texts = [(pair.source, found[normalize(pair.source)]) for pair in some]
         return [Translation([Part(source, [], [], text, 0, 0, True)]) for source, text in texts]
 
-    kinds = measure_robustness(pairs, Evaluation(translate(pairs), {}, 0), translate).kinds
+    kinds = measure_robustness(pairs, Evaluation(translate(pairs), {}, 0, "en"), translate).kinds
     return {kind.kind: vars(kind) for kind in kinds}
 
 

@@ -18,18 +18,21 @@ from sacrebleu.metrics.bleu import BLEU
 from seq2seq.analysis.plots import LengthBucket
 from seq2seq.evaluation.metrics import RESAMPLES, SEED
 from seq2seq.inference.protocol import Floats
+from seq2seq.languages import bleu_tokenizer
 
 Ints = npt.NDArray[np.int64]
 _ORDERS = 4
 
 
-def sentence_statistics(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Ints:
+def sentence_statistics(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str
+) -> Ints:
     """Return what BLEU needs of each sentence [N, C]; the sums of rows give a corpus's BLEU.
 
     C: matches of 1- to 4-grams, their counts, the length of the hypothesis and of the reference.
     Raises ValueError for unequal counts.
     """
-    scorer, rows = BLEU(), []
+    scorer, rows = BLEU(tokenize=bleu_tokenizer(language)), []
     for hypothesis, refs in zip(hypotheses, references, strict=True):
         one = scorer.corpus_score([hypothesis], [[text] for text in refs])
         rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])

@@ -58,7 +58,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import WORDS, Floats, Links, links_of, membership, words_of_pieces
 from seq2seq.model.attention import Attention
 from seq2seq.model.decoder import DecoderState
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from studies.results import Spread, shown
 
 Results = dict[str, Any]  # of results.json: the settings under "study", measures of each of "runs"
@@ -95,9 +95,9 @@ class Forced:
         return summed_TW
 
 
-def force(translator: Translator, pair: Pair, generator: np.random.Generator) -> Forced:
+def forced_pair(translator: Translator, pair: Pair, generator: np.random.Generator) -> Forced:
     """Return a pair with its attention, attributions and random values."""
-    [part], [model] = translator.force([pair.source], [pair.target]), translator.models
+    [part], [model] = translator.force_decode([pair.source], [pair.target]), translator.models
     source = translator.source.encode_normalized(normalize_line(pair.source))
     [target] = translator.target.encode_batch([pair.target])
     words = words_of_pieces(part.source_pieces, SPLIT)
@@ -257,7 +257,7 @@ def measure(
     found = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
     attention = defaultdict[str, list[Floats]](list)
     for number, pair in enumerate(pairs):
-        forced = force(translator, pair, generator)
+        forced = forced_pair(translator, pair, generator)
         for name, (comprehensiveness, sufficiency) in erasure(forced).items():
             found[name]["comprehensiveness"] += comprehensiveness
             found[name]["sufficiency"] += sufficiency

@@ -47,7 +47,7 @@ class Study(Section):
         "bleu", "chrf", "alignment_error", "minutes", "parameters",
     )  # fmt: skip
     challenge: str | None = None
-    lengths: Annotated[tuple[Count, ...], Field(min_length=1)] = (5, 10, 15, 20)
+    lengths: tuple[Count, ...] = (5, 10, 15, 20)
     tune: dict[str, Values] = Field({}, max_length=1)
     baseline: dict[str, Any] | None = None
 

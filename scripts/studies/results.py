@@ -127,7 +127,10 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
         )
     references = references_of(pairs)
     statistics = {
-        name: [sentence_statistics(found.hypotheses, references) for found in by_seed.values()]
+        name: [
+            sentence_statistics(found.hypotheses, references, found.config.data.target_language)
+            for found in by_seed.values()
+        ]
         for name, by_seed in results.items()
     }
     scores = {name: score_seeds(by_seed) for name, by_seed in statistics.items()}
@@ -202,8 +205,12 @@ def _baseline(results: StudyResults) -> str:
 
 
 def main_table(results: StudyResults) -> str:
-    """Return a row for each cell: measures, and the difference from the baseline."""
-    study, measures = results.plan.study, results.measures
+    """Return a row for each cell: measures, and the difference from the baseline.
+
+    Measures that have a table of one axis against the other are left out.
+    """
+    study, shown_before = results.plan.study, matrices(results)
+    measures = [m for m in results.measures if TITLES[m] not in shown_before]
     rows = []
     for summary in results.summaries:
         row = [*summary.cell.levels.values(), str(len(summary.results))]
@@ -233,7 +240,7 @@ def length_table(results: StudyResults) -> str:
 
 
 def matrices(results: StudyResults) -> dict[str, str]:
-    """Return measures of quality by title, each as a table of one axis against the other.
+    """Return BLEU and AER by title, each as a table of one axis against the other.
 
     Empty unless there are two axes, and many cells.
     """
@@ -242,7 +249,7 @@ def matrices(results: StudyResults) -> dict[str, str]:
         return {}
     (_, columns), (axis, rows) = study.axes.items()
     tables = {}
-    for measure in (m for m in results.measures if m not in ("minutes", "parameters")):
+    for measure in (m for m in results.measures if m in ("bleu", "alignment_error")):
         spreads = {tuple(s.cell.levels.values()): s.spread(measure) for s in results.summaries}
         body = [
             [row, *(shown(spreads.get((column, row)), 1) for column in columns)] for row in rows

@@ -72,6 +72,7 @@ class SystemComparison:
 def compare(
     systems: Mapping[str, Sequence[str]],
     pairs: Sequence[Pair],
+    language: str,
     *,
     test: Test = "bootstrap",
     resamples: int | None = None,
@@ -83,7 +84,7 @@ def compare(
     """
     references = references_of(pairs)
     count = resamples or (RESAMPLES if test == "bootstrap" else RANDOMIZATIONS)
-    metrics = paired_test(systems, references, test=test, resamples=count)
+    metrics = paired_test(systems, references, language, test=test, resamples=count)
     chrf = {name: sentence_chrf(texts, references) for name, texts in systems.items()}
     sentences = [
         DifferingSentence(

@@ -40,7 +40,7 @@ from seq2seq.files import make_folder, write_atomic
 from seq2seq.inference.text import Part, Sentence
 from seq2seq.model.attention import Attention, Encoded, FixedContext, Memory
 from seq2seq.model.decoder import Decoder, DecoderState, Masks
-from seq2seq.model.model import Encoder, TranslationModel
+from seq2seq.model.translation_model import Encoder, TranslationModel
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ BATCH = 50
 PADDINGS = (0, 5, 10, 20, 40)
 _MOST_ROWS = 14
 _WORDS = range(4, 8)  # of the sentence that is shown
-_EXTRA_PIECES = 20  # its neighbor is longer by so many
+_EXTRA_PIECES = 20  # by which its neighbor is longer
 _DOTS = 80  # per inch of a figure
 
 
@@ -127,7 +127,7 @@ class Fault:
 
 
 def _as(kind: type[Attention] | type[Decoder] | type[Encoder]) -> Callable[[Probe], Probe]:
-    """Let the module that `kind` breaks use its methods, and its own for the rest."""
+    """Return a function that puts the methods of `kind` into the module that it breaks."""
 
     def inject(probe: Probe) -> Probe:
         decoder = probe.model.decoder
@@ -163,7 +163,7 @@ FAULTS: dict[str, Fault] = {
 
 @dataclass(frozen=True)
 class FaultResult:
-    """How a model does with a fault, or without one."""
+    """The results of a model with a fault, or without one."""
 
     bleu: float
     findings: dict[str, Finding]
@@ -206,9 +206,10 @@ def make_gallery(probe: Probe, pairs: Sequence[Pair]) -> FaultGallery:
 
 def _measure(probe: Probe, pairs: Sequence[Pair], shown: Sequence[Pair]) -> FaultResult:
     hypotheses = translate_in_order(probe, pairs)
-    bleu = score(hypotheses, references_of(pairs), metrics=("bleu",))["bleu"].score
+    language = probe.translator.config.data.target_language
+    scores = score(hypotheses, references_of(pairs), language, metrics=("bleu",))
     losses = [loss_and_gradient(probe, widen(probe.batch(), columns)) for columns in PADDINGS]
-    return FaultResult(bleu, examine(probe), picture(probe, shown), losses)
+    return FaultResult(scores["bleu"].score, examine(probe), picture(probe, shown), losses)
 
 
 def translate_in_order(probe: Probe, pairs: Sequence[Pair]) -> list[str]:

@@ -93,7 +93,7 @@ def plot_sentences(
         found = translator.translate(sentences, options)
         parts = [part for best, *_ in found for part in best.parts]
     else:
-        parts = translator.force(sentences, [target])
+        parts = translator.force_decode(sentences, [target])
     if path:
         languages = translator.config.data.languages
         write_figure(attention_figure(parts, languages=languages, words=words), path)

@@ -3,7 +3,7 @@
 A probe is a model with sentences to examine it on. Decoding it step by step with known targets
 gives the weights and probabilities that most checks compare.
 
-Legend: B sentences, S source length, T target length, V vocabulary, O features.
+Legend: B sentences, S source length, T target length, V vocabulary, O readout size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seq2seq.inference.protocol import Hypothesis
 from seq2seq.inference.search import beam_search, search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.inference.translator import Translator
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.training.loss import teacher_forced_loss
 
 _CANDIDATES = 400
@@ -137,7 +137,7 @@ def widen(batch: Batch, columns: int) -> Batch:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check, and what was found, with its number, in words."""
+    """The result of a check, and in words what it found, with the number."""
 
     passed: bool | None  # None: skipped
     found: str
@@ -209,8 +209,8 @@ def steps_equal_training(probe: Probe, steps: Steps) -> Finding:
     """Check that step-by-step decoding gives the probabilities of the teacher-forced pass."""
     batch, model = steps.batch, probe.model
     with torch.no_grad():
-        features_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
-        log_probs_BTV = model.logits(features_BTO).float().log_softmax(-1)
+        readout_BTO, _ = model(batch.source_BS, batch.source_mask_BS, batch.inputs_BT)
+        log_probs_BTV = model.logits(readout_BTO).float().log_softmax(-1)
     trained_B = replace(steps, log_probs_BTV=log_probs_BTV).target_log_probs_B
     worst = float((trained_B - steps.target_log_probs_B).abs().max())
     return Finding(
@@ -319,5 +319,5 @@ def _variation(one: Tensor, other: Tensor) -> Tensor:
 
 
 def _relative(one: float, other: float) -> float:
-    """Return the relative difference of two numbers, where 0.01 is the least to divide by."""
+    """Return the difference of two numbers relative to the larger, but at least to 0.01."""
     return abs(one - other) / max(abs(one), abs(other), 0.01)

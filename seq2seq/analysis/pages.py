@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from seq2seq.analysis.heatmaps import piece_label
 from seq2seq.evaluation.metrics import LABELS
-from seq2seq.packaged import LANGUAGE_NAMES
+from seq2seq.languages import language
 
 
 def render(template: str, **values: Any) -> str:
@@ -43,7 +43,7 @@ ENVIRONMENT.filters |= {
     "decimal": lambda value: f"{value:.1f}",
     "percent": lambda share: f"{100 * share:.1f} %",
     "metric_label": LABELS.__getitem__,
-    "language": lambda code: LANGUAGE_NAMES.get(code, code),
+    "language": lambda code: language(code).name,
     "piece_label": piece_label,
     "marked": marked,
 }

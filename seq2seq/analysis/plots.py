@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -216,15 +217,18 @@ def fixed_buckets(sources: Sequence[str], bounds: Sequence[int] = BOUNDS) -> lis
     ]
 
 
-def _bleu(hypotheses: Sequence[str], references: References) -> Metric:
+def _bleu(hypotheses: Sequence[str], references: References, language: str) -> Metric:
     """Return BLEU with its interval, without one for too few sentences."""
+    bleu = partial(score, hypotheses, references, language, metrics=("bleu",))
     try:
-        return score(hypotheses, references, metrics=("bleu",), resamples=RESAMPLES)["bleu"]
+        return bleu(resamples=RESAMPLES)["bleu"]
     except DataError:
-        return score(hypotheses, references, metrics=("bleu",))["bleu"]
+        return bleu()["bleu"]
 
 
-def plot_length(systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path) -> None:
+def plot_length(
+    systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, language: str
+) -> None:
     """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
 
     `systems` maps names to translations of the pairs' sources. The suffix selects PNG, SVG or PDF.
@@ -237,8 +241,8 @@ def plot_length(systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], pat
     figure = new_figure(7.5, 4.6)
     axes = figure.subplots()
     for number, (name, hypotheses) in enumerate(systems.items()):
-        score(hypotheses, references, metrics=())  # raises if their numbers differ
-        found = [_bleu(group.of(hypotheses), group.of(references)) for group in groups]
+        score(hypotheses, references, language, metrics=())  # raises if their numbers differ
+        found = [_bleu(each.of(hypotheses), each.of(references), language) for each in groups]
         color, bleu = f"C{number}", [metric.score for metric in found]
         middle = np.array([metric.mean or metric.score for metric in found])
         half = np.array([metric.interval or 0.0 for metric in found])

@@ -129,9 +129,12 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
         split=evaluation.split,
         beam=evaluation.beam,
         metrics=evaluation.metrics,
-        lengths=lengths(hypotheses, references),
+        lengths=lengths(hypotheses, references, evaluation.language),
         by_source_length=scores_by_length(
-            [normalize_line(pair.source) for pair in pairs], hypotheses, references
+            [normalize_line(pair.source) for pair in pairs],
+            hypotheses,
+            references,
+            evaluation.language,
         ),
         repetition={
             "translations": repetition(hypotheses),
@@ -153,16 +156,20 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
 
 
 def scores_by_length(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: str,
 ) -> list[LengthScores]:
     """Return corpus scores by source length."""
     found = []
     for bucket in fixed_buckets(sources):
         texts, refs = bucket.of(hypotheses), bucket.of(references)
-        scores = score(texts, refs, metrics=("bleu", "chrf"))
+        scores = score(texts, refs, language, metrics=("bleu", "chrf"))
         bleu, chrf = (metric.score for metric in scores.values())
         limits = bucket.label, bucket.shortest, bucket.longest
-        found.append(LengthScores(*limits, len(texts), bleu, chrf, lengths(texts, refs)["ratio"]))
+        ratio = lengths(texts, refs, language)["ratio"]
+        found.append(LengthScores(*limits, len(texts), bleu, chrf, ratio))
     return found
 
 

@@ -62,7 +62,7 @@ def _distill(arguments: argparse.Namespace) -> int:
         if arguments.reverse:
             pairs, how = [Pair(pair.target, pair.source) for pair in pairs], "remove --reverse"
         check_direction(translator, pairs, arguments.corpus, f"{how}, or exchange its sides")
-        made_of = {
+        provenance = {
             "program": VERSION,
             "runs": [backend.weights_sum for backend in translator.backends],
             "corpus": describe(corpus)["files"],
@@ -72,7 +72,7 @@ def _distill(arguments: argparse.Namespace) -> int:
         request = Request(search, format="tsv", reverse=arguments.reverse)
         try:
             written = distill(
-                translator, request, corpus, Path(arguments.output), made_of=made_of,
+                translator, request, corpus, Path(arguments.output), provenance=provenance,
                 parallelism=shared,
             )  # fmt: skip
         except KeyboardInterrupt:

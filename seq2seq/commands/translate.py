@@ -64,11 +64,11 @@ def add(commands: options.Commands) -> None:
     )
     parser.add_argument(
         "--top-k", type=options.from_zero, metavar="K",
-        help="sample from the K likeliest pieces; requires --samples",
+        help="sample from the K most likely pieces; requires --samples",
     )  # fmt: skip
     parser.add_argument(
         "--top-p", type=float, metavar="P",
-        help="sample from the likeliest pieces that hold probability P; requires --samples",
+        help="sample from the most likely pieces that hold probability P; requires --samples",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=options.from_zero, metavar="N", help="random seed; requires --samples"

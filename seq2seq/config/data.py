@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from seq2seq.config.section import Count, Rate, Section
+from seq2seq.languages import UNDETERMINED
 
 Column = Annotated[int, Field(ge=0)] | str | None
 
@@ -92,8 +93,8 @@ class CleaningConfig(Section):
     max_chars: Count = Field(1000, description="maximum length of a side, in characters")
     max_ratio: Annotated[float, Field(gt=1)] = Field(
         4.0,
-        description="maximum ratio of the lengths of both sides, in words plus three; raise it for "
-        "languages without spaces between words, such as Chinese",
+        description="maximum ratio of the lengths of both sides, in words plus three; where no "
+        "spaces separate words, two characters count as one (four in Thai, Lao, Khmer, Burmese)",
     )
     drop_duplicates: bool = Field(True, description="keep only one of identical pairs")
     drop_overlap: bool = Field(
@@ -182,8 +183,14 @@ class AugmentationConfig(Section):
 class DataConfig(Section):
     """Corpora and how they are prepared."""
 
-    source_language: str = Field("es", description="source language, for labels and splitting")
-    target_language: str = Field("en", description="target language, for labels and splitting")
+    source_language: str = Field(
+        UNDETERMINED,
+        description="ISO 639 code of the source language, such as es, pt-br or zh-Hant; training "
+        "requires it, except from another run, whose languages are the default (docs/languages.md)",
+    )
+    target_language: str = Field(
+        UNDETERMINED, description="ISO 639 code of the target language, likewise"
+    )
     # The number of a pair's corpus is a byte.
     train: Annotated[tuple[CorpusConfig, ...], Field(min_length=1, max_length=256)] = Field(
         description="corpora of training pairs"

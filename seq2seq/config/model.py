@@ -61,7 +61,7 @@ class ModelConfig(Section):
     lexical: bool = Field(
         False,
         description="lexical shortcut: the attended source pieces vote for their translation; "
-        "tanh(sum of weights x W embedding) is added to the features",
+        "tanh(sum of weights x W embedding) is added to the readout",
     )
     initial_state: Literal["backward", "mean", "last", "zeros"] = Field(
         "backward", description="what the decoder state is initialized from"
@@ -122,15 +122,15 @@ class ModelConfig(Section):
                 )
         if attention.score != "multi_head" and attention.heads != 1:
             raise ValueError("attention.heads requires attention.score multi_head")
-        if self.tie_target and self.features_size != self.embedding_size:
+        if self.tie_target and self.readout_width != self.embedding_size:
             raise ValueError(
-                f"tie_target requires readout_size ({self.features_size}) to equal embedding_size "
+                f"tie_target requires readout_size ({self.readout_width}) to equal embedding_size "
                 f"({self.embedding_size})"
             )
         return self
 
     @property
-    def features_size(self) -> int:
+    def readout_width(self) -> int:
         """Input size of the vocabulary projection."""
         return self.readout_size or (self.embedding_size if self.tie_target else self.decoder_size)
 

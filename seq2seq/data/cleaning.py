@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
+from seq2seq.languages import UNDETERMINED, Language, language
 
 if TYPE_CHECKING:
     from seq2seq.config import CleaningConfig, DataConfig
@@ -175,11 +176,14 @@ class Assessed(NamedTuple):
 
 
 def assess_pairs(
-    raw: Iterable[Pair], config: CleaningConfig, held_out: HeldOut | None = None
+    raw: Iterable[Pair],
+    config: CleaningConfig,
+    held_out: HeldOut | None = None,
+    languages: tuple[str, str] = (UNDETERMINED, UNDETERMINED),
 ) -> Assessed:
     """Normalize pairs and assess each one alone, so that processes can share the work."""
-    pairs = list(map(normalize_pair, raw))
-    fault = np.array([_fault(pair, config) for pair in pairs], np.uint8)
+    pairs, (source, target) = list(map(normalize_pair, raw)), map(language, languages)
+    fault = np.array([_fault(pair, config, source, target) for pair in pairs], np.uint8)
     overlap = np.zeros(len(pairs), np.uint8)
     if held_out is not None:
         for row in np.flatnonzero(fault == 0).tolist():
@@ -237,14 +241,14 @@ def clean(
     return [assessed.pairs[row] for row in np.flatnonzero(kept).tolist()], report
 
 
-def _fault(pair: Pair, config: CleaningConfig) -> int:
+def _fault(pair: Pair, config: CleaningConfig, source: Language, target: Language) -> int:
     """Return 1 + the index in REASONS of the first rule that a pair breaks, or 0."""
     if not pair.source or not pair.target:
         return 1 + REASONS.index(EMPTY)
     if max(len(pair.source), len(pair.target)) > config.max_chars:
         return 1 + REASONS.index(TOO_LONG)
-    shortest, longest = sorted(len(side.split()) + 3 for side in (pair.source, pair.target))
-    return 1 + REASONS.index(RATIO) if longest > config.max_ratio * shortest else 0
+    words = source.count_words(pair.source) + 3, target.count_words(pair.target) + 3
+    return 1 + REASONS.index(RATIO) if max(words) > config.max_ratio * min(words) else 0
 
 
 def _digest(text: str) -> bytes:

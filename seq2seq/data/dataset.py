@@ -19,7 +19,7 @@ import numpy.typing as npt
 import sentencepiece
 from tqdm import tqdm
 
-from seq2seq.config import CleaningConfig, Config, DataConfig
+from seq2seq.config import Config, DataConfig
 from seq2seq.data.cache import Cache, Entry, open_cache
 from seq2seq.data.cleaning import Assessed, HeldOut, assess_pairs, filter_pairs, read_validation
 from seq2seq.data.corpus import Pair, read_corpus
@@ -40,7 +40,7 @@ _VERSION = 1  # of all prepared data: raise it when the same data would be prepa
 _MODEL = "tokenizer.model"
 _CORPORA = "corpora"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size"}
-_CHUNK_ROWS = 10_000  # that a process works on at a time
+_CHUNK_ROWS = 10_000  # rows that a process works on at a time
 _BLOCK_ROWS = 1000
 _SHARD_ROWS = 1 << 18
 _SHUFFLE_SEED = 1
@@ -72,7 +72,7 @@ class PreparedPairs:
 
     def encode(self, tokenizers: Tokenizers, *, processes: int | None) -> PairStore:
         """Return the pairs as ids, row by row; they are encoded once and then cached."""
-        made_of = {
+        key = {
             "pairs": self.fingerprint,
             "tokenizers": [each.fingerprint() for each in tokenizers],
             "version": _VERSION,
@@ -88,7 +88,7 @@ class PreparedPairs:
             write_pairs(folder, shown, dtype)
             return {}
 
-        return self.cache.entry("ids", made_of, make, lambda e: PairStore(e.path, dtype))
+        return self.cache.entry("ids", key, make, lambda e: PairStore(e.path, dtype))
 
 
 def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
@@ -113,18 +113,19 @@ def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
             for number, corpus in enumerate(data.train)
         )
         about = _write_clean(folder, raw, data, hold_out(data, valid))
-        if described() != made_of["corpora"]:
+        if described() != key["corpora"]:
             raise DataError("data: a corpus changed while it was read; run the command again")
         return about
 
-    made_of = {
+    key = {
         "corpora": described(),
         "num_train": len(data.train),
         "cleaning": data.cleaning.model_dump(),
+        "languages": data.languages,
         "version": _VERSION,
     }
     pairs, report = cache.entry(
-        "pairs", made_of, make, lambda e: (PreparedPairs(e, cache), e.about["report"])
+        "pairs", key, make, lambda e: (PreparedPairs(e, cache), e.about["report"])
     )
     log.info("training data, %.1f s:", time.monotonic() - began)
     for line in report:
@@ -147,7 +148,7 @@ def train_tokenizers(pairs: PreparedPairs, config: Config) -> Tokenizers:
     began = time.monotonic()
 
     def trained(texts: Callable[[], Iterable[str]], size: int, name: str) -> Tokenizer:
-        made_of = {
+        key = {
             "pairs": pairs.fingerprint,
             "name": name,
             "size": size,
@@ -162,7 +163,7 @@ def train_tokenizers(pairs: PreparedPairs, config: Config) -> Tokenizers:
             return {}
 
         return pairs.cache.entry(
-            "tokenizer", made_of, make, lambda entry: Tokenizer.load(entry.path / _MODEL)
+            "tokenizer", key, make, lambda entry: Tokenizer.load(entry.path / _MODEL)
         )
 
     def texts(*sides: int) -> Iterator[str]:
@@ -194,7 +195,7 @@ def _write_clean(
 
         def normalized() -> Iterator[Block]:
             shown = tqdm(raw, "cleaning", unit=" pairs", disable=None, leave=False, mininterval=0.5)
-            assess = partial(_assess, data.cleaning, held_out)
+            assess = partial(_assess, data, held_out)
             for block, *found in _map(assess, _chunks(shown), data.processes):
                 columns.append(found)
                 yield block
@@ -226,10 +227,10 @@ def _write_clean(
 
 
 def _shuffle(store: PairStore, kept: npt.NDArray[np.bool_]) -> Iterator[tuple[Block, Ints]]:
-    """Yield the rows that are kept in random order, some at a time, and their numbers.
+    """Yield the kept rows in random order, some at a time, and their indices.
 
-    Every order is as likely: rows are assigned to shards at random, and each shard, which is read
-    in a pass over all rows, is shuffled in memory.
+    Every order is equally likely: rows are assigned to shards at random. Each shard is read in one
+    pass over all rows and shuffled in memory.
     """
     generator = np.random.default_rng(_SHUFFLE_SEED)
     number = int(kept.sum())
@@ -267,12 +268,10 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[tuple[Texts, bytes]]:
         yield texts, bytes(pair.corpus for pair in some)
 
 
-def _assess(
-    config: CleaningConfig, held_out: HeldOut, chunk: tuple[Texts, bytes]
-) -> tuple[Any, ...]:
+def _assess(data: DataConfig, held_out: HeldOut, chunk: tuple[Texts, bytes]) -> tuple[Any, ...]:
     """Return pairs normalized, their faults, overlaps and digests, and their corpora."""
     texts, corpora = chunk
-    pairs, *assessed = assess_pairs(map(Pair, *texts), config, held_out)
+    pairs, *assessed = assess_pairs(map(Pair, *texts), data.cleaning, held_out, data.languages)
     source = Ragged.from_texts(pair.source for pair in pairs)
     target = Ragged.from_texts(pair.target for pair in pairs)
     return (source, target), *assessed, np.frombuffer(corpora, np.uint8)

@@ -1,7 +1,7 @@
 """Windows of an encoded corpus: read in blocks at random places, augmented, and cut into batches.
 
-Everything random in a window is drawn from the seed, the epoch and its number, so any process can
-prepare it. Worker processes do not need PyTorch, so this module does not import it.
+Everything random in a window is drawn from the seed, the epoch and the window's number, so any
+process can prepare it. Worker processes do not need PyTorch, so this module does not import it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seq2seq.data.ragged import Ints, Ragged, concat, cut_batches, take
 from seq2seq.data.tokenizer import UNK, Tokenizer
 
 _ROWS = 1 << 13  # read at once to find out how long they are
-_WINDOW_BLOCKS = 64  # at least: with fewer, the same pairs meet again in every epoch
+_WINDOW_BLOCKS = 64  # at least; with fewer, a window has the same pairs together in every epoch
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Window:
 class Windows:
     """Prepares the windows of a corpus.
 
-    `num_fitting` counts the pairs with at most `data.batching.max_length` pieces on each side.
+    `num_fitting` is the number of pairs with at most `data.batching.max_length` pieces a side.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Windows:
         parts = (self._ids.read([n], _ROWS) for n in range(0, len(pairs), _ROWS))
         fit = np.concatenate([self._fit(*part) for part in parts])
         seen = self.num_fitting = int(fit.sum())
-        # How often each pair is seen in an epoch, of all pairs; None: once.
+        # How often an epoch has each pair; None: once.
         self._weights: npt.NDArray[np.float32] | None = None
         if any(corpus.weight != 1 for corpus in config.train):
             of_corpora = np.array([corpus.weight for corpus in config.train], np.float32)
@@ -89,7 +89,7 @@ class Windows:
         batching = self._config.batching
         generator = np.random.default_rng((self._seed, position.epoch, position.window + 1))
         indices, source, labels, used = self._read(position, generator)
-        rows = generator.permutation(used)  # pairs of the same length are mixed
+        rows = generator.permutation(used)  # mixes pairs of the same length
         cuts = cut_batches(
             source.lengths[rows] + 1,
             labels.lengths[rows] + 1,
@@ -104,10 +104,10 @@ class Windows:
     def _read(
         self, position: StreamPosition, generator: np.random.Generator
     ) -> tuple[Ints, Ragged, Ragged, Ints]:
-        """Return the pairs of a window: their places in the corpus, both sides, the rows to use.
+        """Return the pairs of a window: their indices in the corpus, both sides, the rows to use.
 
-        A row is used as often as its weight says; changed pairs are further rows. Only weights and
-        augmentation draw from the generator.
+        A row is used as often as its weight says; augmented pairs are further rows. Only weights
+        and augmentation draw from the generator.
         """
         if self._order[0] != position.epoch:
             order = np.random.default_rng((self._seed, position.epoch, 0))
@@ -127,7 +127,7 @@ class Windows:
         found = augment(sources, targets, used.tolist(), self._config.augmentation, generator)
         sides = [pair.source for pair in found.values()], [pair.target for pair in found.values()]
         changed = encode(self._tokenizers, *sides)
-        fit = np.flatnonzero(self._fit(*changed))  # the others stay as they are
+        fit = np.flatnonzero(self._fit(*changed))  # the others stay unchanged
         used[np.fromiter(found, np.int64)[fit]] = len(indices) + np.arange(len(fit))
         rows = np.fromiter((pair.row for pair in found.values()), np.int64)[fit]
         source, target = concat([(source, target), take(changed, fit)])

@@ -130,8 +130,8 @@ def score_challenge(
 
 def _scored(translator: Translator, pairs: Sequence[MinimalPair]) -> list[MinimalPair]:
     sources, found = [pair.source for pair in pairs], []
-    rights = translator.force(sources, [pair.right for pair in pairs])
-    wrongs = translator.force(sources, [pair.wrong for pair in pairs])
+    rights = translator.force_decode(sources, [pair.right for pair in pairs])
+    wrongs = translator.force_decode(sources, [pair.wrong for pair in pairs])
     for pair, right, wrong in zip(pairs, rights, wrongs, strict=True):
         means = [part.log_prob / len(part.target_pieces) for part in (right, wrong)]
         margins = right.log_prob - wrong.log_prob, means[0] - means[1]

@@ -42,6 +42,7 @@ class Evaluation:
     translations: list[Translation]
     metrics: dict[str, Metric]
     beam: int
+    language: str  # of the translations
     tables: dict[str, Robustness | Challenge] = field(default_factory=dict)  # by their JSON keys
 
     @property
@@ -86,7 +87,7 @@ def evaluate(
     With `resamples` (1000 is usual) each metric has a bootstrap interval. Raises DataError for an
     empty test set.
     """
-    options = options or translator.options()
+    options, language = options or translator.options(), translator.config.data.target_language
     translations = translate_all(translator, pairs, options, parallelism=parallelism)
     hypotheses = [translation.line for translation in translations]
     tokenized = sum(text.endswith(" .") for text in hypotheses)
@@ -95,8 +96,8 @@ def evaluate(
             "%s end in ' .', as tokenized text does, but scores are defined on detokenized text; "
             "detokenize the data that you train and test on", count(tokenized, "translation"),
         )  # fmt: skip
-    metrics = score(hypotheses, references_of(pairs), resamples=resamples)
-    return Evaluation(translations, metrics, options.beam_size)
+    metrics = score(hypotheses, references_of(pairs), language, resamples=resamples)
+    return Evaluation(translations, metrics, options.beam_size, language)
 
 
 def translate_all(
@@ -174,7 +175,9 @@ def check_direction(
         return
     sources, targets = zip(*sides, strict=True)
     given, exchanged = (
-        np.array([part.log_prob / len(part.target_pieces) for part in translator.force(*texts)])
+        np.array(
+            [part.log_prob / len(part.target_pieces) for part in translator.force_decode(*texts)]
+        )
         for texts in ((sources, targets), (targets, sources))
     )
     if exchanged.mean() > given.mean() / 2 and (exchanged > given).mean() > REVERSED_PAIRS:

@@ -1,13 +1,17 @@
-"""BLEU, chrF and TER with signatures, intervals and paired tests, all computed by sacreBLEU."""
+"""BLEU, chrF and TER with signatures, intervals and paired tests, all computed by sacreBLEU.
+
+`language` is the code of the target language; BLEU and TER split texts as sacreBLEU recommends
+for it.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
+from seq2seq import languages
 from seq2seq.errors import DataError
 
 Name = Literal["bleu", "chrf", "ter"]
@@ -55,6 +59,7 @@ class Metric:
 def score(
     hypotheses: Sequence[str],
     references: References,
+    language: str,
     *,
     metrics: Sequence[Name] = NAMES,
     resamples: int = 0,
@@ -68,31 +73,31 @@ def score(
     sentences for an interval.
     """
     streams = _streams(hypotheses, references)
-    return {name: _score(name, hypotheses, streams, resamples) for name in metrics}
+    return {name: _score(name, language, hypotheses, streams, resamples) for name in metrics}
 
 
 def scorer_of(
-    references: References, metrics: Sequence[Name]
+    references: References, language: str, metrics: Sequence[Name]
 ) -> Callable[[Sequence[str]], dict[str, float]]:
     """Return what scores hypotheses again and again, and keeps the n-grams of the references."""
     streams = _streams([""] * len(references), references)
-    kept = [(name, _scorer(name, streams)) for name in metrics]
+    kept = [(name, _scorer(name, language, streams)) for name in metrics]
     return lambda texts: {name: float(each.corpus_score(texts, None).score) for name, each in kept}
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
     """Return the chrF of each sentence, in percent, on its best reference (Popovic 2015)."""
-    scorer = _scorer("chrf")
+    scorer = _scorer("chrf", "")
     by_sentence = zip(hypotheses, _by_sentence(hypotheses, references), strict=True)
     return [float(scorer.sentence_score(text, refs).score) for text, refs in by_sentence]
 
 
-def lengths(hypotheses: Sequence[str], references: References) -> dict[str, float]:
-    """Return the words of the hypotheses, of the references closest in length, and their ratio.
+def lengths(hypotheses: Sequence[str], references: References, language: str) -> dict[str, float]:
+    """Return the tokens of the hypotheses, of the references closest in length, and their ratio.
 
     Below 1, BLEU has a brevity penalty (Papineni et al. 2002, section 2.2.2).
     """
-    found = _scorer("bleu").corpus_score(hypotheses, _streams(hypotheses, references))
+    found = _scorer("bleu", language).corpus_score(hypotheses, _streams(hypotheses, references))
     ratio = found.sys_len / max(1, found.ref_len)
     return {"hypotheses": found.sys_len, "references": found.ref_len, "ratio": ratio}
 
@@ -100,6 +105,7 @@ def lengths(hypotheses: Sequence[str], references: References) -> dict[str, floa
 def paired_test(
     systems: Mapping[str, Sequence[str]],
     references: References,
+    language: str,
     *,
     metrics: Sequence[Name] = NAMES,
     test: Test = "bootstrap",
@@ -120,7 +126,7 @@ def paired_test(
         raise DataError(f"a comparison needs two or more systems, found {len(systems)}")
     for hypotheses in systems.values():
         streams = _streams(hypotheses, references)
-    scorers: dict[str, Any] = {name: _scorer(name) for name in metrics}
+    scorers: dict[str, Any] = {name: _scorer(name, language) for name in metrics}
     kind = {"bootstrap": "bs", "randomization": "ar"}[test]
     paired: Any = PairedTest(list(systems.items()), scorers, streams, kind, resamples)
     signatures, results = paired()
@@ -144,8 +150,10 @@ def paired_test(
     }
 
 
-def _score(name: Name, hypotheses: Sequence[str], streams: Any, resamples: int) -> Metric:
-    scorer = _scorer(name)
+def _score(
+    name: Name, language: str, hypotheses: Sequence[str], streams: Any, resamples: int
+) -> Metric:
+    scorer = _scorer(name, language)
     try:
         result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
     except TypeError:  # sacreBLEU cannot average scores of which some are exactly 0
@@ -162,15 +170,18 @@ def _score(name: Name, hypotheses: Sequence[str], streams: Any, resamples: int) 
     return Metric(float(result.score), signature, mean, interval)
 
 
-def _scorer(name: Name, references: Any = None) -> Any:
+def _scorer(name: Name, language: str, references: Any = None) -> Any:
     # sacreBLEU is slow to import, and translation does not need it.
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    # BLEU warns about tokenized text at each call; see `evaluate`.
-    scorers: dict[Name, Any] = {"bleu": partial(BLEU, force=True), "chrf": CHRF, "ter": TER}
-    return scorers[name](references=references)
+    if name == "bleu":
+        # BLEU warns about tokenized text at each call; see `evaluate`.
+        return BLEU(tokenize=languages.bleu_tokenizer(language), force=True, references=references)
+    if name == "ter" and not languages.language(language).is_spaced:
+        return TER(normalized=True, asian_support=True, references=references)
+    return CHRF(references=references) if name == "chrf" else TER(references=references)
 
 
 def _streams(hypotheses: Sequence[str], references: References) -> Any:

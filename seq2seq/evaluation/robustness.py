@@ -118,7 +118,7 @@ def measure_robustness(
     unique = dict.fromkeys(chain.from_iterable(texts.values()))
     if new := [Pair(text, "") for text in unique if text not in found]:
         found |= {p.source: best.line for p, best in zip(new, translate(new), strict=True)}
-    scores = [_score(kind, made, found) for kind, made in lines.items()]
+    scores = [_score(kind, made, found, evaluation.language) for kind, made in lines.items()]
     translations = {kind: {text: found[text] for text in some} for kind, some in texts.items()}
     return Robustness(scores, [kind for kind in KINDS if kind not in lines], translations)
 
@@ -163,11 +163,14 @@ def _draw(kind: str, rng: random.Random) -> str:
     return rng.choice((made, rng.choice(HELD_OUT[kind].split())))
 
 
-def _score(kind: str, lines: Sequence[Line], translations: dict[str, str]) -> KindScores:
+def _score(
+    kind: str, lines: Sequence[Line], translations: dict[str, str], language: str
+) -> KindScores:
     def bleu(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
         compared = _COMPARED.get(kind, str)
         shown = [[compared(text) for text in refs] for refs in references]
-        return score([compared(text) for text in texts], shown, metrics=("bleu",))["bleu"].score
+        found = score([compared(text) for text in texts], shown, language, metrics=("bleu",))
+        return found["bleu"].score
 
     found = [translations[sides[0]] for sides, *_ in lines]
     alone = [" ".join(translations[pair.source] for pair in pairs) for *_, pairs in lines]

@@ -16,7 +16,7 @@ from seq2seq.evaluation.metrics import scorer_of
 from seq2seq.inference.protocol import Backend, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.torch_backend import TorchBackend
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.processes import Ranks
 from seq2seq.training.loss import teacher_forced_loss
 from seq2seq.training.monitor import Validation
@@ -44,7 +44,9 @@ class Validator:
         targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
         self.cut = partial(evaluation_batches, sources, targets)
         self.batch_tokens = config.inference.batch_tokens
-        self.score = scorer_of(references_of(self.pairs), ("bleu", "chrf"))
+        self.score = scorer_of(
+            references_of(self.pairs), config.data.target_language, ("bleu", "chrf")
+        )
 
     @torch.no_grad()
     def __call__(self, model: TranslationModel) -> Validation:

@@ -1,4 +1,4 @@
-"""The likeliest next words after a prefix of a translation.
+"""The most likely next words after a prefix of a translation.
 
 Legend: V vocabulary, C copies of the prefix, each of which begins another word
 """
@@ -13,7 +13,7 @@ import numpy as np
 from seq2seq.data.tokenizer import EOS
 from seq2seq.inference.prefix import Prefix, Spelling
 from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, SearchOptions
-from seq2seq.inference.search import Watch, decode, greedy
+from seq2seq.inference.search import StepCallback, decode, greedy
 from seq2seq.inference.text import Translation
 
 _TRIED = 2  # first pieces for each word that is asked for; some make the same word, or none
@@ -43,11 +43,11 @@ def next_words(
     spelling: Spelling,
     options: SearchOptions,
     number: int,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> list[tuple[str, float, Hypothesis]]:
-    """Return the likeliest words after a prefix of whole words, best first.
+    """Return the most likely words after a prefix of whole words, best first.
 
-    Each is one of the likeliest first pieces, which greedy search completes to a word. It comes
+    Each is one of the most likely first pieces, which greedy search completes to a word. It comes
     with the log probability of its pieces, given that it follows the prefix or that the
     translation ends there, which is the word "", and with the hypothesis that ends after it. The
     decoding has one sentence. Raises as `search` does.
@@ -69,7 +69,7 @@ def next_words(
         last_C[copies_R] = pieces_R
         return pieces_R
 
-    [found] = decode(decoding, options, choose, copies=copies, prefixes=[prefix], watch=watch)
+    [found] = decode(decoding, options, choose, copies=copies, prefixes=[prefix], on_step=on_step)
     words: dict[str, tuple[str, float, Hypothesis]] = {}
     for each in found:
         word = prefix.decode(each.tokens, spelling.tokenizer)[len(prefix.text) :].strip()

@@ -29,15 +29,15 @@ def distill(
     corpus: CorpusConfig,
     output: Path,
     *,
-    made_of: Mapping[str, Any],
+    provenance: Mapping[str, Any],
     parallelism: Parallelism = SERIAL,
 ) -> int:
     """Write a line `source<TAB>target` for each pair of a corpus, with one side translated.
 
-    That is the source, or with `request.reverse` the target. Line n is made from pair n, whatever
-    its translation is: training drops empty sides and duplicates. The output depends neither on
-    `parallelism` nor on interruptions: lines are written to OUTPUT.partial, and a command that is
-    `made_of` the same, as OUTPUT.distill.json records, continues after the last complete one.
+    The source is translated, or with `request.reverse` the target. Line n is made from pair n,
+    whatever its translation is: training drops empty sides and duplicates. Neither `parallelism`
+    nor interruptions affect the output: lines are written to OUTPUT.partial, and a command with the
+    same `provenance`, recorded in OUTPUT.distill.json, continues after the last complete line.
     Returns the number of lines.
 
     Raises DataError for a corpus that cannot be read and for a file that another command began or
@@ -49,7 +49,7 @@ def distill(
     check_writable(output, corpus.path, corpus.source_path, corpus.target_path)
     parallelism = parallelism.for_lines(total, translator.worker_memory)
     with contextlib.ExitStack() as stack:
-        done = ranks.on_rank0(_begin, output, partial_path, made_of, stack)
+        done = ranks.on_rank0(_begin, output, partial_path, provenance, stack)
         if done is None:
             return total
         sides = (pair.target if request.reverse else pair.source for pair in read_corpus(corpus))
@@ -70,7 +70,7 @@ def distill(
 
 
 def _begin(
-    output: Path, partial_path: Path, made_of: Mapping[str, Any], stack: contextlib.ExitStack
+    output: Path, partial_path: Path, provenance: Mapping[str, Any], stack: contextlib.ExitStack
 ) -> int | None:
     """Lock the partial file and return the number of its lines; None if the output is complete.
 
@@ -78,7 +78,7 @@ def _begin(
     """
     about = output.with_name(f"{output.name}.distill.json")
     if output.exists():
-        _check_same(output, about, made_of)
+        _check_same(output, about, provenance)
         return None
     check_writable(partial_path)
     try:
@@ -86,9 +86,9 @@ def _begin(
     except BlockingIOError:
         raise DataError(f"{partial_path}: another process is writing it") from None
     if partial_path.stat().st_size:
-        _check_same(partial_path, about, made_of)
+        _check_same(partial_path, about, provenance)
     else:
-        write_atomic(about, json.dumps(made_of, indent=1) + "\n")
+        write_atomic(about, json.dumps(provenance, indent=1) + "\n")
     lines = end = 0
     with partial_path.open("r+b") as file:
         for line in file:
@@ -98,17 +98,17 @@ def _begin(
     return lines
 
 
-def _check_same(path: Path, about: Path, made_of: Mapping[str, Any]) -> None:
+def _check_same(path: Path, about: Path, provenance: Mapping[str, Any]) -> None:
     """Raise DataError if another command wrote a file."""
     try:
         before = json.loads(about.read_bytes())
     except (OSError, ValueError):
         before = None
-    if before == made_of:
+    if before == provenance:
         return
     how = f"{about.name} does not say how it was made"
     if isinstance(before, dict):
-        names = sorted({*before, *made_of})
-        key = next(name for name in names if before.get(name) != made_of.get(name))
-        how = f"made by another command: {key} was {before.get(key)} and is {made_of.get(key)}"
+        names = sorted({*before, *provenance})
+        key = next(name for name in names if before.get(name) != provenance.get(name))
+        how = f"made by another command: {key} was {before.get(key)} and is {provenance.get(key)}"
     raise DataError(f"{path}: {how}; choose another --output, or delete it to start over")

@@ -1,4 +1,4 @@
-"""Greedy search, beam search and forced decoding over a `Decoding`; no model is known here.
+"""Greedy search, beam search and forced decoding over a `Decoding`, whatever its model is.
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, C candidates a row, N candidates a sentence, T pieces so far or target length
@@ -27,34 +27,35 @@ from seq2seq.inference.protocol import (
 )
 
 Bools = npt.NDArray[np.bool_]
-# From log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the number
-# of pieces so far, a choice makes the column of each row.
-Choose = Callable[[Floats, Ints, Ints, int], Ints]
-# Gets sentences, by their index in the batch, and the pieces of the likeliest hypothesis of each.
-Watch = Callable[[Ints, Ints], None]
+# Called with log_probs_RC (-inf for illegal pieces), the sentence and the copy of each row, and the
+# number of pieces so far; returns the column of the next piece of each row.
+Strategy = Callable[[Floats, Ints, Ints, int], Ints]
+# Called before each step with the indices of the unfinished sentences in the batch, and the pieces
+# of the most likely hypothesis of each.
+StepCallback = Callable[[Ints, Ints], None]
 
 
 def search(
     decoding: Decoding,
     options: SearchOptions,
     prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
-    With `prefixes`, one for each sentence, hypotheses begin with them. `watch` is called before
-    each step with the unfinished hypotheses; what it raises ends the search. A beam of 1 is
+    With `prefixes`, one for each sentence, hypotheses begin with them. `on_step` is called before
+    each step with the unfinished hypotheses; an error in it ends the search. A beam of 1 is
     searched greedily, which finds the same with less work, unless the tree is to be kept. Raises
     ConfigError for a coverage penalty without attention, FloatingPointError for logits that are not
     finite.
     """
     if options.beam_size > 1 or options.keep_tree:
-        return beam_search(decoding, options, prefixes, watch)
-    return decode(decoding, options, greedy, count=1, prefixes=prefixes, watch=watch)
+        return beam_search(decoding, options, prefixes, on_step)
+    return decode(decoding, options, greedy, count=1, prefixes=prefixes, on_step=on_step)
 
 
 def greedy(log_probs_RC: Floats, *_: object) -> Ints:
-    """Choose the likeliest piece of each row, of equally likely ones the first."""
+    """Choose the most likely piece of each row; of equally likely ones, the first."""
     columns_R: Ints = log_probs_RC.argmax(1)
     return columns_R
 
@@ -63,7 +64,7 @@ def beam_search(
     decoding: Decoding,
     options: SearchOptions,
     prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
@@ -81,7 +82,7 @@ def beam_search(
     candidates are ordered by the rank of the hypothesis that they extend, then by piece id. The
     result for a sentence does not depend on the rest of the batch. Raises as `search` does.
     """
-    beams = BeamState(decoding, options, prefixes=prefixes, watch=watch)
+    beams = BeamState(decoding, options, prefixes=prefixes, on_step=on_step)
     number, size = len(beams.sentences), options.beam_size
     found: list[list[Hypothesis]] = [[] for _ in range(number)]
     finished = np.zeros(number, dtype=np.int64)
@@ -122,24 +123,24 @@ def beam_search(
 def decode(
     decoding: Decoding,
     options: SearchOptions,
-    choose: Choose,
+    strategy: Strategy,
     *,
     copies: int = 1,
     count: int | None = None,
     prefixes: Sequence[Prefix] | None = None,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return `copies` hypotheses a sentence, each extended by the piece that `choose` picks.
+    """Return `copies` hypotheses a sentence, each extended by the piece that `strategy` picks.
 
-    With a `count`, `choose` gets that many of the likeliest legal pieces at least, else all.
+    With a `count`, `strategy` gets at least that many of the most likely legal pieces, else all.
     """
-    beams = BeamState(decoding, options, copies=copies, prefixes=prefixes, watch=watch)
+    beams = BeamState(decoding, options, copies=copies, prefixes=prefixes, on_step=on_step)
     found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
     copies_BK: Ints = np.tile(np.arange(copies), (len(found), 1))
     while len(beams.sentences):
         log_probs_RC, pieces_RC = beams.step(count)
         sentences_R = beams.sentences.repeat(beams.width)
-        columns_R = choose(log_probs_RC, sentences_R, copies_BK.ravel(), beams.length)
+        columns_R = strategy(log_probs_RC, sentences_R, copies_BK.ravel(), beams.length)
         rows_R = np.arange(len(columns_R))
         tokens_R = columns_R if pieces_RC is None else pieces_RC[rows_R, columns_R]
         log_probs_BK = beams.log_probs_R + log_probs_RC[rows_R, columns_R]
@@ -183,7 +184,7 @@ def _check(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     return hypotheses
 
 
-def force(
+def force_decode(
     decoding: Decoding, targets: Sequence[Sequence[int]], options: SearchOptions
 ) -> list[Hypothesis]:
     """Return for each sentence the hypothesis that has exactly the pieces of its target.
@@ -205,7 +206,7 @@ def force(
 class BeamState:
     """Rows of unfinished hypotheses, and everything that is reordered with them.
 
-    Sentences whose search has ended leave the batch.
+    A sentence leaves the batch when its search ends.
     """
 
     def __init__(
@@ -215,10 +216,10 @@ class BeamState:
         *,
         copies: int = 1,
         prefixes: Sequence[Prefix] | None = None,
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> None:
         """Start with this many copies of the empty hypothesis for each sentence."""
-        self.options, self.watch = options, watch
+        self.options, self.on_step = options, on_step
         self.decoding = decoding
         self.state = decoding.start()
         self.source_lengths = decoding.source_lengths_B.copy()
@@ -257,15 +258,15 @@ class BeamState:
     def step(self, count: int | None) -> tuple[Floats, Ints | None]:
         """Return log_probs_RC after the last pieces, -inf for illegal ones, and pieces_RC.
 
-        No pieces means that all are candidates; otherwise `count` legal ones of each row are among
-        them. Raises ConfigError for a coverage penalty if the model has no attention weights.
+        If pieces_RC is None, all pieces are candidates; otherwise each row has at least `count`
+        legal ones. Raises ConfigError for a coverage penalty if the model has no attention weights.
         """
         options = self.options
-        if self.watch is not None:
-            self.watch(self.sentences, self.tokens_RT[:: self.width])
+        if self.on_step is not None:
+            self.on_step(self.sentences, self.tokens_RT[:: self.width])
         blocked, legal = None, self._legal_pieces()
         if legal:
-            count = None  # the likeliest pieces may all be illegal
+            count = None  # the most likely pieces may all be illegal
         if options.no_repeat_ngram > 0:
             blocked = repeated(self.tokens_RT, options.no_repeat_ngram)
         if count is not None:
@@ -303,7 +304,7 @@ class BeamState:
         """Return the hypotheses that result if these candidates end after this step."""
         sentences_H, log_probs_H = self.sentences[places_H[0]], log_probs_BN[places_H]
         rows_TH = [places_H[0] * self.width + parents_BN[places_H]]
-        for parents_R in reversed(self._parents):  # which each had at each step, from the last
+        for parents_R in reversed(self._parents):  # from the last step to the first
             rows_TH.append(parents_R[rows_TH[-1]])
         totals = [total_R[r] for total_R, r in zip(self._totals, reversed(rows_TH), strict=True)]
         weights: list[Floats | None] = [None] * len(sentences_H)
@@ -325,8 +326,8 @@ class BeamState:
     ) -> tuple[Ints, Ints]:
         """Keep some sentences, and extend the rows `parents` of each by pieces.
 
-        Only candidates with a finite log probability are used. Each sentence gets as many rows as
-        the one with the most of them needs. Returns the index of the candidates of each row.
+        Only candidates with a finite log probability are used. Every sentence gets as many rows as
+        the largest number that one needs. Returns the index of each row's candidate.
         """
         order_B = _compact_order(kept_B)
         used_BN = log_probs_BN[order_B] > -np.inf
@@ -371,9 +372,10 @@ class BeamState:
         self._penalty_R = logs_RS.sum(1) * self.options.coverage_penalty
 
     def _legal_pieces(self) -> list[Ints | None]:
-        """Return for each row the pieces that follow its prefix, or None: any; empty: any in all.
+        """Return for each row the pieces that its prefix allows; None if that is any piece.
 
-        EOS is one of them where the prefix has been spelled.
+        EOS is one of them once the prefix has been spelled. The list is empty if no row has a
+        prefix left to spell.
         """
         if not self._prefixes:
             return []
@@ -410,7 +412,7 @@ class BeamState:
 
 
 class BeamTrees:
-    """One tree for each sentence, which grows by a level at each step of the search."""
+    """One tree for each sentence; it grows by a level at each step of the search."""
 
     def __init__(self, number: int) -> None:
         """Start with the root of this many trees, the empty hypothesis."""
@@ -435,7 +437,7 @@ class BeamTrees:
             for node in nodes:
                 if tree[node].status == "unfinished":  # unless a candidate extends it, below
                     tree[node] = replace(tree[node], status="pruned")
-        self._nodes_BN = np.zeros(log_probs_BN.shape, np.int64)  # the root, in rows that fill up
+        self._nodes_BN = np.zeros(log_probs_BN.shape, np.int64)  # 0, the root, if not a candidate
         for b, n in np.argwhere(np.isfinite(log_probs_BN)).tolist():
             tree, parent = self.trees[beams.sentences[b]], int(nodes_BK[b, parents_BN[b, n]])
             self._nodes_BN[b, n] = len(tree)
@@ -480,7 +482,7 @@ def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
     last = tokens_RT[:, None, tokens_RT.shape[1] - size + 1 :]
     rows, places = (ngrams[:, :, :-1] == last).all(2).nonzero()
     pieces = ngrams[rows, places, -1]
-    possible = pieces != EOS  # rows that have ended repeat it
+    possible = pieces != EOS  # repeated by rows that have ended
     return rows[possible], pieces[possible]
 
 
@@ -490,8 +492,8 @@ _FEW = 16  # up to here, taking one maximum after the other is faster than a par
 def top(scores_RC: Floats, count: int) -> tuple[Floats, Ints]:
     """Return the largest scores of each row, in descending order, and their columns [R, count].
 
-    Equal ones are in the order of columns; up to 16, the first of them are taken. The scores may be
-    overwritten.
+    Equal scores are in the order of columns; for a count of up to 16, the first of them are taken.
+    The scores may be overwritten.
     """
     count = min(count, scores_RC.shape[1])
     rows_R = np.arange(len(scores_RC))

@@ -35,6 +35,7 @@ _ANY = r'(?<![^\s("«“])[^\W\d_]\.(?=\s)|(?:^\s*|(?<=[.!?:])\s+)\d{1,3}\.(?=\s
 _BOUNDARY = re.compile(r"[.!?…;][^\w\s]{0,9}\s+\S|[^\0-\u0588\u2000-\u206f\u20a0-\u2bff]")
 _VISIBLE = re.compile(r"[^\W_]")
 _WESTERN = tuple(".!?…\"'»”’)]")
+_QUOTED, _PARTICLES = tuple("」』"), tuple("とっを")
 
 
 @lru_cache
@@ -79,8 +80,10 @@ def _split_line(line: str, language: str) -> list[str]:
             # Western marks end a sentence only before white space.
             is_apart = found[-1][-1:].isspace() or line[start].isspace()
             is_end = is_complete and (is_apart or not found[-1].endswith(_WESTERN))
-            # In text with capitals, no sentence begins with a small letter.
-            if is_end and first and not (is_cased and first[0].islower()):
+            # In text with capitals, no sentence begins with a small letter; after a Japanese
+            # quotation, a particle continues its sentence.
+            quoted = found[-1].endswith(_QUOTED) and line.startswith(_PARTICLES, start)
+            if is_end and first and not quoted and not (is_cased and first[0].islower()):
                 found.append(line[start:end])
             else:
                 found[-1] += line[start:end]

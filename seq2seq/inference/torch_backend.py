@@ -1,6 +1,6 @@
 """PyTorch behind the interface of search: the plain model, on any device.
 
-seq2seq.inference.protocol says what a Backend, a State and a Decoding do.
+See seq2seq.inference.protocol for what a Backend, a State and a Decoding do.
 
 Legend: B sentences, R rows, S source length, V vocabulary, C candidates a row
 """
@@ -22,7 +22,7 @@ from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import ConfigError
 from seq2seq.inference.protocol import Ints, Step
 from seq2seq.model.decoder import DecoderState
-from seq2seq.model.model import TranslationDecoding, TranslationModel, meta_parameters
+from seq2seq.model.translation_model import TranslationDecoding, TranslationModel, meta_parameters
 from seq2seq.runs.checkpoint import check_shapes, load_weights
 from seq2seq.runs.directory import find_checkpoint, run_of
 
@@ -60,7 +60,7 @@ class TorchBackend:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Compute without gradients, products in `dtype`; the outermost one keeps cast weights."""
+        """Compute without gradients, products in `dtype`; nested contexts share cast weights."""
         if self.dtype == torch.float32:
             with torch.inference_mode():
                 yield
@@ -133,7 +133,7 @@ class TorchDecoding:
                 return Step(found_RV.cpu().numpy(), after, sent)
             # The host waits here, once a step, for all that search reads. Ids below 2 ** 24 are
             # exact in fp32.
-            columns = [*likeliest(found_RV, count), *([] if asked_RS is None else [asked_RS])]
+            columns = [*top_with_eos(found_RV, count), *([] if asked_RS is None else [asked_RS])]
             packed = torch.cat([each.to(found_RV.dtype) for each in columns], 1).cpu().numpy()
         found, pieces, sent = np.split(packed, [count + 1, 2 * count + 2], 1)
         return Step(found, after, None if asked_RS is None else sent, pieces.astype(np.int64))
@@ -150,12 +150,12 @@ def log_softmax(logits_RV: Tensor) -> Tensor:
     return logits_RV.log_softmax(-1, dtype=torch.float32 if half else None)
 
 
-def likeliest(log_probs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the log probabilities and the ids of EOS and of the `count` likeliest others, by id.
+def top_with_eos(log_probs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the log probabilities and the ids of EOS and of the `count` most likely others, by id.
 
-    Which of equally likely ones are the last to be among them is not defined.
+    Which of several equally likely pieces are the last to be selected is not defined.
     """
-    pieces_RC = log_probs_RV.topk(count + 1).indices  # likeliest first
+    pieces_RC = log_probs_RV.topk(count + 1).indices  # most likely first
     lacks_end_R1 = (pieces_RC != EOS).all(1, keepdim=True)
     pieces_RC[:, -1:].masked_fill_(lacks_end_R1, EOS)
     pieces_RC = pieces_RC.sort().values

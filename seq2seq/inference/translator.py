@@ -29,15 +29,16 @@ from seq2seq.inference.protocol import (
     SearchOptions,
 )
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
-from seq2seq.inference.search import Watch, force, search
+from seq2seq.inference.search import StepCallback, force_decode, search
 from seq2seq.inference.sentences import language_rules, split_sentences
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts, split_text
+from seq2seq.languages import language
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import check_files, run_of
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
-    from seq2seq.model.model import TranslationModel
+    from seq2seq.model.translation_model import TranslationModel
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class Translator:
         mbr: Metric | None = None,
         prefixes: Iterable[str] | None = None,
         first_number: int = 1,
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Translation]]:
         """Return for each line its translations, best first (`options.nbest` at most).
 
@@ -194,9 +195,9 @@ class Translator:
         samples, in the order of drawing. With `mbr` the one with the highest expected utility comes
         first (seq2seq.inference.sampling). A sentence longer than `inference.max_source_length`
         pieces is cut (seq2seq.inference.text). `first_number` is that of the first line, on which
-        error messages and samples depend. `watch` is called before each step of a search with the
+        error messages and samples depend. `on_step` is called before each step of a search with the
         parts of all lines that are being translated, by their numbers from 0, and the pieces of the
-        likeliest unfinished hypothesis of each.
+        most likely unfinished hypothesis of each.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
@@ -217,19 +218,26 @@ class Translator:
             rows.append(self._begin(self.split(line, chosen), text, chosen, number))
             # What is drawn for a sentence depends only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
-        return self._translate(rows, chosen, sampling, mbr, keys, watch)
+        return self._translate(rows, chosen, sampling, mbr, keys, on_step)
 
     def translate_sentences(
-        self, sentences: Sequence[Sentence], options: SearchOptions, *, watch: Watch | None = None
+        self,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        *,
+        on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
         """Return for each part of a text (`split`) its translations, best first."""
-        return self._parts([(sentence, NO_PREFIX) for sentence in sentences], options, watch=watch)
+        return self._parts(
+            [(sentence, NO_PREFIX) for sentence in sentences], options, on_step=on_step
+        )
 
     def split(self, text: str, options: SearchOptions) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text)."""
-        language = self.config.data.source_language if options.split_sentences else None
+        source, target = self.config.data.languages
         most = self.config.inference.max_source_length
-        return split_text(text, self.source, most, language=language)
+        rules = source if options.split_sentences else None
+        return split_text(text, self.source, most, language=rules, target=language(target))
 
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
@@ -242,8 +250,8 @@ class Translator:
         if len(split) > 1:
             # White space after a sentence completes it, so that a letter begins the next one.
             letter = "x" if text.islower() else "X"
-            language = self.config.data.target_language if options.split_sentences else None
-            *begins, last = split_sentences(text + letter, language)
+            rules = self.config.data.target_language if options.split_sentences else None
+            *begins, last = split_sentences(text + letter, rules)
             begins = [*filter(normalize_line, begins), last.removesuffix(letter)]
         found: list[_Begun] = []
         for place, sentence in enumerate(split):
@@ -266,11 +274,11 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         keys: Sequence[int] = (),
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of texts in parts."""
         begun = [each for row in rows for each in row]
-        parts = iter(self._parts(begun, options, sampling, mbr, keys, watch))
+        parts = iter(self._parts(begun, options, sampling, mbr, keys, on_step))
         return [join_parts(list(islice(parts, len(row)))) for row in rows]
 
     def _parts(
@@ -280,7 +288,7 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         keys: Sequence[int] = (),
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
         sentences = [sentence for sentence, _ in begun]
@@ -293,7 +301,7 @@ class Translator:
             if sampling:
                 drawn = [keys[i] for i in indices]
                 return sample(decoding, options, sampling, keys=drawn, prefixes=following)
-            watched = watch and (lambda ids_B, pieces_BT: watch(indices[ids_B], pieces_BT))
+            watched = on_step and (lambda ids_B, pieces_BT: on_step(indices[ids_B], pieces_BT))
             return search(decoding, options, following, watched)
 
         found = self._decode(sentences, budget, decode)
@@ -303,7 +311,9 @@ class Translator:
         if mbr:
             for candidates in parts:
                 log_probs = None if sampling else [part.log_prob for part in candidates]
-                best = minimum_bayes_risk([part.text for part in candidates], mbr, log_probs)
+                texts = [part.text for part in candidates]
+                language = self.config.data.target_language
+                best = minimum_bayes_risk(texts, mbr, language, log_probs)
                 candidates.insert(0, candidates.pop(best))
         return parts
 
@@ -312,7 +322,7 @@ class Translator:
         """The pieces of the target tokenizer, by what they spell."""
         return Spelling(self.target)
 
-    def force(
+    def force_decode(
         self, sources: Iterable[str], targets: Iterable[str], options: SearchOptions | None = None
     ) -> list[Part]:
         """Return each given translation with the model's probabilities and attention.
@@ -339,7 +349,7 @@ class Translator:
                 )
 
         def decode(decoding: Decoding, indices: Ints) -> list[Hypothesis]:
-            return force(decoding, [forced[index] for index in indices], options)
+            return force_decode(decoding, [forced[index] for index in indices], options)
 
         found = self._decode(sentences, self.batch_tokens(1, all_pieces=True), decode)
         parts = (self.parts(*each)[0] for each in zip(sentences, ([f] for f in found), strict=True))
@@ -355,7 +365,7 @@ class Translator:
         *,
         check: Callable[[], None] = lambda: None,
     ) -> list[Alternative]:
-        """Return the likeliest next words after a prefix of a translation, best first.
+        """Return the most likely next words after a prefix of a translation, best first.
 
         The prefix is taken as complete words. Each word comes with its probability
         (seq2seq.inference.alternatives) and with the best translation that begins with the prefix
@@ -383,17 +393,17 @@ class Translator:
         sentence, given = begun[place]
         decoding = self.decoding(np.array([[*sentence.ids, EOS]]))
 
-        def watch(*_: object) -> None:
+        def on_step(*_: object) -> None:
             check()
 
         with _checkpoint_errors():
-            words = next_words(decoding, given, self.spelling, chosen, number, watch)
+            words = next_words(decoding, given, self.spelling, chosen, number, on_step)
         longer = [self.spelling.prefix(f"{given.text} {word} ") for word, *_ in words if word]
         # The other sentences are the same in all translations.
         [rest], *continued = self._translate(
             [begun[:place] + begun[place + 1 :], *([(sentence, begin)] for begin in longer)],
             replace(chosen, nbest=1),
-            watch=watch,
+            on_step=on_step,
         )
         found = []
         for word, log_prob, ended in words:

@@ -47,12 +47,12 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Memory:
-    """What is fixed for a batch of sources: computed once, read at every step.
+    """Everything that decoding reads of a batch of sources, computed once.
 
-    keys: what queries are compared with, already projected: [B, S, ...].
-    values_BSM: what the context is a weighted sum of. mask_BS: true at real positions.
+    keys: projected keys [B, S, ...]; the score compares them with queries.
+    values_BSM: the context is their weighted sum. mask_BS: true at real positions.
     summary_BH: last forward and first backward state. mean_BH: mean state.
-    words_BSO: what the lexical shortcut reads, if the model has one.
+    words_BSO: projected embeddings for the lexical shortcut, if the model has one.
     """
 
     keys: Tensor
@@ -166,7 +166,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class Residual(nn.Module):
-    """The query that is added to the context, projected if their sizes differ."""
+    """The query to add to the context, projected if their sizes differ."""
 
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class Attention(nn.Module):
         return output_BKM.view(*rows, -1), weights_BKS.view(*rows, -1)
 
     def make_memory(self, encoded: Encoded) -> Memory:
-        """Return the memory of these sentences, which every query reads."""
+        """Return the memory of these sentences, to be read by every query."""
         raise NotImplementedError
 
     def scores(self, query_BKQ: Tensor, memory: Memory) -> Tensor:
@@ -263,7 +263,7 @@ class MultiHeadAttention(Attention):
         self.heads = config.heads
         self.scale = 1 / math.sqrt(key_size // config.heads)
         self.query = Linear(query_size, key_size)
-        # A bias of the keys would add the same to all scores of a query; the softmax cancels it.
+        # A bias in the keys would add one number to all scores of a query; the softmax cancels it.
         self.key = nn.Linear(memory_size, key_size, bias=False)
         self.value = nn.Linear(memory_size, value_size)
         self.output = Linear(value_size, value_size)

@@ -1,13 +1,14 @@
 """The decoders: how queries are made, and where the context enters.
 
-`start` makes the state before the first target piece. A piece then takes three methods: `enter`
-multiplies its embedding, `step` advances the state and asks the attention, and `features` makes of
-both what the next piece is predicted from. `unroll` takes all pieces of a known target, with the
-same results; what does not depend on the recurrence is computed for all time steps at once.
+`start` returns the state before the first target piece. Three methods then take each piece: `enter`
+multiplies its embedding, `step` advances the state and queries the attention, and `read_out`
+returns the readout, from which the output projection predicts the next piece. `unroll` takes all
+pieces of a known target, with the same results; what does not depend on the recurrence is computed
+for all time steps at once.
 
 Legend: R rows (B sentences x K hypotheses, sentence-major), B batch, T target length,
 S source length, E embedding size, D decoder size, G gates (3 D), M attention output size,
-O features size, X what a style adds.
+O readout size, X a size that depends on the style.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ class Decoder(nn.Module):
     def start(self, memory: Memory) -> DecoderState:
         """Return the state before the first target piece, one row per sentence.
 
-        It is tanh(W h + b), where h is for `backward` the backward state of the first position
-        (Bahdanau et al. 2014, A.2.2), for `mean` the mean state, for `last` the last states of
-        both directions; or zeros.
+        The state is zeros, or tanh(W h + b) of encoder states h: for `backward` the backward state
+        of the first position (Bahdanau et al. 2014, A.2.2), for `mean` the mean state, for `last`
+        the last states of both directions.
         """
         if self.initial is None:
             size = self.states * self.layers[0].hidden_size
@@ -87,7 +88,7 @@ class Decoder(nn.Module):
         return DecoderState(tuple(initial.to(dtype).chunk(self.states, -1)))
 
     def enter(self, embedded: Tensor) -> Tensor:
-        """Return the products of the embeddings that a step reads: [..., E] to [..., X]."""
+        """Return the products of embeddings, as `step` reads them: [..., E] to [..., X]."""
         return self.layers[0].project(embedded)
 
     def step(
@@ -96,12 +97,12 @@ class Decoder(nn.Module):
         """Return an output [R, X], weights [R, S] or None, and the state after one target piece."""
         raise NotImplementedError
 
-    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
-        """Return [..., O] of the last layer's state, the piece's embedding and the output."""
+    def read_out(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+        """Return the readout [..., O] from the last layer's state, the embedding and the output."""
         raise NotImplementedError
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Return features [T, B, O] and weights [T, B, S] or None under teacher forcing."""
+        """Return the readout [T, B, O] and weights [T, B, S] or None under teacher forcing."""
         state = self.start(memory)
         outputs, weights, states = [], [], []
         entering_TBX = for_gates(self.enter(embedded_TBE), state.hidden[0])
@@ -113,15 +114,15 @@ class Decoder(nn.Module):
                 if weights_BS is not None:
                     weights.append(weights_BS)
                 states.append(state.hidden[-1])
-        features_TBO = self.features(torch.stack(states), embedded_TBE, torch.stack(outputs))
-        return features_TBO, torch.stack(weights) if weights else None
+        readout_TBO = self.read_out(torch.stack(states), embedded_TBE, torch.stack(outputs))
+        return readout_TBO, torch.stack(weights) if weights else None
 
     def step_layers(
         self, gates_RG: Tensor, hidden: tuple[Tensor, ...], *, first: int = 0, masks: Masks = ()
     ) -> tuple[Tensor, ...]:
-        """Return the next of these states, of the layers from `first` on, given its gates' inputs.
+        """Return the next states of the layers from `first` on, given the inputs of its gates.
 
-        Each other layer reads the state of the one below, times its dropout mask if there are any.
+        The other layers read the state of the layer below, times its dropout mask if there is one.
         """
         states: list[Tensor] = []
         for number, state in enumerate(hidden):
@@ -152,7 +153,7 @@ class Decoder(nn.Module):
 
 
 class DeepOutputDecoder(Decoder):
-    """Its features read the state, the previous piece and the context.
+    """Its readout reads the state, the previous piece and the context.
 
     t_i = maxout or tanh of U s_i + V y_{i-1} + C c_i (Bahdanau et al. 2014, A.2.2; the readout
     reads s_i, as in eq. 4, where the appendix has s_{i-1}). Subclasses define one step.
@@ -163,11 +164,11 @@ class DeepOutputDecoder(Decoder):
     ) -> None:
         super().__init__(config, input_sizes, states=states)
         self.maxout = config.readout == "maxout"
-        width = config.features_size * (2 if self.maxout else 1)
+        width = config.readout_width * (2 if self.maxout else 1)
         read = config.decoder_size + config.embedding_size + self.attention.output_size
         self.readout = nn.Linear(read, width)
 
-    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+    def read_out(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         deep: Tensor = self.readout(torch.cat([state, embedded, output.to(state.dtype)], -1))
         if self.maxout:
             return maxout(deep)
@@ -184,8 +185,8 @@ class BahdanauDecoder(DeepOutputDecoder):
     def __init__(self, config: ModelConfig) -> None:
         size, embedding = config.decoder_size, config.embedding_size
         super().__init__(config, [embedding] + [size] * (config.decoder_layers - 1))
-        # The first layer reads [y; c]. Its product with y does not need the context, so that it is
-        # taken for all time steps at once; the product with c is added at each step.
+        # The first layer reads [y; c]. Its product with y does not need the context and is computed
+        # for all time steps at once; the product with c is added at each step.
         self.context = Linear(self.attention.output_size, 3 * size, bias=False)
         seen = config.attention.previous_piece
         self.query = nn.Linear(embedding, size, bias=False) if seen else None
@@ -211,8 +212,8 @@ class ConditionalDecoder(DeepOutputDecoder):
     """The conditional GRU: one state, two transitions, and the attention between them.
 
     s'_i = GRU_1(y_{i-1}, s_{i-1}),  c_i = attend(s'_i),  s_i = GRU_2(c_i, s'_i) (Sennrich et al.
-    2017, "Nematus", sec. 2; Marian's s2s). The query has read y_{i-1}, as Luong's, and what is
-    predicted next has seen the context in its recurrence, as Bahdanau's.
+    2017, "Nematus", sec. 2; Marian's s2s). The query has read y_{i-1}, as in Luong's decoder, and
+    the context enters the recurrence, as in Bahdanau's.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -240,17 +241,17 @@ class LuongDecoder(Decoder):
     def __init__(self, config: ModelConfig) -> None:
         size = config.decoder_size
         super().__init__(config, [config.embedding_size] + [size] * (config.decoder_layers - 1))
-        self.features_size = config.features_size
+        self.readout_width = config.readout_width
         self.feed = (
-            Linear(config.features_size, 3 * size, bias=False) if config.input_feeding else None
+            Linear(config.readout_width, 3 * size, bias=False) if config.input_feeding else None
         )
-        self.combine = Linear(self.attention.output_size + size, config.features_size, bias=False)
+        self.combine = Linear(self.attention.output_size + size, config.readout_width, bias=False)
 
     def start(self, memory: Memory) -> DecoderState:
         state = super().start(memory)
         if self.feed is None:
             return state
-        zeros = state.hidden[0].new_zeros(len(state.hidden[0]), self.features_size)
+        zeros = state.hidden[0].new_zeros(len(state.hidden[0]), self.readout_width)
         return DecoderState(state.hidden, zeros)
 
     def unroll(self, embedded_TBE: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
@@ -272,11 +273,11 @@ class LuongDecoder(Decoder):
             gates_RG = gates_RG + self.feed(state.attentional_RO)
         hidden = self.step_layers(gates_RG, state.hidden, masks=masks)
         output_RM, weights_RS = self.attention(hidden[-1], memory)
-        features_RO = self._attentional(output_RM, hidden[-1])
-        fed = None if self.feed is None else features_RO.to(hidden[-1].dtype)
-        return features_RO, weights_RS, DecoderState(hidden, fed)
+        readout_RO = self._attentional(output_RM, hidden[-1])
+        fed = None if self.feed is None else readout_RO.to(hidden[-1].dtype)
+        return readout_RO, weights_RS, DecoderState(hidden, fed)
 
-    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+    def read_out(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         return output
 
     def _attentional(self, output: Tensor, state: Tensor) -> Tensor:
@@ -284,7 +285,7 @@ class LuongDecoder(Decoder):
 
 
 class PreAttentionDecoder(Decoder):
-    """The classic course example: a GRU makes the queries, further GRU layers read the attention.
+    """A classic course example: one GRU computes queries, further layers read the attention.
 
     q_i = GRU_1(y_{i-1}),  a_i = attend(q_i) (+ q_i, the residual),  s_i = GRU_2..(a_i). Queries and
     attention do not depend on the upper layers, so each layer runs over all time steps at once.
@@ -296,8 +297,8 @@ class PreAttentionDecoder(Decoder):
         super().__init__(
             config, [config.embedding_size, output_size] + [size] * (config.decoder_layers - 1)
         )
-        same = size == config.features_size
-        self.readout = None if same else nn.Linear(size, config.features_size)
+        same = size == config.readout_width
+        self.readout = None if same else nn.Linear(size, config.readout_width)
 
     def step(
         self, entering_RX: Tensor, state: DecoderState, memory: Memory, masks: Masks = ()
@@ -315,9 +316,9 @@ class PreAttentionDecoder(Decoder):
         hidden_TBX = output_TBM
         for number in range(1, len(self.layers)):
             hidden_TBX = self._run_layer(number, self.dropout(hidden_TBX, time_axis=0), state)
-        return self.features(hidden_TBX, embedded_TBE, output_TBM), weights_TBS
+        return self.read_out(hidden_TBX, embedded_TBE, output_TBM), weights_TBS
 
-    def features(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
+    def read_out(self, state: Tensor, embedded: Tensor, output: Tensor) -> Tensor:
         return state if self.readout is None else torch.tanh(self.readout(state))
 
 

@@ -1,16 +1,16 @@
-"""What is written as it is for the speed of a device, and for no other reason.
+"""Operations written for the speed of a device, and only for that.
 
-Each function has a plain twin in tests/plain_kernels.py with the same results and gradients.
+Each function has a plain version in tests/plain_kernels.py with the same results and gradients.
 
-**Products with the same matrix at every step.** Autograd forms the gradient of the matrix at each
-step, as large as the matrix, and adds them up: memory traffic that costs more than a step's own
-products. Within `matrix_gradients_at_once`, the backward pass of a step only records its inputs and
-the gradients of its outputs; one product of all of them follows after the last step. The matrices
-are weights, or what a step reads of its sentences: keys and values, one matrix for each.
+**Products with the same matrix at every step.** At each step, autograd computes a gradient as large
+as the matrix and adds it to a sum; this memory traffic costs more than the step's own products.
+Within `matrix_gradients_at_once`, the backward pass of a step only records its inputs and the
+gradients of its outputs; after the last step, one product of all of them gives the gradient of the
+matrix. The matrices are weights, or the keys and the values of a batch, one matrix per sentence.
 
 Legend: T time steps, B batch, K queries a sentence, S source length, I inputs, O outputs, A
 attention size, H hidden size, G = 3H gates in the order r, z, n; N rows; V vocabulary; Y anything
-before the last two axes: nothing for weights, B for matrices of sentences.
+before the last two axes: nothing for weights, B for keys and values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ aten = torch.ops.aten
 
 @dataclass
 class _Records:
-    """What the steps of a backward pass record for the gradient of one product's matrix."""
+    """What the steps of a backward pass record to compute the gradient of one matrix."""
 
     matrix_YOI: Tensor
     bias_O: Tensor | None
@@ -43,8 +43,8 @@ class _Records:
     def add(self, inputs_YNI: Tensor, grad_YNO: Tensor) -> None:
         """Record one step.
 
-        Records of an earlier backward pass are dropped: it has left them only if it did not ask for
-        the matrix's gradient.
+        Records of an earlier backward pass are dropped. A pass leaves them only if it did not ask
+        for the matrix's gradient.
         """
         current = self.current_pass()
         if self.backward_pass != current:
@@ -57,7 +57,7 @@ class _Records:
 class _Loop:
     """The products of one loop, by the place of their matrix in memory.
 
-    One matrix can be used in two products: with dot products, the values are the keys.
+    One matrix can be in two products: with dot products, the keys can also be the values.
     """
 
     def __init__(self, current_pass: Callable[[], int]) -> None:
@@ -69,10 +69,10 @@ class _Loop:
     ) -> tuple[_Records, Tensor]:
         """Return the records of the product with a matrix [Y, I, O], or `transposed` [Y, O, I].
 
-        With them comes what makes the gradient of the matrix wait for all steps.
+        Also returns the output of `_End` for the matrix, which every step reads.
         """
-        # Views of one weight are new objects at each step. The matrix is kept, so that no other
-        # one takes its place.
+        # A view of a weight is a new object at each step, but has the same address. The matrix is
+        # kept, so that no other one gets that address.
         key = matrix.data_ptr(), matrix.shape, matrix.stride(), transposed
         if key not in self.products:
             dtype = product_dtype(matrix)
@@ -140,7 +140,7 @@ def weighted_sums(weights_BKS: Tensor, values_BSM: Tensor) -> Tensor:
 
 
 class _Step(torch.autograd.Function):
-    """One product. The empty `end` makes the gradient of the matrix wait for all steps."""
+    """One product. It reads `end`, so `_End` runs its backward pass after those of all steps."""
 
     @staticmethod
     def forward(ctx: Any, inputs_YNI: Tensor, end: Tensor, records: _Records) -> Tensor:
@@ -160,7 +160,10 @@ class _Step(torch.autograd.Function):
 
 
 class _End(torch.autograd.Function):
-    """The matrix as the steps see it; its backward pass runs after those of all steps."""
+    """Stands for a matrix in all steps of a loop.
+
+    Each step reads its empty output, so autograd runs this backward pass after those of all steps.
+    """
 
     @staticmethod
     def forward(ctx: Any, matrix_YOI: Tensor, bias_O: Tensor | None, records: _Records) -> Tensor:
@@ -177,7 +180,7 @@ class _End(torch.autograd.Function):
         inputs_YNI = torch.cat(records.inputs_TYNI, -2)
         records.grads_TYNO, records.inputs_TYNI = [], []  # frees memory
         grad_matrix_YOI = (grads_YNO.mT @ inputs_YNI).to(matrix_dtype)
-        # Rounded as the matrix's, and ten times as fast as sum(dtype=...).
+        # Rounded like the matrix's gradient, and ten times as fast as sum(dtype=...).
         grad_bias_O = None if bias_dtype is None else grads_YNO.sum(0).to(bias_dtype)
         return grad_matrix_YOI, grad_bias_O, None
 
@@ -208,12 +211,12 @@ def gru_step(
 
 
 def for_gates(products: Tensor, state: Tensor) -> Tensor:
-    """Return products of inputs in the dtype in which a GPU's cell reads them, cast all at once."""
+    """Return the products of inputs, on a GPU in the dtype of its cell, cast for all steps."""
     return products.to(state.dtype) if products.is_cuda else products
 
 
 class _GRUStep(torch.autograd.Function):
-    """The product with the state and the gates in one: autograd has less to do at each step."""
+    """The product with the state, and the gates: one function for autograd at each step."""
 
     @staticmethod
     def forward(
@@ -243,7 +246,7 @@ class _GRUStep(torch.autograd.Function):
 
 
 class _Cell(torch.autograd.Function):
-    """The gates of one step, with the gradient in a few kernels; on a GPU, in one each."""
+    """The gates of one step: a few kernels forward and a few backward; on a GPU, one each."""
 
     @staticmethod
     def forward(
@@ -269,9 +272,9 @@ def _cell_for(hidden_BH: Tensor) -> type[FusedCell | SeparateCell]:
 
 
 class FusedCell:
-    """ATen's kernel, the one of torch.nn.GRUCell on a GPU, for which all is of one dtype.
+    """ATen's fused kernel of torch.nn.GRUCell on a GPU; all its inputs have one dtype.
 
-    torch has no public names for it and its gradient; without them, a GPU has separate kernels.
+    torch has no public names for it and its gradient; without them, a GPU uses SeparateCell.
     """
 
     aten_step: Any = getattr(aten, "_thnn_fused_gru_cell", None)
@@ -281,7 +284,7 @@ class FusedCell:
     def step(
         gates_input_BG: Tensor, gates_hidden_BG: Tensor, hidden_BH: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the next state, and what the gradient needs."""
+        """Return the next state, and the values that the gradient needs."""
         dtype = hidden_BH.dtype
         with torch.autocast(hidden_BH.device.type, enabled=False):  # it would narrow the state
             state_BH, kept = FusedCell.aten_step(
@@ -344,7 +347,7 @@ def tanh_(values: Tensor) -> Tensor:
 
 
 def for_tanh(vectors: Tensor) -> Tensor:
-    """Return the vectors in fp32 on CPUs, whose tanh of bf16 takes several times as long."""
+    """Return the vectors, on CPUs in fp32: tanh of bf16 takes several times as long there."""
     slow = vectors.dtype == torch.bfloat16 and vectors.device.type == "cpu"
     return vectors.float() if slow else vectors
 
@@ -358,7 +361,7 @@ def tanh_energies(query_BKA: Tensor, keys_BSA: Tensor, energy_A: Tensor) -> Tens
 
 
 class _Tanh(torch.autograd.Function):
-    """tanh that overwrites its inputs, which nothing else reads."""
+    """tanh in place; nothing else reads its inputs."""
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor) -> Tensor:
@@ -376,7 +379,7 @@ class _Tanh(torch.autograd.Function):
 
 
 def maxout(deep: Tensor) -> Tensor:
-    """Return the larger of each pair of features (Goodfellow et al. 2013): [..., 2 O] to [..., O].
+    """Return the larger of each two neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
 
     The gradient of torch.amax is slow.
     """
@@ -401,7 +404,7 @@ class _Maxout(torch.autograd.Function):
 
 
 def dropout_mask(shape: Sequence[int], rate: float, *, like: Tensor) -> Tensor:
-    """Return random zeros, with this probability, and 1 / (1 - rate) otherwise."""
+    """Return a random mask: 0 with probability `rate`, otherwise 1 / (1 - rate)."""
     if like.device.type != "cpu":
         return like.new_empty(shape).bernoulli_(1 - rate).div_(1 - rate)
     # bernoulli_ takes four times as long on CPUs as four comparisons of 16 of 64 random bits.
@@ -411,13 +414,13 @@ def dropout_mask(shape: Sequence[int], rate: float, *, like: Tensor) -> Tensor:
     return kept.to(like.dtype).div_(1 - rate)
 
 
-SLICE_ROWS = 512  # whose logits are in memory at a time
+SLICE_ROWS = 512  # rows whose logits are in memory at a time
 _GPU_SLICE = 2**25  # logits at a time on a GPU: few slices, of 128 MB in fp32
 EVEN_ROWS = 64  # the last slice is filled up to a multiple, so that few shapes of products occur
 
 
 def projection_loss(
-    features_NO: Tensor,
+    readout_NO: Tensor,
     weight_VO: Tensor,
     bias_V: Tensor,
     labels_N: Tensor,
@@ -434,7 +437,7 @@ def projection_loss(
     values would be most of a training step's memory and would not fit the cache.
     """
     loss: tuple[Tensor, Tensor] = _ProjectionLoss.apply(  # type: ignore[no-untyped-call]
-        features_NO,
+        readout_NO,
         weight_VO,
         bias_V,
         labels_N,
@@ -449,7 +452,7 @@ class _ProjectionLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        features_NO: Tensor,
+        readout_NO: Tensor,
         weight_VO: Tensor,
         bias_V: Tensor,
         labels_N: Tensor,
@@ -457,21 +460,21 @@ class _ProjectionLoss(torch.autograd.Function):
         counted_N: Tensor | None,
         needs_grad: bool,
     ) -> tuple[Tensor, Tensor]:
-        dtype = features_NO.dtype
+        dtype = readout_NO.dtype
         weight, bias = weight_VO.to(dtype), bias_V.to(dtype)
         wide = bias_V.dtype
         totals = torch.zeros(2, dtype=torch.float64, device=bias_V.device)
         count, size = len(labels_N), SLICE_ROWS
         if bias_V.is_cuda:
             size = max(SLICE_ROWS, _GPU_SLICE // len(bias_V) // EVEN_ROWS * EVEN_ROWS)
-        features_NO = nn.functional.pad(features_NO, (0, 0, 0, -count % EVEN_ROWS))
+        readout_NO = nn.functional.pad(readout_NO, (0, 0, 0, -count % EVEN_ROWS))
         if needs_grad:
-            grad_features = torch.empty_like(features_NO)
+            grad_readout = torch.empty_like(readout_NO)
             grad_weight = torch.zeros_like(weight_VO)
             grad_bias = torch.zeros_like(bias_V)
         for start in range(0, count, size):
             rows = slice(start, start + size)
-            all_NV = torch.addmm(bias, features_NO[rows], weight.t()).to(wide)
+            all_NV = torch.addmm(bias, readout_NO[rows], weight.t()).to(wide)
             labels_N1 = labels_N[rows].unsqueeze(1)
             logits_NV = all_NV[: len(labels_N1)]
             plain_N1, uniform_N1 = _softmax_(logits_NV, labels_N1)
@@ -489,11 +492,11 @@ class _ProjectionLoss(torch.autograd.Function):
                 logits_NV *= counted_N1
             all_NV[len(labels_N1) :] = 0
             grad_logits = all_NV.to(dtype)
-            torch.mm(grad_logits, weight, out=grad_features[rows])
-            grad_weight += grad_logits.t() @ features_NO[rows]
+            torch.mm(grad_logits, weight, out=grad_readout[rows])
+            grad_weight += grad_logits.t() @ readout_NO[rows]
             grad_bias += logits_NV.sum(0)
         if needs_grad:
-            ctx.save_for_backward(grad_features[:count], grad_weight, grad_bias)
+            ctx.save_for_backward(grad_readout[:count], grad_weight, grad_bias)
         plain_total = totals[1].to(wide)
         ctx.mark_non_differentiable(plain_total)
         return totals[0].to(wide), plain_total
@@ -501,10 +504,10 @@ class _ProjectionLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad_features, grad_weight, grad_bias = ctx.saved_tensors
+        grad_readout, grad_weight, grad_bias = ctx.saved_tensors
         scale = grads[0]
-        scaled_features = grad_features * scale.to(grad_features.dtype)
-        return scaled_features, grad_weight * scale, grad_bias * scale, None, None, None, None
+        scaled_readout = grad_readout * scale.to(grad_readout.dtype)
+        return scaled_readout, grad_weight * scale, grad_bias * scale, None, None, None, None
 
 
 def _softmax_(logits_NV: Tensor, labels_N1: Tensor) -> tuple[Tensor, Tensor]:

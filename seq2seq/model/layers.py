@@ -26,7 +26,7 @@ from seq2seq.model.kernels import (
     matrix_gradients_at_once,
 )
 
-_KEEPS = 1e4  # a product of the update gate that makes it exactly 1
+_KEEPS = 1e4  # an input of the update gate that makes the gate exactly 1
 
 
 class Dropout(nn.Module):

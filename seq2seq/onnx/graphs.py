@@ -1,29 +1,29 @@
 """A translation model as three ONNX graphs: encoder, target embedding, one step of the decoder.
 
 encoder: `source` [B, S], padded with PAD on the right, to `state` [B, Z], the initial decoder state
-of all layers side by side (and Luong's attentional state, where it is fed), and to the memory,
-all that is fixed for a sentence.
-embedding: `pieces` [N] to `inputs` [N, X], the products of their embeddings that a step needs. They
-can be kept, as they depend on nothing else.
+of all layers side by side (and Luong's attentional state, if it is fed to the next step), and to
+the memory: everything about a sentence that steps read.
+embedding: `pieces` [N] to `inputs` [N, X], the products of their embeddings, as a step reads them.
+They depend on nothing else and can be cached.
 step: `inputs` [B, K, X], `state` [B, K, Z] and the memory to `log_probs` [B, K, V], `next_state`
 [B, K, Z] and, with attention, `weights` [B, K, S].
 
-The memory is `values` and, with attention, `keys` and `mask`, which is added to the scores: minus
-infinity at padding; for additive scores also `energy`, their vector v, and for the lexical shortcut
-`words`. The graphs are the functions of `seq2seq.model` up to rounding, after algebra on the
-weights:
+The memory is `values` and, with attention, `keys` and `mask`; the mask is added to the scores and
+is minus infinity at padding. Additive scores also have `energy`, their vector v, and the lexical
+shortcut has `words`. The graphs are the functions of `seq2seq.model` up to rounding, after algebra
+on the weights:
 
-- W sum_s(a_s v_s) = sum_s(a_s W v_s), and the weights a_s of a sentence sum to one. So the product
-  by which a decoder reads the output of its attention is joined with the projections before it, and
-  computed once per source position, with its bias.
-- q'W'Kh = q'(W'K)h: of dot products only the keys' side is left.
-- The biases of r and z, and of n's input, are one.
+- W sum_s(a_s v_s) = sum_s(a_s W v_s), and the weights a_s of a sentence sum to one. So the matrix
+  that a decoder multiplies the attention output by is joined with the projections before it, and
+  the product is computed once per source position, with its bias.
+- q'W'Kh = q'(W'K)h: dot products need only a projection of the keys.
+- The input and hidden biases of r and z are added up in advance; those of n stay apart.
 
 Legend: B sentences, K hypotheses per sentence, S source length, E embedding size, D state of a
 decoder layer, Z whole state, h state of one direction of the encoder, H both directions, G = 3D
 gates in the order r, z, n, A attention size, N heads, d key and m value size of one head,
 M attention output size, X size of the product of an attention output or an embedding, Q query size,
-O features size, V vocabulary.
+O readout size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from seq2seq.onnx.builder import Graph, Parameters
 from seq2seq.runs.tensors import Array
 
 Shape = list[int | str]
-Stepped = tuple[str, list[str], str | None]  # features, next states, weights
+Stepped = tuple[str, list[str], str | None]  # readout, next states, weights
 _Norm = tuple[Array, Array] | None  # weight and bias
 
 
@@ -56,7 +56,7 @@ def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProt
     for value, (name, shape) in zip(values, decoder.attention.memory.items(), strict=True):
         g.output(value, name, shape)
     if params.config.lexical:
-        size = params.config.features_size
+        size = params.config.readout_width
         weight_OE = params("lexical.weight", size, params.config.embedding_size)
         words_BSO = g.lookup(params.source_embedding(), "source", weight_OE)
         g.output(words_BSO, "words", ["B", "S", size])
@@ -64,7 +64,7 @@ def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProt
 
 
 def embedding_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
-    """Return the graph that computes the products of target embeddings that a step needs."""
+    """Return the graph that computes the products of target embeddings, as a step reads them."""
     g = Graph("embedding", precision)
     pieces = g.input("pieces", ["N"], np.int64)
     weight_XE, bias_X = _decoder(params).embedding
@@ -81,13 +81,13 @@ def step_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
     state = g.split(g.input("state", ["B", "K", sum(sizes)]), sizes)
     for name, shape in decoder.attention.memory.items():
         g.input(name, shape)
-    features, state, weights = decoder.step(g, inputs, state)
+    readout, state, weights = decoder.step(g, inputs, state)
     if config.lexical and weights is not None:
-        words = g.input("words", ["B", "S", config.features_size])
-        features = g("Add", features, g("Tanh", g("MatMul", weights, words)))
+        words = g.input("words", ["B", "S", config.readout_width])
+        readout = g("Add", readout, g("Tanh", g("MatMul", weights, words)))
     bias_V = params("output_bias", params.target_vocab)
     bound = None if decoder.has_maxout or config.lexical else 1.0
-    logits = g.product(features, params.output_weight(), bias_V, bound=bound)
+    logits = g.product(readout, params.output_weight(), bias_V, bound=bound)
     g.output(g("LogSoftmax", logits, axis=-1), "log_probs", ["B", "K", len(bias_V)])
     g.output(g.concat(state), "next_state", ["B", "K", sum(sizes)])
     if weights is not None:
@@ -96,7 +96,7 @@ def step_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
 
 
 class _Cell:
-    """One GRU layer. The biases of r and z, and of n's input, enter with the inputs."""
+    """One GRU layer. Both biases of r and z, and n's input bias, are added to the inputs."""
 
     def __init__(self, params: Parameters, name: str, input_size: int, size: int) -> None:
         self.size = size
@@ -261,14 +261,14 @@ def _initial_state(g: Graph, params: Parameters, decoder: _Decoder, encoded: _En
 
 
 class _FusedAttention:
-    """An attention joined with the decoder's product of its output: W (context + query) + b.
+    """The attention, joined with the decoder's product of its output: W (context + query) + b.
 
-    Here the context is the same at every step (score none).
+    This base class is the score none: the context is the same at every step.
     """
 
     def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
         self.context_XM, self.bias_X = context_XM, bias_X
-        # A state of the decoder is within 1, its sum with a product of the piece before is not.
+        # Decoder states lie within [-1, 1], but not after a product of the previous piece is added.
         self.query_bound = None if params.config.attention.previous_piece else 1.0
         self.residual_XQ = None
         if params.config.residual:
@@ -290,7 +290,7 @@ class _FusedAttention:
     def __call__(
         self, g: Graph, query_BKQ: str, other_XQ: Array | None = None
     ) -> tuple[str, str | None]:
-        """Return the product of the outputs, plus another product of the query, and the weights."""
+        """Return the product of the outputs, plus `other_XQ` times the query, and the weights."""
         context, weights = self.attend(g, query_BKQ)
         products = [weight for weight in (self.residual_XQ, other_XQ) if weight is not None]
         if products:
@@ -301,7 +301,7 @@ class _FusedAttention:
 
 
 class _DotProducts(_FusedAttention):
-    """One head; dot products, scaled or general, with all their matrices on the side of the keys.
+    """One head; dot products, scaled or general: all their matrices are applied to the keys.
 
     The values are the products of the encoder's states.
     """
@@ -360,8 +360,8 @@ class _AdditiveScores(_DotProducts):
         self.memory["energy"] = ["B", 1, len(self.energy_A1), 1]
 
     def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
-        # The vector v is memory, not a constant of the step, where it would be laid out in advance;
-        # that makes products with a single column slow.
+        # The vector v is in the memory: ONNX Runtime would rearrange a constant of the step in
+        # advance, and that makes products with a single column slow.
         energy_B1A1 = _per_sentence(g, self.energy_A1[None])
         return [*super().make_memory(g, encoded), energy_B1A1]
 
@@ -440,15 +440,15 @@ class _Heads(_FusedAttention):
 
 
 def _joined(weight: Array, before: Array | None) -> Array:
-    """Return the matrix of two products in a row."""
+    """Return one matrix for two products in a row."""
     return weight if before is None else weight @ before
 
 
 class _Decoder:
     """A decoder style: its layers, its step, and the products that are computed before the step.
 
-    `embedding` is the matrix [X, E] and the bias that read an embedding, `context` the matrix
-    [X, M] and the bias that read an attention output.
+    `embedding` is the matrix [X, E] and the bias that are applied to embeddings, `context` the
+    matrix [X, M] and the bias that are applied to attention outputs.
     """
 
     embedding: tuple[Array, Array | None]
@@ -468,7 +468,7 @@ class _Decoder:
         self.embedding = self.cells[0].input_GI, self.cells[0].input_bias_G
 
     def step(self, g: Graph, inputs: str, state: list[str]) -> Stepped:
-        """Return features, next states and weights, given the product of an embedding."""
+        """Return the readout, next states and weights, given the product of an embedding."""
         raise NotImplementedError
 
     @cached_property
@@ -485,15 +485,15 @@ class _Decoder:
 
 
 class _DeepOutput(_Decoder):
-    """Features see state, embedding and context (DeepOutputDecoder).
+    """The readout sees state, embedding and context (DeepOutputDecoder).
 
-    Maxout takes pairs of outputs; here, the second ones follow all first ones.
+    Maxout takes the larger of each pair of outputs; here, all first ones precede all second ones.
     """
 
     def __init__(self, params: Parameters) -> None:
         super().__init__(params)
         config, self.has_maxout = params.config, params.config.readout == "maxout"
-        width = config.features_size * (2 if self.has_maxout else 1)
+        width = config.readout_width * (2 if self.has_maxout else 1)
         sizes = [config.decoder_size, config.embedding_size, config.attention_output_size]
         order = np.r_[0:width:2, 1:width:2] if self.has_maxout else np.arange(width)
         weight = params("decoder.readout.weight", width, sum(sizes))[order]
@@ -509,8 +509,8 @@ class _DeepOutput(_Decoder):
         """Return the matrix [G, M] and the bias by which the layers read the context."""
         return self.cells[1].input_GI, self.cells[1].input_bias_G
 
-    def features(self, g: Graph, deep: str, state: str) -> str:
-        """Return the features, given the products of embedding and context."""
+    def read_out(self, g: Graph, deep: str, state: str) -> str:
+        """Return the readout, given the products of embedding and context."""
         deep = g("Add", deep, g.product(state, self.state_WD))
         if not self.has_maxout:
             return g("Tanh", deep)
@@ -541,7 +541,7 @@ class _Bahdanau(_DeepOutput):
         context, weights = self.attention(g, query)
         *gates, deep = cell.gates(g, g("Add", inputs, context), len(self.state_WD))
         hidden = _step_layers(g, self.cells, gates, state)
-        return self.features(g, deep, hidden[-1]), hidden, weights
+        return self.read_out(g, deep, hidden[-1]), hidden, weights
 
 
 class _Conditional(_DeepOutput):
@@ -557,7 +557,7 @@ class _Conditional(_DeepOutput):
         *gates, deep_context = upper[0].gates(g, context, len(self.state_WD))
         hidden = _step_layers(g, upper, gates, [query, *state[1:]])
         deep = g("Add", deep_embedded, deep_context)
-        return self.features(g, deep, hidden[-1]), hidden, weights
+        return self.read_out(g, deep, hidden[-1]), hidden, weights
 
 
 class _Luong(_Decoder):
@@ -565,7 +565,7 @@ class _Luong(_Decoder):
 
     def __init__(self, params: Parameters) -> None:
         super().__init__(params)
-        config, size = params.config, params.config.features_size
+        config, size = params.config, params.config.readout_width
         sizes = config.attention_output_size, config.decoder_size
         weight = params("decoder.combine.weight", size, sum(sizes))
         context_OM, self.state_OD = np.split(weight, [sizes[0]], axis=1)
@@ -581,8 +581,8 @@ class _Luong(_Decoder):
             inputs = g("Add", inputs, g.product(state[-1], self.feed_GO))
         hidden = _step_layers(g, cells, cells[0].gates(g, inputs), state[: len(cells)])
         context, weights = self.attention(g, hidden[-1], self.state_OD)
-        features = g("Tanh", context)
-        return features, [*hidden, features] if self.fed_size else hidden, weights
+        readout = g("Tanh", context)
+        return readout, [*hidden, readout] if self.fed_size else hidden, weights
 
 
 class _PreAttention(_Decoder):
@@ -594,7 +594,7 @@ class _PreAttention(_Decoder):
         super().__init__(params)
         self.state_sizes = [params.config.decoder_size] * len(self.cells)
         self.context = self.cells[1].input_GI, self.cells[1].input_bias_G
-        sizes = params.config.features_size, params.config.decoder_size
+        sizes = params.config.readout_width, params.config.decoder_size
         self.readout: _Norm = None
         if sizes[0] != sizes[1]:
             bias_O = params("decoder.readout.bias", sizes[0])

@@ -1,1 +1,1 @@
-"""What training leaves on disk and translating reads: run directories and checkpoints."""
+"""Run directories and checkpoints: training writes them, translation reads them."""

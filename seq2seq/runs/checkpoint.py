@@ -1,13 +1,13 @@
 """A checkpoint is a directory: weights in safetensors, state in JSON, checksums, no pickle.
 
-step-000500/model.safetensors       the weights that translate (the moving average, if any)
+step-000500/model.safetensors       the weights for translation (the moving average, if any)
 step-000500/training.safetensors    optimizer moments, raw weights
 step-000500/state.json              step, metrics, positions of the sampler and the schedule
-step-000500/SHA256SUMS              of the other three, in the format of the tool sha256sum
+step-000500/SHA256SUMS              checksums of the other three, in the format of sha256sum
 
 An exported checkpoint has no training.safetensors, and its weights may be int8 (compact). It
-translates and can be fine-tuned, but not resumed. Once it is known, state.json also says what int8
-costs on the validation set.
+translates and can be fine-tuned, but not resumed. Once measured, the cost of int8 on the validation
+set is also in state.json.
 
 Functions that return or write tensors import torch themselves; all others work without it.
 """
@@ -70,7 +70,7 @@ class Checkpoint:
 
     @property
     def weights_sum(self) -> str:
-        """The SHA-256 of the weights that translate, as it was recorded."""
+        """The recorded SHA-256 of the weights for translation."""
         return _sums(self.path)[MODEL]
 
     def verify(self) -> Checkpoint:
@@ -87,15 +87,15 @@ class Checkpoint:
         return self
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights that translate, without reading the weights."""
+        """Return the shapes of the weights for translation, without reading the weights."""
         return tensors.read_shapes(self.path / MODEL)
 
     def arrays(self) -> dict[str, Array]:
-        """Return the weights that translate as NumPy arrays, read without torch."""
+        """Return the weights for translation as NumPy arrays, read without torch."""
         return tensors.read_weights(self.path / MODEL)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights that translate."""
+        """Return the weights for translation."""
         return _to_torch(self.arrays())
 
     def training(self) -> dict[str, Tensor]:
@@ -126,7 +126,7 @@ def save_checkpoint(
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Array], state: dict[str, Any]) -> Checkpoint:
-    """Write a checkpoint of weights alone, fp32 or int8, without what resuming needs."""
+    """Write a checkpoint of weights alone, fp32 or int8; it cannot be resumed."""
     return _save(path, lambda folder: tensors.write_arrays(folder / MODEL, arrays), state)
 
 
@@ -247,7 +247,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
             f"{path}: checkpoint format {version}, but this program reads format {VERSION}; "
             "retrain, or use the program that wrote it"
         )
-    # Verified at once, unlike the weights: it alone decides which checkpoints are kept.
+    # The state is verified at once, unlike the weights: it decides which checkpoints are kept.
     if hashlib.sha256(text).hexdigest() != sums[STATE]:
         raise CheckpointError(f"{path}: damaged, {STATE} does not match its checksum")
     _check_state(path, state)
@@ -284,10 +284,10 @@ def _sums(path: Path) -> dict[str, str]:
 
 
 def prune(directory: Path, *, metric: str, keep_last: int, keep_best: int) -> None:
-    """Delete all but the latest and best checkpoints, reading their states alone.
+    """Delete all but the latest and best checkpoints; only their states are read.
 
-    A checkpoint that a signal made is deleted as soon as there is a later one; leftovers of a
-    crash are deleted too.
+    A checkpoint saved because of a signal is deleted as soon as there is a later one. Leftovers of
+    a crash are deleted, too.
     """
     checkpoints = list_checkpoints(directory)
     _remove_leftovers(directory, checkpoints)
@@ -314,7 +314,7 @@ def set_aside_damaged(directory: Path) -> None:
 
 
 def _remove_leftovers(directory: Path, checkpoints: list[Checkpoint]) -> None:
-    """Delete what interrupted writing, replacing or removing left, except usable checkpoints."""
+    """Delete leftovers of interrupted writing, replacing or removing, except usable checkpoints."""
     hidden = {*directory.glob(".step-*"), *directory.glob(".average.*")}
     for leftover in hidden - {checkpoint.path for checkpoint in checkpoints}:
         with naming(leftover):

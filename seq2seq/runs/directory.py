@@ -80,7 +80,7 @@ def check_changes(saved: Config, given: Config) -> None:
 
 TOKENIZERS = ("source.model", "target.model")
 _LAUNCH = ".launch"
-# The files and folders of every run, the config first: what a crash of `clear` leaves is no run.
+# The files and folders of every run. The config comes first: if `clear` crashes, no run is left.
 _CONTENTS = (
     "config.yaml",
     "data.json",
@@ -90,8 +90,8 @@ _CONTENTS = (
     _LAUNCH,
     "checkpoints",
 )
-_EARLIER = "graph"  # what earlier versions wrote into runs, and exports have
-_BOARDS = (*(f"{name}.id" for name in get_args(recipes.TrackerName)), "tensorboard", "wandb")
+_GRAPHS = "graph"  # ONNX files, in exports and in runs of earlier versions
+_REPORTS = (*(f"{name}.id" for name in get_args(recipes.TrackerName)), "tensorboard", "wandb")
 MAX_TEXT_BYTES = 1 << 24  # config, state, checksums
 MAX_TOKENIZER_BYTES = 1 << 28
 # By suffix; else MAX_TEXT_BYTES.
@@ -99,7 +99,7 @@ _MAX_BYTES = {".model": MAX_TOKENIZER_BYTES, ".safetensors": None}
 
 
 class RunDirectory:
-    """The paths of a run, and what they hold."""
+    """The paths of a run, and their contents."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -107,10 +107,10 @@ class RunDirectory:
         self.sources_path = path / "data.json"  # checksums of training and validation files
         self.checkpoints = path / "checkpoints"
         self.average_path = self.checkpoints / "average"  # the mean of several checkpoints
-        self.graphs = path / _EARLIER  # ONNX files of an export, which are never read
+        self.graphs = path / _GRAPHS  # never read here
         self.metrics = path / "metrics.jsonl"  # losses and validations by step
         self.log_path = path / "log.txt"
-        # The names of what belongs to the run. It is not hidden, so that it is deleted with them.
+        # The names of the run's files. Not hidden, so that whoever deletes them deletes it, too.
         self.written_path = path / "written.txt"
 
     def checkpoint_path(self, step: int) -> Path:
@@ -118,7 +118,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:06d}"
 
     def tracked(self, tracker: str) -> Path:
-        """Return the file with the name that a tracker gave the run."""
+        """Return the path of the file with a tracker's id of the run."""
         return self.path / f"{tracker}.id"
 
     def exists(self) -> bool:
@@ -126,17 +126,17 @@ class RunDirectory:
         return self.config_path.exists() or any(self.checkpoints.glob("step-*"))
 
     def foreign(self, config: Config) -> list[str]:
-        """Return the names that a run of the recipe writes, but that other files have here."""
+        """Return the names of other files here that a run of the recipe would overwrite."""
         names = set(_names(config)) - set(self._written())
         return sorted(name for name in names if os.path.lexists(self.path / name))
 
     def _written(self) -> list[str]:
         """Return the names that the run here has written, or is about to."""
-        names = (*_CONTENTS, *_BOARDS, _EARLIER)
+        names = (*_CONTENTS, *_REPORTS, _GRAPHS)
         if self.written_path.is_file():
             written = self.written_path.read_text(encoding="utf-8", errors="replace").split()
             return [name for name in names if name in written]
-        # A run of an earlier version is known by what nobody else has side by side.
+        # A run of an earlier version has no such file; some of its files together identify it.
         begun = all((self.path / name).is_file() for name in ("data.json", *TOKENIZERS))
         saved = any(self.checkpoints.glob("step-*/SHA256SUMS"))
         if not self.config_path.exists() or not (begun or saved):
@@ -144,7 +144,7 @@ class RunDirectory:
         return [name for name in names if name != "wandb" or self.tracked(name).exists()]
 
     def _claim(self, config: Config) -> None:
-        """Record which names a run of the recipe writes, without those that others have here."""
+        """Record the names that a run of the recipe writes, except those of other files here."""
         ours = {*self._written(), *_names(config)} - {*self.foreign(config)}
         write_atomic(self.written_path, "".join(f"{name}\n" for name in sorted(ours)))
 
@@ -178,7 +178,7 @@ class RunDirectory:
     def create(
         self, config: Config, source: Tokenizer, target: Tokenizer, checksums: Mapping[str, str]
     ) -> None:
-        """Write what all checkpoints share, the config last: it marks a complete run."""
+        """Write what all checkpoints share; the config comes last and marks a complete run."""
         self.clear()
         self.path.mkdir(parents=True, exist_ok=True)
         self._claim(config)
@@ -250,7 +250,7 @@ class RunDirectory:
     def candidates(self, metric: str) -> list[Checkpoint]:
         """Return the checkpoints, not yet verified: validated ones, best first, then the latest.
 
-        The average of several is among them.
+        The average of several checkpoints is among them.
         """
         found = list_checkpoints(self.checkpoints)
         average = list_checkpoints(self.checkpoints, pattern=self.average_path.name)
@@ -296,15 +296,15 @@ class RunDirectory:
 def _names(config: Config) -> list[str]:
     """Return the names that a run of the recipe writes."""
     training = config.training
-    boards = [f"{name}.id" for name in training.trackers]
-    boards += ["tensorboard"] * training.tensorboard + ["wandb"] * ("wandb" in training.trackers)
-    return [*_CONTENTS, *boards]
+    reports = [f"{name}.id" for name in training.trackers]
+    reports += ["tensorboard"] * training.tensorboard + ["wandb"] * ("wandb" in training.trackers)
+    return [*_CONTENTS, *reports]
 
 
 def check_files(run: Path, *folders: Path) -> None:
     """Check every file that loading a run may open, without opening any.
 
-    The folders are those of checkpoints. Raises CheckpointError for a link that leads out of the
+    `folders` are those of checkpoints. Raises CheckpointError for a link that leads out of the
     run, for anything that is not a file or folder (reading a pipe would block), and for a text file
     of absurd size.
     """
@@ -343,7 +343,7 @@ def _check_path(path: Path, run: Path) -> None:
 
 
 def run_of(path: Path) -> RunDirectory:
-    """Return the run that a path to it or to one of its checkpoints belongs to.
+    """Return the run of a path to the run itself or to one of its checkpoints.
 
     Raises CheckpointError for a file.
     """
@@ -371,8 +371,8 @@ def find_checkpoint(path: Path, *, verified: bool = True) -> Checkpoint:
     check_files(run.path, run.checkpoints)
     if run.graphs.exists() and not run.checkpoints.exists():
         raise CheckpointError(
-            f"{run.path}: ONNX files without weights, which are for other programs; use the run "
-            "that they were exported from"
+            f"{run.path}: has ONNX files for other programs, but no weights; use the run that they "
+            "were exported from"
         )
     metric = run.config().training.metric
     candidates = [] if verified else run.candidates(metric)

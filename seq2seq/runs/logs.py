@@ -97,8 +97,8 @@ class RunLog(logging.FileHandler):
     """A context that writes the program's messages, with dates, to log.txt.
 
     Messages before `start` are kept and written then, when the run directory is known to be free.
-    A disk error is reported once, in one line; training goes on without its log, and a checkpoint
-    that cannot be written either will stop it.
+    A disk error is reported once, in one line; training goes on without its log, until a checkpoint
+    cannot be written either.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,6 +1,6 @@
 """The tensors of a checkpoint, in files of safetensors.
 
-The weights that translate are read as NumPy arrays, without torch. They are fp32, or compact:
+The weights for translation are read as NumPy arrays, without torch. They are fp32, or compact:
 int8 matrices with a scale for each row, in a tensor of their own (NAME and NAME.row_scale).
 
 Legend: R rows, C columns.
@@ -36,7 +36,7 @@ def quantize_rows(weight_RC: Array) -> tuple[Array, Array]:
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the weights in a file, from its header.
 
-    Raises CheckpointError for a damaged one. The library checks that they fit the file's size.
+    Raises CheckpointError for a damaged one. safetensors checks that they fit the file's size.
     """
     with _opened(path) as file:
         return {
@@ -90,7 +90,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     try:
         save_file(ordered, path, metadata={"format": "pt"})  # as other programs expect
     except SafetensorError as error:
-        # The library gives the system error in words only.
+        # safetensors gives the system's error only as text.
         found = re.search(r"os error (\d+)", str(error))
         number = int(found[1]) if found else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from None

@@ -102,7 +102,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from functools import partial
 
     from seq2seq.serving.batching import Batcher
-    from seq2seq.serving.models import load_models
+    from seq2seq.serving.served_models import load_models
     from seq2seq.serving.server import access_log, listen, run
     from seq2seq.serving.service import Service
 

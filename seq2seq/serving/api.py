@@ -22,7 +22,7 @@ from seq2seq.errors import UserError, missing_package, one_line
 from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Kind, RequestError, log_warnings
-from seq2seq.serving.models import ServedModel
+from seq2seq.serving.served_models import ServedModel
 from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
 
 Work = Callable[[threading.Event], Any]  # the event is set when nobody waits for it any more
@@ -197,7 +197,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
 
 @router.post("/alternatives", response_model=list[NextWord])
 async def alternatives(request: Request, wanted: WordsRequest) -> Response:
-    """Find the likeliest next words after a prefix."""
+    """Find the most likely next words after a prefix."""
     service = service_of(request)
     model = _model(service, wanted)
     options = _options(service, model)
@@ -225,7 +225,7 @@ async def explain(request: Request, wanted: ExplainRequest) -> Response:
         return interactive.explain(
             model, wanted.q, beam=_options(service, model).beam_size, target=wanted.target,
             look={wanted.step: wanted.position} if wanted.step else {},
-            attribution=wanted.attribution, watch=partial(_check, ended),
+            attribution=wanted.attribution, check=partial(_check, ended),
         )  # fmt: skip
 
     return await _answer(request, "explain", work)
@@ -242,12 +242,12 @@ def _translation(
     )
 
     def work(ended: threading.Event) -> dict[str, Any]:
-        def watch(text: str) -> None:
+        def checked(text: str) -> None:
             _check(ended)
             show(text)
 
         found = interactive.translate(
-            model.translator, wanted.q, options, prefix=wanted.prefix, show=watch
+            model.translator, wanted.q, options, prefix=wanted.prefix, show=checked
         )
         log_warnings(model.name, found[:1])
         return interactive.translations_json(found, tree=wanted.tree)

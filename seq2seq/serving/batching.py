@@ -38,7 +38,7 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.inference.text import Part, Sentence, Translation, join_parts
 from seq2seq.processes import work, worker_pool
 from seq2seq.serving import Limits
-from seq2seq.serving.models import ServedModels
+from seq2seq.serving.served_models import ServedModels
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ def _translate(models: ServedModels, stops: Sequence[int], job: _Job) -> list[li
             raise AbandonedError
 
     translator = models.by_name[job.model].translator
-    return translator.translate_sentences(job.sentences, job.options, watch=check)
+    return translator.translate_sentences(job.sentences, job.options, on_step=check)
 
 
 def _make_translate(

@@ -13,7 +13,7 @@ from seq2seq.inference.protocol import Ints, SearchOptions
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words, target_words, word_attention
-from seq2seq.serving.models import ServedModel
+from seq2seq.serving.served_models import ServedModel
 
 if TYPE_CHECKING:
     from seq2seq.analysis.explanation import Explanation
@@ -33,17 +33,17 @@ def translate(
 ) -> list[Translation]:
     """Return what `Translator.translate` does for a text.
 
-    `show` is called at each step of the search with the text of the likeliest unfinished
+    `show` is called at each step of the search with the text of the most likely unfinished
     hypotheses. What it raises ends the search.
     """
     parts = [part for sentence in translator.split(line, options) for part in sentence]
     texts = dict.fromkeys(range(len(parts)), "")
 
-    def watch(parts_B: Ints, pieces_BT: Ints) -> None:
+    def on_step(parts_B: Ints, pieces_BT: Ints) -> None:
         texts.update(zip(parts_B.tolist(), map(translator.target.decode, pieces_BT), strict=True))
         show("".join(part.space + texts[place] for place, part in enumerate(parts)).strip())
 
-    [found] = translator.translate([line], options, prefixes=[prefix], watch=watch)
+    [found] = translator.translate([line], options, prefixes=[prefix], on_step=on_step)
     return found
 
 
@@ -69,15 +69,16 @@ def translations_json(found: Sequence[Translation], *, tree: bool) -> dict[str, 
 
 def explain(
     model: ServedModel, text: str, *, beam: int, target: str | None, look: dict[int, int],
-    attribution: Method | None, watch: Callable[[], None],
+    attribution: Method | None, check: Callable[[], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Return `seq2seq explain`'s record of a sentence for JSON, but of large matrices only shapes.
 
     A `target` that differs from what the search finds is forced. With `look`, `next_pieces` has the
-    probabilities of the likeliest pieces at its first step, before (without it) and after. What
-    `watch` raises, before a step of either pass, ends it all. Raises DataError for a target of more
-    pieces than a source may have and for sentences that are too long for integrated gradients,
-    ModuleNotFoundError without PyTorch, and as seq2seq.analysis.explain.explain.
+    probabilities of the most likely pieces at its first step, before (without it) and after.
+    `check` is called before each step of either pass; what it raises ends the explanation. Raises
+    DataError for a target of more pieces than a source may have and for sentences that are too long
+    for integrated gradients, ModuleNotFoundError without PyTorch, and as
+    seq2seq.analysis.explain.explain.
     """
     most = model.translator.config.inference.max_source_length
     size = len(model.translator.target.encode(target or ""))
@@ -89,8 +90,8 @@ def explain(
     explained = partial(explain_sentence, model.explainer, text, beam=beam)
     attention = model.explainer.models[0].decoder.attention
     with (
-        attention.register_forward_pre_hook(lambda *_: watch()),
-        attention.register_full_backward_pre_hook(lambda *_: watch()),
+        attention.register_forward_pre_hook(lambda *_: check()),
+        attention.register_full_backward_pre_hook(lambda *_: check()),
     ):
         before = explained()
         forced = target if before.part.text != target else None
@@ -111,7 +112,7 @@ def explain(
 
 
 def _next_pieces(before: Explanation, after: Explanation, number: int) -> list[dict[str, Any]]:
-    """Return the likeliest pieces of a step after or before a change, the former first."""
+    """Return the most likely pieces of a step after or before a change, the former first."""
     steps = [found.steps[number - 1] for found in (after, before)]
     pieces = {each.id: each.piece for step in steps for each in step.candidates}
     before_V, after_V = (found.log_probs_TV[number - 1].exp() for found in (before, after))

@@ -17,10 +17,10 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette import datastructures
 
 from seq2seq.inference.text import Translation
-from seq2seq.packaged import LANGUAGE_NAMES
+from seq2seq.languages import language
 from seq2seq.serving import documents
 from seq2seq.serving.batching import RequestError
-from seq2seq.serving.models import DetectedLanguage, Language, LanguageName, ServedModel
+from seq2seq.serving.served_models import DetectedLanguage, Language, LanguageName, ServedModel
 from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ def _item(service: Service, text: str, source: str | None, target: str, is_html:
         source = detected.language
         if source not in models.tokenizers:
             raise RequestError(
-                f"source: a text seems to be {LANGUAGE_NAMES.get(source, source)} (confidence "
+                f"source: a text seems to be {language(source).name} (confidence "
                 f"{detected.confidence:.0f} %), and no model translates that into {target}; if it "
                 f"is not, use its language instead of auto: {', '.join(sorted(able)) or 'none'}"
             )

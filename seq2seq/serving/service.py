@@ -21,7 +21,7 @@ from starlette.types import Message
 from seq2seq.errors import one_line
 from seq2seq.serving import Limits
 from seq2seq.serving.batching import Batcher, RequestError
-from seq2seq.serving.models import ServedModel, ServedModels
+from seq2seq.serving.served_models import ServedModel, ServedModels
 
 _MULTIPART = "multipart/form-data"
 _CLOSE = {"Connection": "close"}  # the rest of the request is not read

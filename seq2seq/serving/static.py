@@ -23,7 +23,7 @@ from seq2seq.errors import DataError, UserError, one_line
 from seq2seq.files import publish_directory
 from seq2seq.inference.sentences import rules_json
 from seq2seq.inference.text import UNLIKELY
-from seq2seq.packaged import LANGUAGE_NAMES
+from seq2seq.languages import language
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.serving import Limits
 
@@ -89,8 +89,9 @@ def _describe(run: RunDirectory, name: str) -> dict[str, Any]:
     def side(code: str, tokenizer: Tokenizer) -> dict[str, Any]:
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         rules = rules_json(code) if config.inference.split_sentences else None
-        named = LANGUAGE_NAMES.get(code, code)
-        return {"code": code, "name": named, "pieces": pieces, "rules": rules}
+        known = language(code)
+        named = {"code": code, "name": known.name, "joiners": known.joiners}
+        return {**named, "pieces": pieces, "rules": rules}
 
     sides = {
         "source": side(config.data.source_language, source),

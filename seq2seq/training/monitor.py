@@ -1,4 +1,4 @@
-"""What training reports, to people, files and trackers, and the signals that stop it."""
+"""The reports of training, for people, files and trackers, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seq2seq.runs.logs import MetricsLog
 
 log = logging.getLogger(__name__)
 
-_QUIET_SECONDS = 30.0  # after which a log without records still says how far training is
+_QUIET_SECONDS = 30.0  # after so long without a record, the log says how far training is
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Monitor:
             file.close()
 
     def advance(self, step: int, minutes: float) -> None:
-        """Show that an update was made, without a bar only when the log was quiet for long."""
+        """Show that an update was made; without a bar, only if nothing was logged for a while."""
         self._bar.set_description_str(self._reached(step, minutes), refresh=False)
         self._bar.update(max(self._shares(step, minutes)) - self._bar.n)
         if self._bar.disable and time.monotonic() - self._logged >= _QUIET_SECONDS:
@@ -130,12 +130,12 @@ class Monitor:
         log.info("%s  %s%.1f min left", self._reached(step, minutes), more, left)
 
     def _shares(self, step: int, minutes: float) -> tuple[float, float]:
-        """Return how much of max_steps and of max_minutes is over; the larger ends training."""
+        """Return the fractions of max_steps and max_minutes that are over; one of 1 is the end."""
         most = self._config.max_minutes
         return min(1.0, step / self._config.max_steps), min(1.0, minutes / most) if most else 0.0
 
     def _reached(self, step: int, minutes: float) -> str:
-        """Return how far training is towards the limit that will end it."""
+        """Return how far training is, by the limit that will end it."""
         by_steps, by_clock = self._shares(step, minutes)
         if by_steps >= by_clock:
             return f"step {step}/{self._config.max_steps}"
@@ -153,7 +153,7 @@ class TensorBoardWriter:
     """
 
     def __init__(self, folder: Path, *, first: int) -> None:
-        """Open a file; TensorBoard ignores what older ones have from the step `first` on."""
+        """Open a file; TensorBoard ignores records of older files from the step `first` on."""
         # Slow to import, and not every run writes it.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -198,7 +198,7 @@ def check_tracker(name: str) -> None:
 
 @contextlib.contextmanager
 def _beginning(name: str) -> Iterator[None]:
-    """Turn what a tracker raises, except for a missing package, into a ConfigError."""
+    """Turn any exception of a tracker, except for a missing package, into a ConfigError."""
     try:
         yield
     except ModuleNotFoundError:
@@ -210,11 +210,11 @@ def _beginning(name: str) -> Iterator[None]:
 class Tracker:
     """Reports to MLflow or Weights & Biases, which read their own environment variables.
 
-    A resumed run goes on in the record that it began. Training goes on where reporting fails.
+    A resumed run continues its record. If reporting fails, training goes on.
     """
 
     def __init__(self, name: str, run: RunDirectory) -> None:
-        """Begin a record, or go on with that of the run. Raises ConfigError if that fails."""
+        """Begin a record, or continue the run's. Raises ConfigError if that fails."""
         self._name = name
         self._log: Callable[..., object]
         self._end: Callable[[], object]
@@ -262,7 +262,7 @@ class Tracker:
 
 
 def _scalars(kind: str, record: dict[str, Any]) -> dict[str, float]:
-    """Return the floats of a record by the names that boards show."""
+    """Return the floats of a record by their names in TensorBoard and trackers."""
     return {f"{kind}/{key}": x for key, x in record.items() if isinstance(x, float)}
 
 
@@ -273,8 +273,8 @@ class StopRequest:
     """Turns the first Ctrl-C or SIGTERM into a `reason` to check; a second one ends the process.
 
     In an interactive Python session, such as a notebook, and for callers with something to clean
-    up (`at_once=False`), the second one acts as usual: it raises KeyboardInterrupt. In a thread,
-    which receives no signals, this does nothing.
+    up (`at_once=False`), the second one acts as usual: it raises KeyboardInterrupt. Threads other
+    than the main one receive no signals; there, this does nothing.
     """
 
     def __init__(self, *, at_once: bool = True) -> None:

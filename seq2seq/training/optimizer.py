@@ -1,8 +1,8 @@
 """One update of all weights: learning rate, clipping, Adam and the moving average.
 
-All that an update reads and writes lies in rows of memory as long as all weights together: the
-weights, Adam's two moments and the moving average in `state_SN`, the gradients in `gradients_N`. So
-ranks can sum their gradients, or average their states, in one exchange (seq2seq.training.trainer).
+An update reads and writes rows of memory, each as long as all weights together: the weights, Adam's
+two moments and the moving average in `state_SN`, the gradients in `gradients_N`. So ranks can sum
+their gradients, or average their states, in one exchange (seq2seq.training.trainer).
 
 Legend: N weights, each tensor filled up to a multiple of 64 bytes; S rows.
 """
@@ -31,8 +31,8 @@ class Schedule:
     """Factors of the peak learning rate; only the plateau schedule has a state of its own.
 
     inverse_sqrt is sqrt(warmup / step) (Vaswani et al. 2017, eq. 3, up to its constant). cosine
-    and linear decay over the steps, or over the clock if `max_minutes` ends training sooner, of
-    which the warm-up takes a fifth at most.
+    and linear decay over the steps, or over time if `max_minutes` ends training sooner. The warm-up
+    takes at most a fifth of `max_minutes`.
     """
 
     config: ScheduleConfig
@@ -40,7 +40,7 @@ class Schedule:
     max_minutes: float | None = None
     plateau: float = 1.0
     waited: int = 0
-    began: float = 0.0  # the minute of the first update, which validations may precede
+    began: float = 0.0  # the minute of the first update; a validation may come before it
 
     def factor(self, step: int, minutes: float = 0.0) -> float:
         """Return the fraction of the peak rate for an update; steps count from 1."""
@@ -145,7 +145,7 @@ class Optimizer:
             self._use(_WEIGHTS)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights that translate: the averaged ones, if there are any."""
+        """Return the weights for translation: the averaged ones, if there are any."""
         return self._views(self.state_SN[_AVERAGE if self.averages else _WEIGHTS])
 
     def state(self) -> dict[str, Tensor]:

@@ -1,9 +1,9 @@
 """Forward and backward pass of a batch: as Python runs them or, on a GPU, as CUDA graphs.
 
-Python and autograd start some 2,000 small kernels for one batch, one after the other, which takes
-several times as long as a GPU computes. A CUDA graph starts all of them at once. It is recorded
-from the same model and loss, and works on batches of one shape only. So that few shapes occur,
-batches are padded to buckets of rows and lengths.
+Python and autograd launch some 2,000 small kernels for one batch, one after the other. That takes
+several times as long as the GPU needs to run them. A CUDA graph launches all of them at once. It is
+recorded from the same model and loss, and works for batches of one shape only. To limit the number
+of shapes, batches are padded to buckets of rows and lengths.
 
 Legend: B rows, S and T lengths of source and target
 """
@@ -18,13 +18,13 @@ from torch import Tensor
 
 from seq2seq.config import TrainingConfig
 from seq2seq.data.batching import Batch
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.training.loss import teacher_forced_loss
 
 log = logging.getLogger(__name__)
 
 Shape = tuple[int, int, int]  # B, S, T
-# Records what a function starts on a GPU; returns a function that starts it all again.
+# Records the work that a function launches on a GPU; returns a function that launches it again.
 Record = Callable[[Callable[[], None]], Callable[[], None]]
 
 
@@ -32,8 +32,8 @@ class Passes:
     """Computes batches: adds to the model's gradients, and to `totals`.
 
     `totals` are the sums of the smoothed and of the plain loss (seq2seq.training.loss). With
-    `record`, all batches are computed by what it returns: a run that is resumed and records again
-    equals one that was never stopped.
+    `record`, the functions that it returns compute all batches, even the one just recorded: so a
+    resumed run, which records again, equals one that was never stopped.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Passes:
         self.device = model.output_bias.device
         self.totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         self._record, self._static_shapes = record, static_shapes
-        # None: of this shape there is no graph.
+        # None: there is no graph for this shape.
         self._recorded: dict[Shape, tuple[Tensor, Callable[[], None]] | None] = {}
 
     @property
@@ -89,7 +89,7 @@ class Passes:
         self.totals += torch.stack((loss.detach(), plain))
 
     def _recording(self, shape: Shape) -> tuple[Tensor, Callable[[], None]] | None:
-        """Return the memory that the graph of a shape reads its batch from, and what replays it.
+        """Return the memory that the graph of a shape reads its batch from, and its replay.
 
         None if graphs are not wanted, or, after a warning, if the model cannot be recorded.
         """
@@ -167,17 +167,17 @@ def unpacked(memory: Tensor, shape: Shape) -> tuple[Batch, Tensor]:
 
 
 class CudaGraphs:
-    """Records CUDA graphs on the current stream; all share memory for what they compute."""
+    """Records CUDA graphs on the current stream; all share one pool of memory."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, run: Callable[[], None]) -> Callable[[], None]:
-        # cuBLAS and autograd make things at the first pass that a graph cannot make.
+        # At the first pass, cuBLAS and autograd allocate what cannot be allocated while recording.
         with torch.random.fork_rng([torch.cuda.current_device()]):
             run()
         graph = torch.cuda.CUDAGraph()
-        # Other threads may use the GPU meanwhile, such as the one that watches over NCCL.
+        # Other threads may use the GPU meanwhile, such as NCCL's watchdog.
         with torch.cuda.graph(
             graph, self._pool, torch.cuda.current_stream(), capture_error_mode="thread_local"
         ):
@@ -186,8 +186,8 @@ class CudaGraphs:
         return replay
 
 
-class Reading:
-    """Numbers on their way to the host, which does not wait until it needs them."""
+class HostCopy:
+    """Numbers that are being copied to the host; only `wait` waits for them."""
 
     def __init__(self, numbers: Tensor) -> None:
         self._event = None

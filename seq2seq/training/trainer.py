@@ -22,7 +22,7 @@ from seq2seq.data.batching import Batch
 from seq2seq.data.stream import BatchStream
 from seq2seq.device import choose_device, choose_dtype
 from seq2seq.errors import ConfigError
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.processes import Ranks
 from seq2seq.runs.checkpoint import (
     Checkpoint,
@@ -37,12 +37,12 @@ from seq2seq.runs.checkpoint import (
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
 from seq2seq.training.optimizer import Optimizer, Schedule
-from seq2seq.training.replay import CudaGraphs, Passes, Reading
+from seq2seq.training.replay import CudaGraphs, HostCopy, Passes
 
 log = logging.getLogger(__name__)
 
 SHOWN_PAIRS = 8  # of an update that is not finite
-_SYNCHRONIZE_EVERY = 10  # updates, where neither other ranks nor a GPU are waited for at each
+_SYNCHRONIZE_EVERY = 10  # updates, on a GPU or with local updates; else after each
 _GROWTH = 4  # ranks first average after 1 local update, later after a quarter of those so far
 
 Validate = Callable[[TranslationModel], Validation]
@@ -57,7 +57,7 @@ class Progress:
     minutes: float = 0.0
     best: float | None = None
     waited: int = 0  # validations without a better metric
-    skipped: int = 0  # consecutive updates that were not finite; the largest number of any rank
+    skipped: int = 0  # consecutive updates that were not finite: the maximum of all ranks
     loss_sum: float = 0.0  # since the last record
     plain_sum: float = 0.0
     loss_tokens: int = 0
@@ -65,12 +65,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class _Update:
-    """An update that was made: its number, its batches, and its losses and gradient norm."""
+    """One update: its number, its batches and their size, its losses and gradient norm."""
 
     step: int
     batches: list[Batch]
     tokens: int
-    found: Reading
+    found: HostCopy
 
 
 class Trainer:
@@ -108,13 +108,13 @@ class Trainer:
         self.ranks.broadcast_from_rank0_(self.optimizer.state_SN)
         self._local = config.local_updates > 1  # whether each rank makes updates of its own
         self._saved_step = self._validated_step = -1
-        self._averaged_step = 0  # when all ranks had the same weights
-        self._unread: deque[_Update] = deque()  # updates whose losses have not been looked at
-        self._ahead = int(on_gpu)  # how many: a GPU then has work while the host prepares more
+        self._averaged_step = 0  # the last step at which all ranks had the same weights
+        self._unread: deque[_Update] = deque()  # updates whose losses the host has not read
+        self._ahead = int(on_gpu)  # their number: a GPU has work while the host prepares more
         self._counts = np.zeros(3)  # tokens and losses since the ranks last synchronized
         self._skipped = 0  # consecutive updates of this rank that were not finite
         self._started = 0.0  # when training would have started without interruptions
-        self._speed_from = (0.0, 0)  # time and tokens since which the speed is measured
+        self._speed_from = (0.0, 0)  # time and tokens at the start of the measured interval
         self._stop_reason = ""
 
     def train(self) -> str:
@@ -137,7 +137,7 @@ class Trainer:
             self._started = time.monotonic() - 60 * progress.minutes
             self._restart_speed()
             if config.initial and first == 0 and self._validated_step != 0:
-                self._validate(monitor)  # what training starts from, to compare with
+                self._validate(monitor)  # the initial weights, for comparison
             self._synchronize(stop)
             if first == 0:
                 self.schedule.began = progress.minutes
@@ -167,7 +167,7 @@ class Trainer:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue exactly from a checkpoint; the moving average may be switched on or off."""
-        self.ranks.on_rank0(self._load, checkpoint)  # no other rank may see its files
+        self.ranks.on_rank0(self._load, checkpoint)  # the other ranks may lack its files
         for tensor in (self.optimizer.state_SN, self.optimizer.updates):
             self.ranks.broadcast_from_rank0_(tensor)
         state = checkpoint.state
@@ -191,7 +191,7 @@ class Trainer:
         self.optimizer.restore(weights, checkpoint.training())
 
     def _synchronize(self, stop: StopRequest) -> None:
-        """Make all ranks agree on rank 0's clock, on what they counted, and on whether to stop."""
+        """Make all ranks agree on the time (rank 0's), the counts, and whether to stop."""
         self._count_updates(0)
         progress = self.progress
         minutes = (time.monotonic() - self._started) / 60 if self.ranks.is_first else 0.0
@@ -274,12 +274,12 @@ class Trainer:
             ranks.all_reduce_(self.optimizer.gradients_N, dtype=narrow)
         progress.step += 1
         norm = self.optimizer.step(progress.step, self._rate(), passes.totals[0])
-        found = Reading(torch.cat((passes.totals, norm.unsqueeze(0))))
+        found = HostCopy(torch.cat((passes.totals, norm.unsqueeze(0))))
         self._unread.append(_Update(progress.step, batches, tokens, found))
         self._count_updates(self._ahead)
 
     def _count_updates(self, unread: int) -> None:
-        """Count the losses of updates, except of the last few, or report what was skipped."""
+        """Add up the losses of all updates but the last `unread`, and report skipped updates."""
         while len(self._unread) > unread:
             update = self._unread.popleft()
             loss, plain, norm = update.found.wait()
@@ -359,10 +359,10 @@ class Trainer:
     def _save_and_prune(
         self, metrics: dict[str, float] | None = None, *, stopped: bool = False
     ) -> None:
-        """Save a checkpoint of the averaged ranks, and delete those that are no longer kept.
+        """Average the ranks, save a checkpoint, and delete checkpoints that are no longer kept.
 
-        It has the metrics if exactly these weights were validated. `stopped` marks one that is
-        saved because of a signal, between regular checkpoints.
+        `metrics` are given if exactly these weights were validated. `stopped` marks a checkpoint
+        that is saved because of a signal, between regular ones.
         """
         config, progress = self.config, self.progress
         self._average_ranks()
@@ -391,7 +391,7 @@ class Trainer:
             )
 
     def _made_with(self) -> dict[str, Any]:
-        """Return what, besides the recipe, results depend on to the last bit."""
+        """Return everything besides the recipe that affects results, if only in the last bit."""
         return {
             "torch": torch.__version__,
             "device": next(self.model.parameters()).device.type,
@@ -431,7 +431,7 @@ def seed_generators(seed: int, step: int, rank: int) -> None:
 
 def checkpoints_to_average(run: RunDirectory, config: TrainingConfig) -> list[Checkpoint]:
     """Return the last or best checkpoints; none if no validation had a finite metric."""
-    # Without those that a signal made: how often a run was stopped must not change its result.
+    # Without those saved because of a signal: interruptions must not change the result.
     regular = [c for c in list_checkpoints(run.checkpoints) if not c.stopped]
     if config.average == "last":
         return regular[-config.keep_last :]
@@ -447,6 +447,6 @@ def saved_average(run: RunDirectory, steps: list[int]) -> Checkpoint | None:
 def save_average(
     run: RunDirectory, steps: list[int], weights: dict[str, Tensor], metrics: dict[str, float]
 ) -> None:
-    """Write the mean as a checkpoint that can translate but not be resumed."""
+    """Write the mean as a checkpoint to translate with; it cannot be resumed."""
     state = {"step": steps[-1], "steps": steps, "validation": metrics}
     save_checkpoint(run.average_path, weights, {}, state)

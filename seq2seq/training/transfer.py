@@ -1,4 +1,4 @@
-"""Weights for another vocabulary: what a model has learned, with embeddings of new pieces.
+"""Give a model other tokenizers: keep what it has learned, and make embeddings of new pieces.
 
 A new piece begins as the mean of the old pieces that spell it (Gee et al. 2022, "Fast Vocabulary
 Transfer for Language Model Compression", section 2).
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 
 from seq2seq.data.tokenizer import SPACE_PIECE, Tokenizer
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 
@@ -24,10 +24,10 @@ def transfer(
 ) -> None:
     """Set the weights of a model to those of another one with other tokenizers.
 
-    The models may differ only in their vocabularies. If the new model shares embeddings or output
-    weights, a row is the sum of both sides' rows in the old model, or that of the side that spells
-    the piece with fewer old pieces. Pieces that no old pieces spell keep their values, as the
-    output biases do.
+    The models may differ only in their vocabularies. If the new model has one table where the old
+    one has several, a row is the sum of what each of them gives; if one of them spells the piece
+    with fewer old pieces, it alone counts. Pieces that no old pieces spell keep their values, as do
+    the output biases.
     """
     theirs = dict(old.named_parameters())
     for name, parameter in new.named_parameters():
@@ -43,7 +43,7 @@ def transfer(
         (new.output_weight, old.output_weight, targets),
     )
     for table in {id(table): table for table, _, _ in tables}.values():
-        # What the old model shares, too, counts once.
+        # A table that the old model shares as well counts once.
         parts = {id(part): (part, spelled) for shared, part, spelled in tables if shared is table}
         for row in range(len(table)):
             known = [(part, spelled[row]) for part, spelled in parts.values() if spelled[row]]
@@ -69,7 +69,7 @@ def _spell(piece: str, ids: Mapping[str, int]) -> list[int]:
     """Return the fewest old pieces that spell a new one, none if there are no such pieces."""
     if piece in ids:
         return [ids[piece]]
-    best: list[list[int] | None] = [[]]  # of the first characters
+    best: list[list[int] | None] = [[]]  # the number n spells the first n characters
     for end in range(1, len(piece) + 1):
         found = [
             [*before, ids[piece[start:end]]]

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 from seq2seq.onnx.builder import Parameters
 
 SOURCE_VOCAB, TARGET_VOCAB = 11, 9

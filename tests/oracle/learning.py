@@ -11,7 +11,7 @@ from seq2seq.config import AttentionConfig, ModelConfig, Score, Style
 from seq2seq.inference.search import SearchOptions, search
 from seq2seq.inference.torch_backend import TorchBackend
 from seq2seq.model.kernels import projection_loss
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 BOS, EOS, FIRST_WORD = 2, 3, 4
 WORDS, SHORTEST, LONGEST = 8, 2, 6
@@ -70,9 +70,9 @@ def train(config: ModelConfig, *, reverse: bool, steps: int) -> tuple[Translatio
         seen.update(map(str, pairs.source_BS.tolist()))
         inputs_BS = pairs.target_BS.roll(1, 1)
         inputs_BS[:, 0] = BOS
-        features_BSO, _ = model(pairs.source_BS, pairs.mask_BS, inputs_BS)
-        features_NO, labels_N = features_BSO[pairs.mask_BS], pairs.target_BS[pairs.mask_BS]
-        loss, _ = projection_loss(features_NO, model.output_weight, model.output_bias, labels_N)
+        readout_BSO, _ = model(pairs.source_BS, pairs.mask_BS, inputs_BS)
+        readout_NO, labels_N = readout_BSO[pairs.mask_BS], pairs.target_BS[pairs.mask_BS]
+        loss, _ = projection_loss(readout_NO, model.output_weight, model.output_bias, labels_N)
         optimizer.zero_grad()
         (loss / len(labels_N)).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

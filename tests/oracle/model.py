@@ -17,7 +17,7 @@ from oracle.layers import (
     under,
 )
 from seq2seq.config import ModelConfig
-from seq2seq.model.model import TranslationModel
+from seq2seq.model.translation_model import TranslationModel
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Source:
         return np.concatenate([self.forward_last, self.backward_first])
 
 
-Step = tuple[Array, list[float] | None]  # features and attention weights
+Step = tuple[Array, list[float] | None]  # readout and attention weights
 
 
 class OracleModel:
@@ -134,7 +134,7 @@ class OracleModel:
         return steps
 
     def deep_output(self, state: Array, embedded: Array, context: Array) -> Array:
-        """Return the features of a step (Bahdanau et al. 2014, A.2.2)."""
+        """Return the readout of a step (Bahdanau et al. 2014, A.2.2)."""
         deep = affine(self.decoder, "readout", np.concatenate([state, embedded, context]))
         if self.config.readout == "maxout":
             return np.array([max(deep[i], deep[i + 1]) for i in range(0, len(deep), 2)])
@@ -143,7 +143,7 @@ class OracleModel:
     def luong(self, source: Source, vectors: list[Array]) -> list[Step]:
         """Return each step of Luong et al. (2015), eq. 5, fed as in sec. 3.3 or not."""
         hidden, steps = self.initial(source), []
-        attentional: Array = np.zeros(self.config.features_size)
+        attentional: Array = np.zeros(self.config.readout_width)
         for embedded in vectors:
             if self.config.input_feeding:
                 hidden[0] = self.advance_fed(embedded, "feed", attentional, hidden[0])
@@ -165,7 +165,7 @@ class OracleModel:
             vector, shares = self.attend(hidden[0], source)
             for layer in range(1, len(hidden)):
                 vector = hidden[layer] = self.advance(layer, vector, hidden[layer])
-            if self.config.features_size != self.config.decoder_size:
+            if self.config.readout_width != self.config.decoder_size:
                 vector = np.tanh(affine(self.decoder, "readout", vector))
             steps.append((vector, shares))
         return steps
@@ -184,12 +184,11 @@ class OracleModel:
             words = [self.weights["lexical.weight"] @ self.source_embedding[p] for p in source]
             steps = [
                 (
-                    features
-                    + np.tanh(sum(s * w for s, w in zip(shares or [], words, strict=True))),
+                    readout + np.tanh(sum(s * w for s, w in zip(shares or [], words, strict=True))),
                     shares,
                 )
-                for features, shares in steps
+                for readout, shares in steps
             ]
-        logits = np.array([self.output_weight @ features + bias for features, _ in steps])
+        logits = np.array([self.output_weight @ readout + bias for readout, _ in steps])
         shares = [s for _, s in steps if s is not None]
         return logits, np.array(shares) if shares else None

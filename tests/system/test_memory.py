@@ -23,6 +23,8 @@ folder, train = sys.argv[1:]
 config = parse_config(f'''
 run_dir: {folder}/run
 data:
+  source_language: es
+  target_language: en
   train: [{train}]
   valid: {{path: {folder}/small.tsv}}
   tokenizer: {{source_vocab_size: 400, target_vocab_size: 400, max_sentences: 5000}}

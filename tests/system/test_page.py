@@ -36,7 +36,7 @@ from serving import Client, served
 from seq2seq.analysis import Method
 from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
-from seq2seq.serving.models import ServedModel, ServedModels
+from seq2seq.serving.served_models import ServedModel, ServedModels
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (

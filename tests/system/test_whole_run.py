@@ -12,6 +12,8 @@ from processes import Server
 RECIPE = """
 run_dir: run
 data:
+  source_language: es
+  target_language: en
   train: [{path: train.tsv}]
   valid: {path: valid.tsv}
   tokenizer: {source_vocab_size: 330, target_vocab_size: 330}

@@ -33,8 +33,8 @@ test("sentences", () => {
 
 test("long sentences are cut", () => {
   const encode = part => [...part];
-  for (const [[line, rules, most], result] of cases.splitText) {
-    const found = text.splitText(line, encode, most, rules, segment);
+  for (const [[line, rules, most, joiners], result] of cases.splitText) {
+    const found = text.splitText(line, encode, most, rules, segment, joiners);
     assert.deepEqual(
       found.map(parts => parts.map(part => [part.text, part.space])),
       result,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -13,29 +13,42 @@ from xml.etree.ElementTree import ParseError
 
 from yaml import YAMLError
 
-from corpora.general.readers import READERS, tico
-from corpora.general.sources import Files, read_sources
+from corpora.clones import commit
+from corpora.general.readers import READERS, lang_history, tico
+from corpora.general.sources import Files, Repository, read_sources
 from corpora.general.text import is_translation, sentence_pairs
 from corpora.publishing import publish_files
 from corpora.tatoeba.prepare import METADATA
 from seq2seq.config import CleaningConfig, CorpusConfig
-from seq2seq.data.cleaning import HeldOut, assess_pairs, clean, filter_pairs
+from seq2seq.data.cleaning import CleaningReport, HeldOut, assess_pairs, filter_pairs, fold
 from seq2seq.data.corpus import Pair, read_corpus
 from seq2seq.errors import DataError
 
-# Sets to choose models on: at least so many pairs, of whole documents.
+# Sets to choose models on, of sources or of files of training pairs: at least so many pairs, of
+# whole documents.
 DEV = {
     "OpenStax textbooks": ("dev-openstax.tsv", 1000),
     "Python's documentation": ("dev-pydocs.tsv", 1000),
     "PHP manual": ("dev-php.tsv", 500),
     "TICO-19": ("dev-tico.tsv", 1400),
     "XQuAD": ("dev-xquad.tsv", float("inf")),
+    "story.tsv": ("dev-story.tsv", 1000),
+    "public.tsv": ("dev-public.tsv", 1000),
 }
+# Where the sources of a file have few documents, or repeat them: its document is all pairs of an
+# English sentence, and of these the ones of so many words are chosen.
+OF_SENTENCES, WORDS = {"story.tsv", "public.tsv"}, range(8, 46)
 # valid.tsv: so many rows of the first file that is held out (Tatoeba's valid.tsv), and of the sets.
-VALID, OF_SETS = 1000, {"dev-xquad.tsv": 400, "dev-pydocs.tsv": 100}
-FILES = ("train.tsv", "valid.tsv", *(name for name, _ in DEV.values()))
+VALID, OF_SETS = 1000, {
+    "dev-xquad.tsv": 400, "dev-pydocs.tsv": 100, "dev-story.tsv": 200, "dev-public.tsv": 200,
+}  # fmt: skip
+OUTPUTS = ("train.tsv", "story.tsv", "public.tsv", "office.tsv", "words.tsv")
+FILES = (*OUTPUTS, "valid.tsv", *(name for name, _ in DEV.values()))
 
 _CLEANING = CleaningConfig(drop_overlap=True)
+
+
+Row = tuple[str, Pair]  # source of a pair, pair
 
 
 @dataclass
@@ -44,7 +57,8 @@ class Counts:
 
     source: str
     licence: str
-    commits: dict[str, str] = field(default_factory=dict)
+    output: str
+    commits: dict[str, list[str]] = field(default_factory=dict)
     documents: int = 0
     unreadable: list[str] = field(default_factory=list)
     read: int = 0  # pairs of sentences, before cleaning
@@ -60,62 +74,84 @@ def prepare_general(
     skip_missing: bool = False,
     show: Callable[[str], None] = print,
 ) -> None:
-    """Write train.tsv, valid.tsv, the sets to choose on and metadata.json from clones.
+    """Write the files of training pairs, valid.tsv, the sets to choose on and metadata.json.
 
-    No training pair shares a side with these sets or with the files in `held_out`, which have
-    the columns Spanish, English, further English references. Raises DataError where clones are
-    missing, after the commands that make them, unless `skip_missing`; or where no pair remains.
+    They are made from clones and packages. No training pair shares a side with these sets or with
+    the files in `held_out`, which have the columns Spanish, English, further English references.
+    Raises DataError where clones are missing, after the commands that make them, unless
+    `skip_missing`; or where no pair remains.
     """
     layouts = (CorpusConfig(path=str(path), references=True) for path in held_out)
     given = [list(read_corpus(layout)) for layout in layouts]
     held = HeldOut()
     held.add("held-out files", chain.from_iterable(given))
     table: dict[str, Counts] = {}
-    sets: dict[str, list[Pair]] = {}
-    pairs: list[tuple[str, Pair]] = []
-    documents: dict[str, list[tuple[str, list[Pair]]]] = {}
+    sets: dict[str, list[Row]] = {}
+    rows: list[Row] = []
+    documents: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for files in _present(clones, skip_missing, show):
-        counts = table.setdefault(files.source, Counts(files.source, files.licence))
-        counts.commits |= {each.name: _commit(each.folder(clones)) for each in files.repositories}
-        documents.setdefault(files.source, []).extend(_documents(files, clones, counts))
-    for source, found in documents.items():
-        name, wanted = DEV.get(source, ("", 0))
-        chosen: list[Pair] = []
-        for _, rows in sorted(found, key=lambda document: sha256(document[0].encode()).digest()):
-            table[source].read += len(rows)
-            if len(chosen) < wanted:
-                chosen += rows
-            else:
-                pairs += ((source, pair) for pair in rows)
-        if name:
-            sets[name], _ = clean(chosen, _CLEANING, held)
-            table[source].dev = len(sets[name])
-    held.add("sets to choose on", chain.from_iterable(sets.values()))
-    valid = given[0][:VALID]
+        counts = table.setdefault(files.source, Counts(files.source, files.licence, files.output))
+        for each in files.repositories:
+            counts.commits.setdefault(each.name, []).append(_commit(each, clones))
+        found = documents[files.source if files.source in DEV else files.output]
+        for name, pairs in _documents(files, clones, counts):
+            counts.read += len(pairs)
+            for pair in pairs:
+                unit = fold(pair.target) if files.output in OF_SENTENCES else name
+                found[unit].append((files.source, pair))
+    for key, units in documents.items():
+        name, wanted = DEV.get(key, ("", 0))
+        chosen: list[Row] = []
+        for unit in sorted(units, key=lambda each: sha256(each.encode()).digest()):
+            is_chosen = len(chosen) < wanted and (
+                key not in OF_SENTENCES or _has_words(units[unit])
+            )
+            (chosen if is_chosen else rows).extend(units[unit])
+        if name and chosen:
+            sets[name], _ = _clean(chosen, held)
+            for source, _ in sets[name]:
+                table[source].dev += 1
+    held.add("sets to choose on", (pair for chosen in sets.values() for _, pair in chosen))
+    valid = [("", pair) for pair in given[0][:VALID]]
     for name, chosen in sets.items():
         valid += chosen[: OF_SETS.get(name, 0)]
-    assessed = assess_pairs((pair for _, pair in pairs), _CLEANING, held)
-    mask, report = filter_pairs(assessed, _CLEANING, held)
-    train = [pair for pair, kept in zip(assessed.pairs, mask, strict=True) if kept]
+    train, report = _clean(rows, held)
     if not train:
         raise DataError(f"{clones}: no pairs remain; check that its clones have their files")
-    for (source, _), kept in zip(pairs, mask, strict=True):
-        table[source].train += int(kept)
+    outputs: dict[str, list[Row]] = defaultdict(list)
+    for source, pair in train:
+        table[source].train += 1
+        outputs[table[source].output].append((source, pair))
     metadata = {
         "pairs": len(train),
         "dropped": report.dropped,
         "sources": [asdict(counts) for counts in table.values()],
     }
     with publish_files(directory) as aside:
-        for name, rows in {"train.tsv": train, "valid.tsv": valid, **sets}.items():
-            text = "".join(f"{pair.source}\t{pair.target}\n" for pair in rows)
+        for name, written in {**outputs, "valid.tsv": valid, **sets}.items():
+            text = "".join(f"{pair.source}\t{pair.target}\n" for _, pair in written)
             (aside / name).write_bytes(text.encode())
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         (aside / METADATA).write_text(text, encoding="utf-8")
     dropped = (f"dropped, {reason}: {n:,}" for reason, n in report.dropped.items() if n)
     for line in (*_lines(table), *dropped):
         show(line)
-    show(f"{directory}: train.tsv {len(train):,} rows, valid.tsv {len(valid):,}, {', '.join(sets)}")
+    sizes = [f"{name} {len(outputs[name]):,}" for name in OUTPUTS if name in outputs]
+    show(f"{directory}: rows: {', '.join(sizes)}, valid.tsv {len(valid):,}, {', '.join(sets)}")
+
+
+def _has_words(rows: Sequence[Row]) -> bool:
+    """Return whether both sides of all pairs have as many words as a sentence."""
+    sides = (side for _, pair in rows for side in (pair.source, pair.target))
+    return all(len(side.split()) in WORDS for side in sides)
+
+
+def _clean(rows: Sequence[Row], held: HeldOut) -> tuple[list[Row], CleaningReport]:
+    """Return the rows that are kept, normalized, and the counts of all."""
+    assessed = assess_pairs((pair for _, pair in rows), _CLEANING, held)
+    mask, report = filter_pairs(assessed, _CLEANING, held)
+    cleaned = zip(rows, assessed.pairs, mask, strict=True)
+    return [(source, pair) for (source, _), pair, kept in cleaned if kept], report
 
 
 def _present(clones: Path, skip_missing: bool, show: Callable[[str], None]) -> list[Files]:
@@ -139,6 +175,9 @@ def _documents(files: Files, clones: Path, counts: Counts) -> Iterator[tuple[str
     found: list[tuple[str, list[tuple[str, str]]]] = []
     if files.format == "tico":
         found += tico(files.repositories[0].folder(clones) / files.pattern).items()
+    elif files.format == "lang history":
+        history = lang_history(files.repositories[0].folder(clones), files.pattern)
+        found.append((files.source, list(history)))
     else:
         for spanish, english in files.pairs(clones):
             name = spanish.relative_to(clones).as_posix()
@@ -152,13 +191,9 @@ def _documents(files: Files, clones: Path, counts: Counts) -> Iterator[tuple[str
         yield name, [Pair(*sides) for sides in sentences if is_translation(*sides)]
 
 
-def _commit(clone: Path) -> str:
-    """Return the commit that a clone is at, as git says."""
-    if not (clone / ".git").exists():
-        return "unknown"
-    command = ["git", "-C", str(clone), "rev-parse", "HEAD"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
+def _commit(repository: Repository, clones: Path) -> str:
+    """Return the commit that a clone is at, or the version of a package."""
+    return repository.commit if repository.is_package else commit(repository.folder(clones))
 
 
 def _lines(table: dict[str, Counts]) -> Iterator[str]:

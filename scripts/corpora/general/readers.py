@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import html
 import json
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,7 +18,14 @@ from xml.etree import ElementTree
 import polib
 import yaml
 
-from corpora.general.text import MISSING, markdown_sections, plain, plain_markdown, plain_rst
+from corpora.general.text import (
+    MISSING,
+    markdown_sections,
+    plain,
+    plain_markdown,
+    plain_message,
+    plain_rst,
+)
 from corpora.tatoeba.download import open_member
 
 Pairs = Iterator[tuple[str, str]]
@@ -29,17 +39,37 @@ _SKIPPED = {
     "classsynopsis", "equation", "literallayout", "methodsynopsis", "preformat", "programlisting",
     "screen", "synopsis",
 }  # fmt: skip
+# HTML: elements that are a paragraph, or end one, and those whose text belongs to one.
+_BLOCKS = {
+    "blockquote", "body", "br", "center", "dd", "define-tag", "div", "dl", "dt", "form", "h1", "h2",
+    "h3", "h4", "h5", "h6", "hr", "html", "li", "ol", "p", "table", "tbody", "td", "th", "thead",
+    "title", "tr", "ul",
+}  # fmt: skip
+_INLINE = {
+    "a", "abbr", "acronym", "b", "bdi", "cite", "code", "em", "font", "i", "img", "kbd", "q",
+    "samp", "small", "span", "strong", "sub", "sup", "tt", "u", "var",
+}  # fmt: skip
+_HIDDEN = {"pre", "script", "style"}
 _PHP_CONSTANTS = {"true": "true", "false": "false", "null": "null", "php": "PHP"}
 
 
 def po(clean: Callable[[str], str]) -> Reader:
-    """Return a reader of gettext files, whose one file has both languages."""
+    """Return a reader of gettext files, text or binary, whose one file has both languages."""
 
     def read(path: Path, _: Path) -> Pairs:
-        for entry in polib.pofile(path.read_text(encoding="utf-8")):
-            is_code = re.match("type: (Fenced|YAML)", entry.comment)  # of po4a
-            if entry.msgstr and not (entry.obsolete or entry.fuzzy or is_code):
-                yield clean(entry.msgstr), clean(entry.msgid)
+        is_binary = path.suffix == ".mo"
+        for entry in (
+            polib.mofile(str(path)) if is_binary else polib.pofile(path.read_text("utf-8"))
+        ):
+            if isinstance(entry, polib.POEntry):
+                is_code = re.match("type: (Fenced|YAML)", entry.comment)  # of po4a
+                if entry.obsolete or entry.fuzzy or is_code:
+                    continue
+            forms = entry.msgstr_plural or {0: entry.msgstr}
+            for number, english in enumerate((entry.msgid, entry.msgid_plural)):
+                spanish = forms.get(number)
+                if spanish and english:
+                    yield clean(spanish), clean(english)
 
     return read
 
@@ -136,6 +166,158 @@ def _resolve(entity: re.Match[str]) -> str:
     return _PHP_CONSTANTS.get(entity[1], MISSING)
 
 
+def cldr(spanish: Path, english: Path) -> Pairs:
+    """Yield the names of languages, scripts, countries, currencies and emoji of two locales."""
+    one, other = (_cldr_names(path) for path in (spanish, english))
+    return ((one[key], other[key]) for key in one if key in other)
+
+
+def _cldr_names(path: Path) -> dict[tuple[str, ...], str]:
+    """Return the names in a file by their element, key, count and variant."""
+    root = ElementTree.parse(path).getroot()
+    found: dict[tuple[str, ...], str] = {}
+    for section in ("languages", "scripts", "territories", "currencies", "annotations"):
+        for parent in root.iter(section):
+            for element in parent:
+                key = element.get("type", "")
+                if section != "annotations":
+                    names = element.findall("displayName") or [element]
+                else:  # the name of an emoji is marked by a type; others are keywords
+                    names, key = [element] if key else [], element.get("cp", "")
+                for name in names:
+                    number, alternative = name.get("count", ""), name.get("alt", "")
+                    found[section, key, number, alternative] = name.text or ""
+    return found
+
+
+def dictionary(path: Path, _: Path) -> Pairs:
+    """Yield the words of an English-Spanish dictionary of FreeDict in the format of dictd.
+
+    A line `headword /sounds/ <class>` begins an entry. Its translations are on the next line, and
+    on lines with a number in front, and other lines are definitions.
+    """
+    text = gzip.decompress(path.with_suffix(".dict.dz").read_bytes())
+    for line in path.read_text(encoding="utf-8").splitlines():
+        word, *place = line.split("\t")
+        start, size = (_base64(number) for number in place[:2])
+        head, *lines = text[start : start + size].decode().splitlines()
+        if word.startswith("00"):  # about the dictionary
+            continue
+        english = re.split(r" [/<]", head)[0]
+        for row, content in enumerate(lines):
+            numbered = re.match(r"\d+\. ", content)
+            if row == 0 or numbered:
+                content = re.sub(r"^\d+\. | \d+\.$", "", content)
+                # Further translations are rarer words.
+                yield from ((spanish.strip(), english) for spanish in content.split(",")[:2])
+
+
+def _base64(number: str) -> int:
+    """Return the value of a number as dictd writes it."""
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    value = 0
+    for digit in number:
+        value = 64 * value + digits.index(digit)
+    return value
+
+
+def lines(spanish: Path, english: Path) -> Pairs:
+    """Yield the lines of two files; what is before <sep> in a line is its context."""
+    sides = [path.read_text(encoding="utf-8").splitlines() for path in (spanish, english)]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(f"{len(sides[0])} lines for {len(sides[1])} of {english.name}")
+    return ((a, b.rpartition("<sep>")[2]) for a, b in zip(*sides, strict=True))
+
+
+def html_ids(spanish: Path, english: Path) -> Pairs:
+    """Yield the paragraphs of two HTML pages that have the same id, where both have as many."""
+    one, other = (_Page(path).found for path in (spanish, english))
+    return (pair for key in one if isinstance(key, str) for pair in _equal(one[key], other[key]))
+
+
+def wml(spanish: Path, english: Path) -> Pairs:
+    """Yield the paragraphs of sections with equal elements, if both pages have equal headings."""
+    one, other = (_Page(path) for path in (spanish, english))
+    if one.headings == other.headings:
+        for key, blocks in one.found.items():
+            yield from _equal(blocks, other.found[key])
+
+
+def _equal(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> Pairs:
+    """Yield the texts of two lists of (tag, text) with the same tags."""
+    if [tag for tag, _ in one] == [tag for tag, _ in other]:
+        yield from ((a, b) for (_, a), (_, b) in zip(one, other, strict=True))
+
+
+class _Page(HTMLParser):
+    """The paragraphs of an HTML or WML file as (tag, text), by their id or the number of headings.
+
+    In WML, lines that begin with # are comments or commands.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.found: dict[str | int, list[tuple[str, str]]] = defaultdict(list)
+        self.headings: list[str] = []
+        self._block: tuple[str, str] = ("", "")  # tag and id
+        self._text = ""
+        self._skipped = 0  # depth of elements without text to translate
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".wml":
+            text = re.sub(r"^[ \t]*#.*\n?", "", text, flags=re.MULTILINE)
+        self.feed(text)
+        self.close()
+        self._end()
+
+    def _end(self) -> None:
+        tag, identifier = self._block
+        if self._text.strip():
+            self.found[identifier or len(self.headings)].append((tag, self._text))
+        self._text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        is_other = attributes.get("class") == "MAC"  # what other systems show here
+        if self._skipped or is_other or tag in _HIDDEN:
+            self._skipped += tag in (*_HIDDEN, "span")
+        elif tag in _BLOCKS:
+            self._end()
+            self._block = tag, attributes.get("id") or ""
+            if re.fullmatch("h[1-6]", tag):
+                self.headings.append(tag)
+        elif tag not in _INLINE:  # a command whose text is not here
+            self._text += MISSING
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._skipped:
+            self._skipped -= tag in (*_HIDDEN, "span")
+        elif tag in _BLOCKS:
+            self._end()
+            self._block = ("", "")
+
+    def handle_data(self, data: str) -> None:
+        if not self._skipped:
+            self._text += data
+
+
+def lang_history(folder: Path, pattern: str) -> Pairs:
+    """Yield the strings that Mozilla's .lang files have had in the history of a clone.
+
+    A line ;English is followed by its translation. Both may change from one commit to the next.
+    """
+    command = ["git", "-C", str(folder), "log", "-p", "-U1", "--format=", "--", pattern]
+    log = subprocess.run(command, capture_output=True, check=True).stdout.decode(errors="replace")
+    english = ""
+    for line in log.splitlines():
+        content = "" if line.startswith(("+++ ", "--- ")) else line[1:].strip()
+        if line[:1] in "+- " and content.startswith(";"):
+            english = content[1:]
+        elif line[:1] in "+- " and content and not content.startswith("#") and english:
+            yield plain(re.sub(r"\s*{ok}$", "", content, flags=re.IGNORECASE)), plain(english)
+        else:
+            english = ""
+
+
 def tico(path: Path) -> dict[str, list[tuple[str, str]]]:
     """Return the pairs of TICO-19's test sets by document, from the archive of its project."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -152,7 +334,13 @@ READERS = {
     "po rst": po(plain_rst),
     "po markdown": po(plain_markdown),
     "po plain": po(plain),
+    "po message": po(plain_message),
+    "cldr": cldr,
+    "dictionary": dictionary,
+    "html": html_ids,
+    "lines": lines,
     "markdown": markdown,
     "strings": strings,
+    "wml": wml,
     "xml": xml,
 }

@@ -1,4 +1,4 @@
-"""The sources in sources.tsv: their repositories, and their Spanish and English files."""
+"""The sources in sources.tsv: repositories and packages, their Spanish and English files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,35 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository on GitHub at a commit; without one, at the time of another repository's."""
+    """A repository on GitHub at a commit; without one, at the time of another repository's.
+
+    Or a version of a package of Debian, whose name has no owner.
+    """
 
     name: str  # owner/name
     commit: str
     time_of: str = ""
+    suffix: str = ""  # of the folder of a second clone
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is a package of Debian."""
+        return "/" not in self.name
 
     def folder(self, clones: Path) -> Path:
-        """Return the folder of its clone."""
-        return clones / self.name.replace("/", "-")
+        """Return the folder of its clone, or of the package's files."""
+        if self.is_package:
+            return clones / f"{self.name}_{self.commit.rpartition(':')[2]}"
+        return clones / (self.name.replace("/", "-") + self.suffix)
 
     def commands(self, clones: Path) -> list[str]:
-        """Return the shell commands that clone it."""
+        """Return the shell commands that clone it, or unpack the package."""
         folder, commit = self.folder(clones), self.commit
+        if self.is_package:
+            return [
+                f"apt-get download {self.name}={commit}",
+                f"dpkg-deb --extract {self.name}_*.deb {folder} && rm {self.name}_*.deb",
+            ]
         if not commit:
             time = f"$(git -C {Repository(self.time_of, '').folder(clones)} log -1 --format=%cI)"
             commit = f'$(git -C {folder} rev-list -1 --before="{time}" HEAD)'
@@ -39,6 +55,7 @@ class Files:
 
     source: str
     licence: str
+    output: str  # file that its training pairs are written to
     format: str
     repositories: tuple[Repository, ...]  # one or two
     pattern: str
@@ -54,9 +71,10 @@ class Files:
         old, _, new = self.counterpart.partition(">")
         for path in found:
             name = path.relative_to(root).as_posix()
-            other = english_root / (new.join(name.rsplit(old, 1)) if old else name)
-            if other.is_file():
-                yield path, other
+            # What is replaced is the last match.
+            other, number = re.subn(f"{old}(?!.*{old})", new, name) if old else (name, 1)
+            if number and (english_root / other).is_file():
+                yield path, english_root / other
 
 
 def read_sources() -> list[Files]:
@@ -65,13 +83,15 @@ def read_sources() -> list[Files]:
     text = Path(__file__).with_name("sources.tsv").read_text(encoding="utf-8")
     _, *lines = (line for line in text.splitlines() if not line.startswith("#"))
     for line in lines:
-        source, licence, form, names, pattern, counterpart = line.split("\t")
+        source, licence, output, form, names, pattern, counterpart = line.split("\t")
         repositories: list[Repository] = []
         for name in names.split():
             name, _, commit = name.partition("@")
             first = repositories[0].name if repositories else ""
-            repositories.append(Repository(name, commit, "" if commit else first))
-        rows.append(Files(source, licence, form, tuple(repositories), pattern, counterpart))
+            suffix = "-en" if name == first else ""
+            repositories.append(Repository(name, commit, "" if commit else first, suffix))
+        files = Files(source, licence, output, form, tuple(repositories), pattern, counterpart)
+        rows.append(files)
     return rows
 
 

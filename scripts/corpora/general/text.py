@@ -40,6 +40,13 @@ def plain(text: str) -> str:
     return html.unescape(_TAG.sub("", re.sub(r"<br\s*/?>", " ", text)))
 
 
+def plain_message(text: str) -> str:
+    """Return the text of a program's message; what is filled in later is marked as missing."""
+    while (shorter := re.sub(r"<(color|\w+)[^<>]*>([^<>]*)</\1>", r"\2", text)) != text:
+        text = shorter
+    return re.sub(r"%(?:\d+\$)?[-+.\d]*[a-zA-Z]|<[A-Za-z][^<>]*>", MISSING, text).replace("%%", "%")
+
+
 def plain_rst(text: str) -> str:
     """Return the text of a paragraph of reStructuredText."""
     text = _ROLE.sub(lambda found: _REFERENCES.get(found[1], "") + _role_text(found[2]), text)

@@ -37,8 +37,11 @@ function splitLine(line, rules, segment) {
       // Western marks end a sentence only before white space.
       const isApart = isSpace(found[last].slice(-1)) || isSpace(line[start]);
       const isEnd = isComplete && (isApart || !WESTERN.test(found[last]));
-      // In text with capitals, no sentence begins with a small letter.
-      if (isEnd && first && !(isCased && /\p{Lowercase}/u.test(first[0]))) found.push(line.slice(start, end));
+      // In text with capitals, no sentence begins with a small letter; after a Japanese quotation, a
+      // particle continues its sentence.
+      const isQuoted = /[」』]$/u.test(found[last]) && /[とっを]/u.test(line[start]);
+      const isSmall = isCased && first && /\p{Lowercase}/u.test(first[0]);
+      if (isEnd && first && !isQuoted && !isSmall) found.push(line.slice(start, end));
       else found[last] += line.slice(start, end);
       isComplete ||= Boolean(first);
       start = end;

@@ -85,15 +85,18 @@ function capital(letter) {
 
 // --- The sentences of a text, each as the parts that are translated
 
-const CUTS = [`(?<=[.!?…。！？])[${SPACE}]+`, `(?<=[,;:–—])[${SPACE}]+`, `[${SPACE}]+`].map(
-  cut => new RegExp(cut, "u"),
-);
+const CUTS = [
+  `(?<=[.!?…])(?=[${SPACE}])|(?<=[。！？])(?![」』）”])`,
+  `(?<=[,;:–—])(?=[${SPACE}])|(?<=[、，；：])`,
+  `(?=[${SPACE}])`,
+].map(cut => new RegExp(cut, "u"));
 const WORD_PIECES = 64; // a "word" of a sentence that is too long is cut after this many
 const PIECE_CHARS = 64; // no piece has more: a text that is far too long need not be encoded
 const OTHER_ENDS = /\r(?!\n)|[\v\f\x1c-\x1f\x85\u2028\u2029]/gu;
 
-// Returns lists of {text, ids, space}. `encode` turns a normalized text into ids.
-export function splitText(text, encode, most, rules, segment) {
+// Returns lists of {text, ids, space}. `encode` turns a normalized text into ids; `joiners` are what
+// stands between the sentences, and the parts of a sentence, of the target language.
+export function splitText(text, encode, most, rules, segment, joiners) {
   const found = [];
   let space = ""; // before the next sentence
   for (const raw of splitSentences(text, rules, segment)) {
@@ -105,11 +108,13 @@ export function splitText(text, encode, most, rules, segment) {
     space += raw.slice(0, raw.length - stripStart(raw).length);
     const fits = encodeShort(sentence, encode, most);
     const parts = fits ? [sentence] : cut(sentence, encode, most, CUTS);
+    space = space.replace(OTHER_ENDS, " ");
+    if (!space.includes("\n")) space = joiners[0] && (space || " ");
     found.push(
       parts.map((part, n) => ({
         text: part,
         ids: fits ?? encode(part),
-        space: n ? " " : found.length ? space.replace(OTHER_ENDS, " ") || " " : "",
+        space: n ? joiners[1] : found.length ? space : "",
       })),
     );
     space = raw.slice(stripEnd(raw).length);
@@ -130,15 +135,17 @@ function cut(text, encode, most, cuts) {
   const parts = [];
   let room = 0;
   for (const chunk of chunks) {
-    const size = encode(chunk).length;
+    const words = stripStart(chunk);
+    const last = parts.length - 1;
+    const size = encode(words).length;
     if (size > most) {
-      parts.push(...cut(chunk, encode, most, cuts.slice(1)));
+      parts.push(...cut(words, encode, most, cuts.slice(1)));
       room = 0;
-    } else if (size <= room) {
-      parts[parts.length - 1] += ` ${chunk}`;
+    } else if (size <= room && (words !== chunk || encodeShort(parts[last] + chunk, encode, most))) {
+      parts[last] += chunk;
       room -= size;
     } else {
-      parts.push(chunk);
+      parts.push(words);
       room = most - size;
     }
   }

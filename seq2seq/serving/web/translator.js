@@ -164,13 +164,14 @@ export class Translator {
   }
 
   split(text) {
-    const {inference, source} = this.about;
+    const {inference, source, target} = this.about;
     return splitText(
       text,
       part => this.source.encode(part),
       inference.max_source_length,
       source.rules,
       this.segment,
+      target.joiners,
     );
   }
 

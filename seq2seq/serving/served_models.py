@@ -15,7 +15,8 @@ from pydantic import BaseModel, Field
 from seq2seq.data.tokenizer import Tokenizer
 from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
-from seq2seq.packaged import LANGUAGE_NAMES, model_names
+from seq2seq.languages import language
+from seq2seq.packaged import model_names
 
 _FIRST = "es-en"  # of the models that come with the program, the one that README shows
 _MOST_DETECTED = 500  # characters that are enough to detect a language
@@ -98,12 +99,12 @@ class ServedModels:
     def languages(self) -> list[Language]:
         """The languages on either side of the models, sorted by code."""
         return [
-            Language(code=code, name=LANGUAGE_NAMES.get(code, code), targets=self.targets(code))
+            Language(code=code, name=language(code).name, targets=self.targets(code))
             for code in sorted(self.tokenizers)
         ]
 
     def detect(self, text: str, expected: Collection[str] | None = None) -> list[DetectedLanguage]:
-        """Return the languages that a text may be in, the likeliest first.
+        """Return the languages that a text may be in, the most likely first.
 
         These are the languages of the models, and others with a confidence of at least 25 %. All
         confidences are 0 for a text without letters, or in no language. A priori the text is
@@ -113,8 +114,8 @@ class ServedModels:
         odds = {}
         if any(map(str.isalpha, text)):
             odds = self._odds(text, codes if expected is None else expected)
-        likeliest = max(odds, key=odds.__getitem__, default=_NO_LANGUAGE)
-        if likeliest == _NO_LANGUAGE:
+        language = max(odds, key=odds.__getitem__, default=_NO_LANGUAGE)
+        if language == _NO_LANGUAGE:
             return [DetectedLanguage(language=code, confidence=0) for code in codes]
         percent = 100 / sum(odds.values())
         found = [
@@ -135,12 +136,12 @@ class ServedModels:
             identifier = _identifier()
         # Spaces around it, since the beginnings and ends of words say most of a short text.
         found = dict(identifier.rank(f" {lower} "))
-        likeliest = max(found.values())  # for languages that it does not know
+        highest = max(found.values())  # for languages that it does not know
         odds = {
-            code: odds if code in LANGUAGE_NAMES else odds / _PRIOR for code, odds in found.items()
+            code: odds if language(code).script else odds / _PRIOR for code, odds in found.items()
         }
         prior = {
-            code: found.get(code, likeliest) * (_PRIOR if code in expected else 1)
+            code: found.get(code, highest) * (_PRIOR if code in expected else 1)
             for code in self.tokenizers
         }
         log_probs = self._log_probs(text)
@@ -175,7 +176,7 @@ def _copying(translator: Translator, text: str) -> float:
     """Return how much likelier a copy of a text is than its translation, in nats, at most 0."""
     options = translator.options(beam_size=1, split_sentences=False)
     [[translation]] = translator.translate([text], options)
-    [copy] = translator.force([text], [text])
+    [copy] = translator.force_decode([text], [text])
     return min(0, copy.log_prob - sum(part.log_prob for part in translation.parts))
 
 

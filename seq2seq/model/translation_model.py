@@ -1,7 +1,7 @@
 """The whole model: source and target pieces to logits, for training and for search.
 
 Legend: B sentences, R rows (B x hypotheses), S source length, T target length, V vocabulary,
-E embedding size, O features size, h encoder size, H memory size (both directions).
+E embedding size, O readout size, h encoder size, H memory size (both directions).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Encoder(nn.Module):
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
 
     def forward(self, embedded_SBE: Tensor, mask_SB: Tensor) -> Encoded:
-        """Return states [B, S, H], which are zero at padding and do not depend on it elsewhere."""
+        """Return states [B, S, H]: zero at padding, and the same elsewhere with or without it."""
         layer_SBX = embedded_SBE
         for number, (forwards, backwards) in enumerate(
             zip(self.forwards, self.backwards, strict=True)
@@ -65,17 +65,17 @@ class TranslationModel(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(target_vocab_size))
         self.output_weight = self.target_embedding.weight
         if not config.tie_target:
-            self.output_weight = nn.Parameter(torch.empty(target_vocab_size, config.features_size))
+            self.output_weight = nn.Parameter(torch.empty(target_vocab_size, config.readout_width))
         self.lexical: nn.Linear | None = None
         if config.lexical:
-            self.lexical = nn.Linear(config.embedding_size, config.features_size, bias=False)
+            self.lexical = nn.Linear(config.embedding_size, config.readout_width, bias=False)
         self.dropout = Dropout(config.dropout, variational=config.variational_dropout)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialize the weights by torch's global generator, as config.init says."""
-        if self.output_bias.is_meta:  # only the shapes are wanted
+        """Initialize the weights as config.init says, with torch's global random generator."""
+        if self.output_bias.is_meta:  # has no values, only a shape
             return
         for name, parameter in self.named_parameters():
             if "norm_" in name:
@@ -96,14 +96,14 @@ class TranslationModel(nn.Module):
     def init_output_bias(self, counts_V: Tensor) -> None:
         """Set output_bias to the log frequencies of the pieces, with add-one smoothing.
 
-        An untrained model then predicts the unigram distribution, which its hidden layers need not
-        learn first.
+        An untrained model then predicts the unigram distribution, so that its hidden layers need
+        not learn it first.
         """
         counts_V = counts_V.double() + 1
         self.output_bias.copy_((counts_V / counts_V.sum()).log())
 
     def encode(self, source_BS: Tensor, mask_BS: Tensor) -> Memory:
-        """Return the memory of these source pieces, which the decoder reads."""
+        """Return the decoder's memory of these source pieces."""
         embedded_SBE = self.dropout(self.source_embedding(source_BS.t()), time_axis=0)
         memory = self.decoder.attention.make_memory(self.encoder(embedded_SBE, mask_BS.t()))
         if self.lexical is None:
@@ -113,36 +113,36 @@ class TranslationModel(nn.Module):
     def forward(
         self, source_BS: Tensor, source_mask_BS: Tensor, inputs_BT: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Return features [B, T, O] and weights [B, T, S] or None under teacher forcing.
+        """Return the readout [B, T, O] and weights [B, T, S] or None under teacher forcing.
 
         inputs_BT are the pieces that each step reads: BOS, y_1, ..., y_n.
         """
         memory = self.encode(source_BS, source_mask_BS)
         embedded_TBE = self.dropout(self.target_embedding(inputs_BT.t()), time_axis=0)
-        features_TBO, weights_TBS = self.decoder.unroll(embedded_TBE, memory)
+        readout_TBO, weights_TBS = self.decoder.unroll(embedded_TBE, memory)
         weights_BTS = None if weights_TBS is None else weights_TBS.transpose(0, 1)
-        features_BTO = add_words(features_TBO.transpose(0, 1), weights_BTS, memory)
-        return self.dropout(features_BTO, time_axis=1), weights_BTS
+        readout_BTO = add_words(readout_TBO.transpose(0, 1), weights_BTS, memory)
+        return self.dropout(readout_BTO, time_axis=1), weights_BTS
 
-    def logits(self, features: Tensor) -> Tensor:
+    def logits(self, readout: Tensor) -> Tensor:
         """Return the logits of all target pieces: [..., O] to [..., V]."""
-        return nn.functional.linear(features, self.output_weight, self.output_bias)
+        return nn.functional.linear(readout, self.output_weight, self.output_bias)
 
     def decoding(self, source_BS: Tensor, mask_BS: Tensor) -> TranslationDecoding:
         """Return this model bound to a batch of sources, for search."""
         return TranslationDecoding(self, self.encode(source_BS, mask_BS))
 
 
-def add_words(features_BKO: Tensor, weights_BKS: Tensor | None, memory: Memory) -> Tensor:
-    """Return the features of queries with the lexical shortcut, if the model has one.
+def add_words(readout_BKO: Tensor, weights_BKS: Tensor | None, memory: Memory) -> Tensor:
+    """Return the readout plus the lexical shortcut, if the model has one.
 
-    It adds tanh(sum over S of weights and W e_s), where e_s are the embeddings of source pieces
+    The shortcut is tanh(sum over S of weights times W e_s) of the embeddings e_s of source pieces
     (after Nguyen and Chiang 2018, sec. 4, who give it an output layer of its own).
     """
     words_BSO = memory.words_BSO
     if words_BSO is None or weights_BKS is None:
-        return features_BKO
-    return features_BKO + torch.tanh(torch.bmm(weights_BKS.to(words_BSO.dtype), words_BSO))
+        return readout_BKO
+    return readout_BKO + torch.tanh(torch.bmm(weights_BKS.to(words_BSO.dtype), words_BSO))
 
 
 @dataclass(frozen=True)
@@ -160,14 +160,14 @@ class TranslationDecoding:
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         decoder, embedded_RE = self.model.decoder, self.model.target_embedding(tokens_R)
         output_RX, weights_RS, state = decoder.step(decoder.enter(embedded_RE), state, self.memory)
-        features_RO = decoder.features(state.hidden[-1], embedded_RE, output_RX)
+        readout_RO = decoder.read_out(state.hidden[-1], embedded_RE, output_RX)
         batch, length = self.memory.mask_BS.shape
-        features_BKO = add_words(
-            features_RO.view(batch, -1, features_RO.shape[-1]),
+        readout_BKO = add_words(
+            readout_RO.view(batch, -1, readout_RO.shape[-1]),
             None if weights_RS is None else weights_RS.view(batch, -1, length),
             self.memory,
         )
-        return self.model.logits(features_BKO.flatten(0, 1)), weights_RS, state
+        return self.model.logits(readout_BKO.flatten(0, 1)), weights_RS, state
 
     def steps(self, inputs_BT: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Yield the logits [B, V] and weights [B, S] of steps that read known pieces."""
