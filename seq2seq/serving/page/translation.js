@@ -233,11 +233,11 @@ function percent(logProb) {
 }
 
 function open(span) {
-  popover.word?.classList.remove("open");
+  popover.hidePopover();
   popover.word = span;
   span.focus({preventScroll: true});
-  popover.showPopover({source: span});
   span.classList.add("open");
+  popover.showPopover({source: span});
 }
 
 // The popover is below its word, or above where there is more room.
@@ -251,6 +251,6 @@ new ResizeObserver(() => {
   popover.style.top = `${scrollY + (isBelow ? bottom + 4 : top - popover.offsetHeight - 4)}px`;
 }).observe(popover);
 
-popover.addEventListener("toggle", ({newState}) => {
-  if (newState === "closed") popover.word?.classList.remove("open");
+popover.addEventListener("beforetoggle", ({newState}) => {
+  if (newState === "closed") popover.word.classList.remove("open");
 });
