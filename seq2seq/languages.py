@@ -105,6 +105,21 @@ _MARKS = {  # marks within a sentence that differ from those of Latin script
     "ja": {", ": "、", ": ": "：", " (": "（", ")": "）"},
     "zh": {", ": "，", ": ": "：", " (": "（", ")": "）"},
 }  # fmt: skip
+# The months, and a date with the name of its month, the year after a bar.
+_DATES = {
+    "de": ("{0}. {1}| {2}", "Januar Februar März April Mai Juni Juli August September Oktober "
+           "November Dezember"),
+    "en": ("{0} {1}| {2}", "January February March April May June July August September October "
+           "November December"),
+    "es": ("{0} de {1}| de {2}", "enero febrero marzo abril mayo junio julio agosto septiembre "
+           "octubre noviembre diciembre"),
+    "fr": ("{0} {1}| {2}", "janvier février mars avril mai juin juillet août septembre octobre "
+           "novembre décembre"),
+    "it": ("{0} {1}| {2}", "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre "
+           "ottobre novembre dicembre"),
+    "pt": ("{0} de {1}| de {2}", "janeiro fevereiro março abril maio junho julho agosto setembro "
+           "outubro novembro dezembro"),
+}  # fmt: skip
 _BLEU = {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
 
 
@@ -123,6 +138,8 @@ class Language:
     openings: str = ""  # marks that begin a sentence, and that people leave out
     final_marks: str = ".!?…"
     marks: Mapping[str, str] = field(default_factory=dict)  # instead of ", " ": " " (" ")"
+    date: str = ""  # day {0}, month {1}, and after a bar year {2}
+    months: tuple[str, ...] = ()  # in order, if it is known how a date is written
     bleu_tokenizer: str | None = None  # sacreBLEU's; None: its default, 13a
 
     @property
@@ -211,6 +228,8 @@ def language(code: str) -> Language:
         "¿¡" if base in ("es", "gl") else "",
         ".!?…" + _FINAL_MARKS.get(base, ""),
         _MARKS.get(base, {}),
+        _DATES.get(base, ("", ""))[0],
+        tuple(_DATES.get(base, ("", ""))[1].split()),
         _BLEU.get(base, "char" if script in _UNSPACED else None),
     )
 
