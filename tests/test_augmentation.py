@@ -234,7 +234,7 @@ def test_accents_of_other_languages():
     assert bare("İyi ışık", "tr") == "İyi isik"
     assert bare("Łódź", "pl") == "Lodz"
     assert bare("Τι κάνεις;", "el") == "Τι κανεις;"
-    assert bare("ذهبَ أحمد", "ar") == "ذهب احمد"
+    assert bare("ذهب أحمد", "ar") == "ذهب احمد"
     for text, code in (
         ("Äiti", "fi"),
         ("Å, ø", "nb"),
