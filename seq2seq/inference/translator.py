@@ -310,9 +310,8 @@ class Translator:
             parts = [[part for part in each if part.text or part is each[0]] for each in parts]
         if mbr:
             for candidates in parts:
-                log_probs = None if sampling else [part.log_prob for part in candidates]
-                texts = [part.text for part in candidates]
-                language = self.config.data.target_language
+                log_probs = [] if sampling else [part.log_prob for part in candidates]
+                texts, language = [p.text for p in candidates], self.config.data.target_language
                 best = minimum_bayes_risk(texts, mbr, language, log_probs)
                 candidates.insert(0, candidates.pop(best))
         return parts
