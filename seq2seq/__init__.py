@@ -28,7 +28,7 @@ _HOMES = {
     "train": "seq2seq.pipeline",
 }
 
-# They register what they offer to the core (seq2seq.wings), and import little.
+# The wings register modules for the core (seq2seq.wings), without importing them yet.
 with suppress(ImportError):
     from seq2seq import analysis  # noqa: F401
 with suppress(ImportError):

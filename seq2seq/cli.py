@@ -13,7 +13,7 @@ from importlib import import_module
 
 from seq2seq import __version__
 from seq2seq.commands.options import EXIT_CODES, Parser
-from seq2seq.errors import did_you_mean, verdict
+from seq2seq.errors import did_you_mean, exit_status
 from seq2seq.wings import WINGS
 
 # The modules of the commands, in the order of the help. Those of the wings are only there if the
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None, parser: Parser | None = None) -
     except KeyboardInterrupt:
         return EXIT_CODES["interrupted"]
     except Exception as error:
-        found = verdict(error)
+        found = exit_status(error)
         if found is None:
             raise
         code, line = found

@@ -20,7 +20,7 @@ _PATH_ERRORS = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS,
     errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO,
 }  # fmt: skip
-# What a plain installation lacks, by the extra of pyproject.toml that brings it.
+# Packages that a plain installation lacks, by the extra of pyproject.toml that installs them.
 _EXTRAS = {
     "train": "torch datasets tensorboard",
     "serve": "fastapi prometheus_client py3langid python_multipart starlette uvicorn",
@@ -72,8 +72,8 @@ class WorkerError(UserError):
     exit_code = EXIT_FAULT
 
 
-def verdict(error: Exception) -> tuple[int, str] | None:
-    """Return an error's exit code and its line; None if it is a bug."""
+def exit_status(error: Exception) -> tuple[int, str] | None:
+    """Return the exit code of an error and its message in one line; None if it is a bug."""
     if isinstance(error, UserError):
         return error.exit_code, str(error)
     if isinstance(error, OSError):
@@ -89,7 +89,7 @@ def verdict(error: Exception) -> tuple[int, str] | None:
 
 
 def missing_package(error: Exception) -> str | None:
-    """Return how to install the package that could not be imported, if an extra brings it."""
+    """Return how to install the package that could not be imported, if an extra has it."""
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
     if name in WINGS:
         return f"this needs {name}, which this copy of the program lacks; install all of it"

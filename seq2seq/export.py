@@ -1,6 +1,6 @@
-"""Exporting: copy a run with its weights as they are or in int8, and write its ONNX files.
+"""Export a run: copy it, with its weights as they are or in int8, and write ONNX files.
 
-The ONNX files are for other programs and for browsers (docs/export.md); this one builds its own.
+The ONNX files are for other programs and for browsers (docs/export.md); seq2seq builds its own.
 
 graph/graph.json                   a description of the files
 graph/encoder.fp32.onnx            source pieces to the memory and the first state
@@ -54,12 +54,13 @@ def export(
     """Write a run's best checkpoint, or the one that the path names, as a run of its own.
 
     Files that only training and resuming need are left out. Beside the weights there are ONNX files
-    in these precisions; with `compact` the weights are in int8, without ONNX files. What int8
-    costs is measured on the pairs `valid` and kept in the state of the checkpoint: `int8_bleu_loss`
-    by products in int8, and `compact_bleu_loss` by compact weights. Without `valid`, what is known
-    of the same weights is kept. The recipe's validation set is not read: the run may come from
-    anyone, and its recipe may name any file. Raises CheckpointError for a run that cannot be used,
-    DataError for a directory that cannot be written or is another run.
+    in these precisions; with `compact` the weights are in int8, without ONNX files. The cost of
+    int8 is measured on the pairs `valid` and recorded in the state of the checkpoint:
+    `int8_bleu_loss` for products in int8, and `compact_bleu_loss` for compact weights. Without
+    `valid`, a cost that was recorded for the same weights is kept. The recipe's validation set is
+    not read: the run may come from anyone, and its recipe may name any file. Raises CheckpointError
+    for a run that cannot be used, DataError for a directory that cannot be written or is another
+    run.
     """
     checkpoint, source = _find(run)
     if compact:
@@ -191,7 +192,7 @@ def read_valid(run: str | Path, path: str, *, target: str | None = None) -> list
 
 
 def measure_trained(run: RunDirectory, valid: Sequence[Pair]) -> None:
-    """Record in a trained run's best checkpoint what int8 costs on its validation set."""
+    """Record the cost of int8 on the validation set in a trained run's best checkpoint."""
     try:
         checkpoint = run.best(run.config().training.metric)
         if "int8_bleu_loss" in checkpoint.state:

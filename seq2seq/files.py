@@ -1,6 +1,6 @@
 """Files and directories that are either complete or absent, and locks between processes.
 
-What is written is written aside, synced, and renamed.
+Content is written under another name, synced, and renamed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from filelock import lock_descriptor
 
 from seq2seq.errors import DataError
 
-_IS_WINDOWS = os.name == "nt"  # where a folder cannot be opened, nor an open file renamed
+_IS_WINDOWS = os.name == "nt"  # cannot open a folder, nor rename an open file
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

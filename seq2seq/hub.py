@@ -1,7 +1,7 @@
 """Runs on the Hugging Face hub: download `hf:user/name[@revision]`, upload a folder.
 
-Downloads stay in the hub's own cache (HF_HUB_CACHE), from which a run is read where the hub cannot
-be reached. Nothing here opens a downloaded file; what reads a run checks it.
+Downloads stay in the hub's own cache (HF_HUB_CACHE); if the hub cannot be reached, a run is read
+from there. Nothing here opens a downloaded file: loading a run checks its files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def download(name: str) -> Path:
         cached = Path(snapshot_download(repo, **wanted, local_files_only=True))
     try:
         found = HfApi().model_info(repo, revision=revision or None, files_metadata=True)
-    except Exception as error:  # of the library, or of the one that it connects with
+    except Exception as error:  # of huggingface_hub, or of its HTTP client
         if cached is None:
             raise _explained(name, error, "not in the cache, and ") from None
         log.info("%s; using the copy in the cache", _explained(name, error))
@@ -94,7 +94,7 @@ def upload(folder: Path, repo: str, *, private: bool = False, revision: str | No
             repo_id=repo,
             folder_path=folder,
             revision=revision,
-            delete_patterns=[*FILES, "graph/*"],  # which earlier versions pushed
+            delete_patterns=[*FILES, "graph/*"],  # earlier versions pushed graphs
         )
     except Exception as error:
         raise _explained(repo, error) from None
@@ -102,7 +102,7 @@ def upload(folder: Path, repo: str, *, private: bool = False, revision: str | No
 
 
 def _explained(name: str, error: Exception, prefix: str = "") -> Exception:
-    """Turn an error of the library into one that says what to do."""
+    """Turn an error of huggingface_hub into one that says what to do."""
     from huggingface_hub import constants, errors
 
     if isinstance(error, CheckpointError) or getattr(error, "errno", None) is not None:

@@ -74,36 +74,33 @@ _KEYBOARDS = {
     "sl": _GAJ, "sv": _NORDIC, "tr": "qwertyuıopğü asdfghjklşi zxcvbnmöç",
     "uk": "йцукенгшщзхї фівапролджє ячсмитьбю",
 }  # fmt: skip
-# How chats shorten words: the word, and its spellings.
-_CHAT = {
-    "es": "que=q|k|ke porque=xq|pq|porq por=x para=pa|pra tambien=tb|tmb|tbn te=t de=d bien=bn "
+# How chats shorten Spanish and English words; no key is a word of the other language.
+_CHAT = dict.fromkeys(
+    ("en", "es"),
+    "que=q|k|ke porque=xq|pq|porq por=x para=pa|pra tambien=tb|tmb|tbn te=t de=d bien=bn "
     "cuando=cdo|cuand quiero=kiero|qiero quien=kien|qien aqui=aki como=cmo donde=dnd nada=nd "
     "gracias=grax|grcs estoy=toy esta=ta estas=tas hola=ola mensaje=msj tengo=tngo verdad=vdd "
-    "siempre=smpre pues=ps todos=tods hasta=asta hacer=acer besos=bss",
-    "en": "you=u are=r your=ur please=pls|plz because=cuz|bc|cos thanks=thx|tnx people=ppl see=c "
+    "siempre=smpre pues=ps todos=tods hasta=asta hacer=acer besos=bss "
+    "you=u are=r your=ur please=pls|plz because=cuz|bc|cos thanks=thx|tnx people=ppl see=c "
     "tomorrow=tmrw|tmr tonight=2nite about=abt really=rly great=gr8 before=b4 okay=ok|k "
     "what=wat|wut and=n|& with=w/ have=hv know=kno love=luv for=4 why=y something=smth "
     "message=msg right=rite though=tho",
-}
+)
 # Letters that keep their accents where people type without them, and letters that are then written
 # as others. In a language that is not here, nobody leaves accents out, or it is not known how.
 _KEPT = {
-    "cs": "", "de": "äöüÄÖÜ", "el": "", "en": "ñÑ", "es": "ñÑ", "fr": "", "gl": "ñÑ", "hu": "",
-    "it": "", "nl": "", "pl": "", "pt": "", "ro": "", "sk": "", "tr": "", "vi": "",
+    "cs": "", "de": "", "el": "", "en": "ñÑ", "es": "ñÑ", "fr": "", "gl": "ñÑ", "hu": "",
+    "it": "", "nl": "", "pl": "", "pt": "", "ro": "", "sk": "", "tr": "İ", "vi": "",
 }  # fmt: skip
 _RESPELLED = {
-    "ar": "أا إا آا", "de": "äae öoe üue ÄAe ÖOe ÜUe ßss",
-    "el": "άα έε ήη ίι όο ύυ ώω ΆΑ ΈΕ ΉΗ ΊΙ ΌΟ ΎΥ ΏΩ", "pl": "łl ŁL", "ru": "ёе ЁЕ",
-    "tr": "ıi İI", "vi": "đd ĐD",
+    "ar": "أا إا آا \u064b \u064c \u064d \u064e \u064f \u0650 \u0651 \u0652",
+    "de": "äae öoe üue ÄAe ÖOe ÜUe ßss", "el": "άα έε ήη ίι όο ύυ ώω ΆΑ ΈΕ ΉΗ ΊΙ ΌΟ ΎΥ ΏΩ",
+    "pl": "łl ŁL", "ru": "ёе ЁЕ", "tr": "ıi", "vi": "đd ĐD",
 }  # fmt: skip
-_FINAL_MARKS = {  # those beside . ! ? … that end a sentence
-    "am": "።", "ar": "؟", "bn": "।", "el": ";", "fa": "؟", "hi": "।", "hy": "։", "ja": "。！？",
-    "km": "។", "mr": "।", "my": "။", "ne": "।", "pa": "।", "ur": "۔؟", "zh": "。！？",
-}  # fmt: skip
-_MARKS = {  # marks within a sentence that differ from those of Latin script
-    "ar": {",": "،"}, "fa": {",": "،"}, "ur": {",": "،"},
-    "ja": {", ": "、", ": ": "：", " (": "（", ")": "）"},
-    "zh": {", ": "，", ": ": "：", " (": "（", ")": "）"},
+_FINAL_MARKS = {  # where they are not . ! ? …
+    "am": "።?!…", "ar": ".!؟…", "bn": "।?!…", "el": ".!;…", "fa": ".!؟…", "hi": "।?!…",
+    "hy": "։…", "ja": "。！？…", "km": "។?!…", "mr": "।.?!…", "my": "။", "ne": "।?!…", "pa": "।?!…",
+    "ur": "۔!؟…", "zh": "。！？…",
 }  # fmt: skip
 _BLEU = {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
 
@@ -119,11 +116,15 @@ class Language:
     keyboard: tuple[str, ...] = ()  # rows of keys
     chat: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # spellings of words
     kept: str | None = None  # letters that keep their accents; None: all
-    respelled: Mapping[str, str] = field(default_factory=dict)  # letters, without accents
+    respelled: Mapping[int, str] = field(default_factory=dict)  # letters (ord), without accents
     openings: str = ""  # marks that begin a sentence, and that people leave out
     final_marks: str = ".!?…"
-    marks: Mapping[str, str] = field(default_factory=dict)  # instead of ", " ": " " (" ")"
     bleu_tokenizer: str | None = None  # sacreBLEU's; None: its default, 13a
+
+    @cached_property
+    def base(self) -> str:
+        """The code without region and script, in lower case."""
+        return base_of(self.code)
 
     @property
     def is_spaced(self) -> bool:
@@ -141,6 +142,16 @@ class Language:
         return self.script in _ALPHABETS
 
     @property
+    def elides(self) -> bool:
+        """Whether words lose a vowel before one, as in l'eau, so that a name changes them."""
+        return self.base in ("ca", "fr", "it")
+
+    @property
+    def capitalizes_nouns(self) -> bool:
+        """Whether a capital is no sign of a name."""
+        return self.base == "de"
+
+    @property
     def joiners(self) -> tuple[str, str]:
         """What stands between two sentences of a line, and between two parts of a sentence."""
         return "" if self.script in ("Han", "Kana") else " ", " " if self.is_spaced else ""
@@ -149,6 +160,11 @@ class Language:
     def joiner(self) -> str:
         """What stands between two sentences of a line."""
         return self.joiners[0]
+
+    @property
+    def colon(self) -> str:
+        """A colon with the spaces around it."""
+        return "：" if not self.joiner else " : " if self.base == "fr" else ": "
 
     @property
     def decimal_sign(self) -> str:
@@ -178,17 +194,17 @@ class Language:
 
     def lower(self, text: str) -> str:
         """Return a text in lower case."""
-        return (text.replace("İ", "i").replace("I", "ı") if self._is_dotted else text).lower()
+        return (text.replace("İ", "i").replace("I", "ı") if self.base == "tr" else text).lower()
 
     def upper(self, text: str) -> str:
         """Return a text in capitals."""
-        if base_of(self.code) == "el":
-            text = text.translate(str.maketrans(dict(self.respelled)))
-        return (text.replace("i", "İ") if self._is_dotted else text).upper()
+        text = text.translate(self.respelled) if self.base == "el" else text
+        return (text.replace("i", "İ") if self.base == "tr" else text).upper()
 
-    @property
-    def _is_dotted(self) -> bool:
-        return base_of(self.code) == "tr"
+    def capitalize(self, word: str) -> str:
+        """Return a word with a capital at its beginning."""
+        dotted = self.base == "tr" and word.startswith("i")
+        return ("İ" if dotted else word[:1].upper()) + word[1:]
 
 
 @lru_cache
@@ -207,10 +223,9 @@ def language(code: str) -> Language:
         tuple(_KEYBOARDS.get(base, "").split()),
         {w: tuple(s.split("|")) for w, s in re.findall(r"(\S+)=(\S+)", _CHAT.get(base, ""))},
         _KEPT.get(base),
-        {pair[0]: pair[1:] for pair in _RESPELLED.get(base, "").split()},
+        {ord(pair[0]): pair[1:] for pair in _RESPELLED.get(base, "").split()},
         "¿¡" if base in ("es", "gl") else "",
-        ".!?…" + _FINAL_MARKS.get(base, ""),
-        _MARKS.get(base, {}),
+        _FINAL_MARKS.get(base, ".!?…"),
         _BLEU.get(base, "char" if script in _UNSPACED else None),
     )
 

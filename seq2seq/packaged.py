@@ -1,7 +1,7 @@
-"""What comes with the package: trained models and their cards, recipes and the sample corpus.
+"""Files that come with the package: trained models and their cards, recipes, the sample corpus.
 
-Commands take a model or a recipe by its name, where no such path exists, and a run on the Hugging
-Face hub as `hf:user/name[@revision]`.
+Commands take a model or a recipe by its name, unless a path of that name exists, and a run on the
+Hugging Face hub as `hf:user/name[@revision]`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From a recipe to a trained run, which may start from another run (fine-tuning).
+"""From a recipe to a trained run, from random weights or from another run (fine-tuning).
 
-Such a run takes over the weights of the other one, its tokenizers and the shape of its model.
+A fine-tuned run takes over the weights of the other run, its tokenizers and the shape of its model.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 _MOST_FEEDING = 4  # processes: 200,000 pairs a second, or 2 million tokens (docs/speed.md)
 _LANGUAGES = ("source_language", "target_language")
-# The keys that weights and tokenizers determine, without those that may differ from the parent's.
+# The keys that the parent's weights and tokenizers determine, except some that may differ.
 _INHERITED = re.compile(r"(?!model\.(dropout|variational_dropout|init)$)(model|data\.tokenizer)\.")
 _INHERITED_SHAPE = re.compile(
     r"(?!model\.(dropout|variational_dropout|init|joint_embeddings)$)model\."
@@ -53,7 +53,7 @@ _INHERITED_SHAPE = re.compile(
 
 @dataclass(frozen=True)
 class Initial:
-    """What training takes over from the run that it starts from."""
+    """What a run takes over from its parent, the run that it starts from."""
 
     path: Path  # of the checkpoint
     weights: dict[str, Tensor]
@@ -69,15 +69,15 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
     With `resume`, continue from the latest checkpoint with the run's tokenizers; a recipe that
     would make another run is refused (check_changes). With `overwrite`, delete an existing run as
     soon as the new one is ready to be trained. With `training.initial` in the recipe, start from
-    the weights and tokenizers of another run (load_initial). Raises UserError for what the user can
-    fix, and then leaves an existing run as it was.
+    the weights and tokenizers of another run (load_initial). Raises UserError for anything that the
+    user can fix; an existing run is then left as it was.
     """
     with init_process_group() as ranks, contextlib.ExitStack() as stack:
         if config.training.threads:
             torch.set_num_threads(config.training.threads)
         run = RunDirectory(Path(config.run_dir))
-        # After a restart by torchrun, continue what this launch began. The run of another launch
-        # is for the user to decide on, as at the first start.
+        # After a restart by torchrun, continue the run that this launch began. What to do with the
+        # run of another launch is the user's decision, as at the first start.
         launch = launch_name() if num_restarts() else ""
         if ranks.on_rank0(run.is_of_launch, launch):
             resume = ranks.on_rank0(run.has_checkpoints)
@@ -120,11 +120,11 @@ def train(config: Config, *, resume: bool = False, overwrite: bool = False) -> s
 
 
 def show_pairs(config: Config, number: int) -> Iterator[tuple[Pair, Pair]]:
-    """Yield different pairs as training will see them, and as the corpus has them.
+    """Yield pairs, each as training will see it and as it is in the corpus.
 
-    They are from the first window of training, all of it if that has fewer. The run directory is
-    neither read nor written; tokenizers are cached for the training. Raises UserError like `train`
-    does for the corpora.
+    They are different pairs from the first window of training; if it has fewer, all of them. The
+    run directory is neither read nor written; tokenizers are cached for the training. Raises
+    UserError as `train` does for the corpora.
     """
     initial = None
     _check_languages(config)
@@ -150,10 +150,10 @@ def _new_tokenizers(
 
 
 def check_start(config: Config, *, resume: bool, overwrite: bool) -> tuple[Config, Initial | None]:
-    """Return the complete recipe, and what training starts from if that is another run.
+    """Return the complete recipe and, if training starts from another run, what it takes over.
 
-    A run is resumed from its own checkpoints, as soon as there are any. Raises UserError if `train`
-    would refuse the recipe, its run directory, or the run to start from.
+    With `resume`, nothing is taken over if the run has checkpoints of its own. Raises UserError if
+    `train` would refuse the recipe, its run directory, or the run to start from.
     """
     run = RunDirectory(Path(config.run_dir))
     if resume:
@@ -191,12 +191,12 @@ def _check_directory(config: Config, *, resume: bool, overwrite: bool) -> None:
             newest = run.newest()
             if "progress" not in newest.state:
                 raise CheckpointError(
-                    f"{newest.path}: exported without what --resume needs; use --from"
+                    f"{newest.path}: exported, so --resume cannot continue it; use --from"
                 )
     elif foreign := run.foreign(config):
         raise CheckpointError(
-            f"{run.path}: has {', '.join(foreign)}, which no training wrote there; move that away, "
-            "or choose another run_dir"
+            f"{run.path}: has {', '.join(foreign)}, not written by training; move that away, or "
+            "choose another run_dir"
         )
     elif not overwrite and run.exists():
         how = "continue it with --resume, " if run.config_path.exists() else ""
@@ -252,9 +252,9 @@ def _build_trainer(
 
 
 def _feeding_processes(data: DataConfig, device: torch.device, ranks: Ranks) -> int:
-    """Return how many processes prepare the batches of a rank: this one, or several workers.
+    """Return how many processes prepare the batches of a rank; 1 is this process itself.
 
-    Augmentation would keep Python from starting the kernels of a GPU in time. Without it, batches
+    Augmentation in this process would delay the kernels of a GPU. Without augmentation, batches
     take little time, and on a CPU the training needs the cores.
     """
     if device.type != "cuda" or data.augmentation is None or not hasattr(os, "fork"):
@@ -263,14 +263,14 @@ def _feeding_processes(data: DataConfig, device: torch.device, ranks: Ranks) -> 
 
 
 def load_initial(config: Config) -> tuple[Config, Initial]:
-    """Return a recipe completed by the run that it starts from, and that run's best weights.
+    """Return the recipe, completed from the run that it starts from, and that run's best weights.
 
     The recipe names the run in `training.initial`. Keys of `model`, `inference` and
-    `data.tokenizer` that it leaves out, and the languages, are those of the run; the checksum of
-    the weights is recorded.
+    `data.tokenizer` and the languages are taken from the run if the recipe leaves them out; the
+    checksum of the weights is recorded.
 
-    Raises CheckpointError if the run is missing, damaged, unsafe or without weights, or if they are
-    not those of the recorded checksum; ConfigError if the recipe asks for another shape or other
+    Raises CheckpointError if the run is missing, damaged, unsafe or without weights, or if their
+    checksum is not the recorded one; ConfigError if the recipe asks for another shape or other
     tokenizers, or would be trained into the directory of that run.
     """
     initial = config.training.initial
@@ -295,8 +295,9 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
     for key, (theirs, ours) in changed_keys(parent, config).items():
         if inherited.match(key):
             raise ConfigError(
-                f"{key}: the recipe has {ours!r}, but {initial.run}, whose weights and tokenizers "
-                f"training starts from, has {theirs!r}; remove the key, or train without --from"
+                f"{key}: the recipe has {ours!r}, but training starts from the weights and "
+                f"tokenizers of {initial.run}, which has {theirs!r}; remove the key, or train "
+                "without --from"
             )
     return config, Initial(
         checkpoint.path,
@@ -309,9 +310,9 @@ def load_initial(config: Config) -> tuple[Config, Initial]:
 
 
 def resumed(config: Config, saved: Config) -> Config:
-    """Return the recipe to resume a run with, completed where it leaves out what the run has.
+    """Return the recipe to resume a run with; what it leaves out is as in the run.
 
-    These are the languages and, if the run began from another one, what it has from there.
+    That is, the languages and, if the run began from another one, the keys that it took from there.
     """
     began, given = saved.training.initial, config.training.initial
     if began is None:

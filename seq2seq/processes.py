@@ -1,4 +1,4 @@
-"""Work in several processes: ranks, which torchrun started, and workers, which are forked here.
+"""Work in several processes: ranks (started by torchrun) and workers (forked or spawned here).
 
 `Ranks` train one model, or translate one file, together. All read the same data, each takes its
 part, and only rank 0 writes. A single process is rank 0 of 1 and runs the same code, without torch.
@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from tqdm import tqdm
 
 from seq2seq.device import gpu_for_each_process
-from seq2seq.errors import EXIT_FAULT, ConfigError, RankLostError, UserError, WorkerError, verdict
+from seq2seq.errors import (
+    EXIT_FAULT,
+    ConfigError,
+    RankLostError,
+    UserError,
+    WorkerError,
+    exit_status,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -47,14 +54,14 @@ SHUTDOWN_SECONDS = 120  # to finish an update, perhaps a validation, and to save
 # Words in the messages of torch.distributed about a broken connection.
 _LOST = ("gloo", "Connection", "connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 _QUEUED = 2  # items per worker that are read in advance
-LINES_PER_WORKER = 150  # about as many as make up for the start of a further worker
+LINES_PER_WORKER = 150  # about as many as are worth starting another worker for
 
 tqdm.monitor_interval = 0  # otherwise every bar starts a thread, which forked workers would lose
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """All processes that work together, as one of them sees them; by default it is alone.
+    """The processes that work together, as one of them sees them; by default it is the only one.
 
     Every rank must make the same calls in the same order, since each call waits for all of them. A
     call raises RankLostError, through `init_process_group`, when another rank died.
@@ -85,7 +92,7 @@ class Ranks:
             if self.is_first:
                 message = [True, function(*args, **kwargs)]
         except Exception as error:
-            known = verdict(error)
+            known = exit_status(error)
             message[1] = known[0] if known else EXIT_FAULT
             raise
         finally:
@@ -118,7 +125,7 @@ class Ranks:
         return [float(total) for total in totals]
 
     def all_reduce_(self, tensor: Tensor, *, dtype: torch.dtype | None = None) -> None:
-        """Replace a tensor by its sum over all ranks, which exchange it in this dtype."""
+        """Replace a tensor by its sum over all ranks; `dtype` is the one it is exchanged in."""
         if self.size == 1:
             return
         import torch.distributed as dist
@@ -129,7 +136,7 @@ class Ranks:
             tensor.copy_(sent)
 
     def broadcast_from_rank0_(self, tensor: Tensor) -> None:
-        """Replace a tensor by that of rank 0."""
+        """Replace a tensor by rank 0's."""
         if self.size > 1:
             import torch.distributed as dist
 
@@ -220,7 +227,7 @@ def launch_name() -> str:
 def launcher() -> list[str]:
     """Return the first words of the command that started this process.
 
-    That is `seq2seq`, or torchrun with the options that it passes on; "..." stands for how several
+    That is `seq2seq`, or torchrun with its options; "..." stands for those by which several
     machines find each other.
     """
     if not launch_name():
@@ -283,9 +290,10 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class Parallelism:
-    """Several `workers`, with the CPU threads of this process each, or `ranks`, or this process.
+    """How to divide work: among several `workers`, among `ranks`, or not at all.
 
-    A number of workers of None is one that `for_lines` chooses.
+    Each worker has as many CPU threads as this process. If `workers` is None, `for_lines` chooses
+    their number.
     """
 
     workers: int | None = 1
@@ -297,10 +305,11 @@ class Parallelism:
         return max(self.workers or 1, self.ranks.size)
 
     def for_lines(self, number: int, worker_memory: int | None) -> Parallelism:
-        """Return this with a number of workers for so many lines, if it has none.
+        """Return self with a number of workers chosen for so many lines, if it has none.
 
-        That is one for every LINES_PER_WORKER lines, but no more than there are cores, nor than the
-        available memory is enough for if each takes so many bytes; and 1 with ranks, or for None.
+        One worker for every LINES_PER_WORKER lines, at most one for each core, and at most as many
+        as the available memory suffices for, at `worker_memory` bytes each. With ranks, or if
+        `worker_memory` is None, only one.
         """
         if self.workers is not None:
             return self
@@ -311,7 +320,7 @@ class Parallelism:
         return replace(self, workers=chosen)
 
     def split(self, items: Sequence[Item], most: int) -> list[Sequence[Item]]:
-        """Return equal parts, as many for each process, of at most this many items."""
+        """Split items into equal parts of at most `most`, equally many for each process."""
         number = self.size * -(-len(items) // (self.size * most))
         ends = [len(items) * n // number for n in range(number + 1)] if number else []
         return [items[start:end] for start, end in pairwise(ends) if start < end]
@@ -321,9 +330,9 @@ class Parallelism:
     ) -> Iterator[T]:
         """Return an iterator over the results of all items, in order, the same on every rank.
 
-        Every rank has to read the iterator to its end. None among the items stands for a wait (see
-        ordered_map), which ranks do not know. With workers, this process must not have computed
-        with several threads. Raises UserError for workers together with ranks, and ConfigError for
+        Every rank has to read the iterator to its end. None among the items announces a wait (see
+        ordered_map); ranks ignore it. With workers, this process must not have computed with
+        several threads. Raises UserError for workers together with ranks, and ConfigError for
         several workers on a GPU.
         """
         workers = self.workers or 1
@@ -352,9 +361,9 @@ def _map_over_ranks(
 
 
 def available_memory() -> int:
-    """Return the bytes of memory that processes can still take, of this machine or container.
+    """Return the bytes of memory that are available on this machine or in this container.
 
-    Where the system does not tell, that is a terabyte.
+    A terabyte if that is unknown.
     """
     found = [1 << 40]
     with contextlib.suppress(OSError, ValueError):  # not Linux
@@ -378,14 +387,15 @@ def ordered_map(
 ) -> Generator[T, None, None]:
     """Return an iterator over the results of all items in order, computed by workers.
 
-    With one process, that is this one. Workers are forked at once, before the caller starts
-    threads; they share the memory of what the function holds, such as a model's weights, and only
+    With one process, there are no workers. Otherwise they are forked at once, before the caller
+    starts threads. They share the memory that the function holds, such as a model's weights; only
     items and results are copied. A process that has computed with several OpenMP threads must not
-    be forked: its workers are spawned, and the function is pickled. So are those of a rank, which
-    has gloo's threads.
-    Where the next item is not there yet, the items may give None before they wait for it: then all
-    results before it come first. Errors of the function are raised here, in turn. Raises
-    WorkerError when a worker was killed; the message says which `option` to lower.
+    be forked: with `spawn`, workers are spawned, and the function is pickled. A rank always spawns
+    its workers, as it has gloo's threads.
+
+    `items` may yield None before they wait for an item that is not there yet: all earlier results
+    then come first. Errors of the function are raised here, in turn. Raises WorkerError when a
+    worker was killed; the message says which `option` to lower.
     """
     if processes == 1:
         return (function(item) for item in items if item is not None)
@@ -419,11 +429,11 @@ def _results(
 def worker_pool(
     make: Callable[[], Callable[[Any], Any]], processes: int, *, method: str = "fork"
 ) -> ProcessPoolExecutor:
-    """Return workers that make their function when they start; forked ones at the first item.
+    """Return workers that call `make` for their function when they start.
 
-    `pool.submit(work, item)` calls the function with an item. Workers that are forked share the
-    memory of what `make` holds (see ordered_map); those that are spawned, which a process with
-    threads may do, get a copy. Raises UserError on Windows.
+    `pool.submit(work, item)` calls the function with an item. Forked workers start at the first
+    item and share the memory that `make` holds (see ordered_map). Spawned ones get a copy; a
+    process with threads may have them. Raises UserError on Windows.
     """
     if not hasattr(os, "fork"):
         raise UserError("this system cannot fork worker processes; use 1 instead of several")
@@ -445,7 +455,7 @@ def worker_pool(
     return pool
 
 
-_worker_function: Callable[[Any], Any]  # what this worker is for
+_worker_function: Callable[[Any], Any]  # called for each item in this worker
 
 
 def _start_worker(make: Callable[[], Callable[[Any], Any]]) -> None:

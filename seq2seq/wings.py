@@ -1,6 +1,6 @@
-"""What the wings offer to the core, which works without them.
+"""Modules that the wings offer to the core; the core works without them.
 
-A wing registers what it offers when it is imported, as `seq2seq` does if its folder is there.
+A wing registers its modules when it is imported; `seq2seq` imports each wing that is installed.
 """
 
 from __future__ import annotations

@@ -140,6 +140,27 @@ def test_punctuation_marks_can_be_words(trained: Path) -> None:
         gold_of([pair], split=str.split)
 
 
+def test_each_character_of_a_language_without_spaces_is_a_word(
+    japanese: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = tmp_path / "test.tsv"
+    test.write_text("gato come pan.\t猫食べるパン。\n" * 2, encoding="utf-8")
+    assert run(japanese, test) == 0
+    links = capsys.readouterr().out.splitlines()
+    assert links[0] == links[1]
+    assert {"0-0", "1-1", "1-2", "1-3"} <= set(links[0].split())  # 猫, 食べる
+    assert len(links[0].split()) == 7
+    assert run(japanese, test, "--words", "spaces") == 0
+    assert capsys.readouterr().out.splitlines()[0] in ("0-0", "1-0", "2-0")
+    # Sentences are aligned one by one although nothing separates them.
+    twice = Pair("gato come pan. gato come pan.", "猫食べるパン。猫食べるパン。")
+    [once] = align(
+        Translator.load(japanese), [Pair("gato come pan.", "猫食べるパン。")], split=words
+    )
+    [both] = align(Translator.load(japanese), [twice], split=words)
+    assert both == once | {(source + 4, target + 7) for source, target in once}
+
+
 def test_unusable_gold_raises(pairs: list[Pair], tmp_path: Path) -> None:
     plain = [Pair(pair.source, pair.target) for pair in pairs]
     assert gold_of(plain, split=str.split) is None

@@ -136,6 +136,33 @@ def test_marks_around_a_word_are_words_in_views(text: str, found: list[str]) -> 
     assert display_words(text) == found
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("彼はiPhone 5を買った。", "彼 は iPhone 5 を 買 っ た 。"),
+        ("「コーヒー」、3.5", "「 コ ー ヒ ー 」 、 3 . 5"),
+        ("ที่นี่ don't", "ที่ นี่ don't"),
+        ("ပျော်", "ပျော်"),
+        ("मैं नहीं जानता।", "मैं नहीं जानता ।"),
+        ("می‌خواهم 한국어를", "می‌خواهم 한국어를"),
+    ],
+)
+def test_each_character_of_a_script_without_spaces_is_a_word(text: str, found: str) -> None:
+    assert words(text) == found.split()
+    assert display_words(text) == found.replace("3 . 5", "3.5").split()
+
+
+def test_views_join_the_characters_that_a_piece_spells() -> None:
+    pieces = ["▁彼は", "i", "Phone", "を", "買った。", "</s>"]
+    text = "彼はiPhoneを買った。"
+    view = word_attention(Part(text, pieces, pieces, text, 0.0, 0.0, True, np.eye(6)))
+    assert view.target == ["彼は", "iPhone", "を", "買った", "。"]
+    assert view.source == [*view.target, "</s>"]
+    assert view.weights[1].tolist() == [0, 1, 0, 0, 0, 0]
+    assert view.weights[3].tolist() == [0, 0, 0, 0.5, 0.5, 0]
+    assert np.allclose(view.weights.sum(1), 1)
+
+
 def test_views_show_the_full_stop_and_the_end_of_sentence() -> None:
     found = part(
         ["▁ga", "to", ".", "</s>"],

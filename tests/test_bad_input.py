@@ -19,7 +19,7 @@ from conftest import ToyCorpus
 from foreign import alter_config, alter_header, alter_state, checkpoint_of, copy_run, seal
 
 from seq2seq import cli, pipeline
-from seq2seq.errors import verdict
+from seq2seq.errors import exit_status
 from seq2seq.inference.translator import Translator
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -363,7 +363,7 @@ def test_out_of_memory_is_a_fault_and_bugs_show_a_traceback(
     monkeypatch.setattr(Translator, "translate", exhaust)
     check(place.translate(), 1, "out of memory; reduce .* --beam", capfd)
     for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried")):
-        assert verdict(error) == verdict(MemoryError())
+        assert exit_status(error) == exit_status(MemoryError())
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError("a bug")
@@ -374,11 +374,11 @@ def test_out_of_memory_is_a_fault_and_bugs_show_a_traceback(
 
 
 def test_os_errors_of_paths_are_user_errors_others_faults() -> None:
-    assert verdict(FileNotFoundError(2, "No such file", "a\nb")) == (2, "a b: No such file")
-    assert verdict(PermissionError(13, "Permission denied", "a")) == (2, "a: Permission denied")
-    assert verdict(OSError(5, "Input/output error", "a")) == (1, "a: Input/output error")
-    assert verdict(OSError("odd")) == (1, "odd")
-    assert verdict(KeyError("a")) is None
+    assert exit_status(FileNotFoundError(2, "No such file", "a\nb")) == (2, "a b: No such file")
+    assert exit_status(PermissionError(13, "Permission denied", "a")) == (2, "a: Permission denied")
+    assert exit_status(OSError(5, "Input/output error", "a")) == (1, "a: Input/output error")
+    assert exit_status(OSError("odd")) == (1, "odd")
+    assert exit_status(KeyError("a")) is None
 
 
 def test_messages_escape_control_characters(

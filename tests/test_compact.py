@@ -118,7 +118,7 @@ def test_failed_export_leaves_the_one_before(trained: Path, small: Path, tmp_pat
 def test_resuming_is_refused(small: Path, toy: ToyCorpus) -> None:
     config = RunDirectory(small).config()
     moved = config.model_copy(update={"run_dir": str(small)})
-    with pytest.raises(CheckpointError, match="exported without what --resume needs"):
+    with pytest.raises(CheckpointError, match="exported, so --resume cannot continue it"):
         train(moved, resume=True)
 
 

@@ -92,7 +92,7 @@ def test_files_of_others_are_never_deleted(toy: ToyCorpus, tmp_path: Path, overw
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("mine")
     (path / ".lock").touch()  # as a training leaves it that was refused
-    with pytest.raises(CheckpointError, match=r"has checkpoints, data\.json, which no training"):
+    with pytest.raises(CheckpointError, match=r"has checkpoints, data\.json, not written by"):
         train(config, overwrite=overwrite)
     assert not (path / "config.yaml").exists()
     for file in theirs[:2]:
@@ -102,7 +102,7 @@ def test_files_of_others_are_never_deleted(toy: ToyCorpus, tmp_path: Path, overw
         train(config, overwrite=again)
         RunDirectory(path).update(config)  # as resuming does
     assert theirs[2].read_text() == "mine"
-    with pytest.raises(CheckpointError, match=r"has wandb, which no training wrote"):
+    with pytest.raises(CheckpointError, match=r"has wandb, not written by training"):
         train(toy.config(path, "training.trackers=[wandb]"), overwrite=True)
 
 
@@ -162,7 +162,7 @@ def test_folder_that_was_emptied_is_anyones(toy: ToyCorpus, tmp_path: Path) -> N
     for each in path.glob("[!.]*"):  # as a shell's * does
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     (path / "data.json").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"has data\.json, which no training wrote"):
+    with pytest.raises(CheckpointError, match=r"has data\.json, not written by training"):
         train(config)
     assert (path / "data.json").read_text() == "mine"
 

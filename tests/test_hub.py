@@ -225,7 +225,7 @@ def test_folder(folder: Path, trained: Path) -> None:
 def test_resuming_a_pushed_run_is_refused(folder: Path, tmp_path: Path, toy: ToyCorpus) -> None:
     path = shutil.copytree(folder, tmp_path / "toy")
     config = RunDirectory(path).config().model_copy(update={"run_dir": str(path)})
-    with pytest.raises(CheckpointError, match="exported without what --resume needs"):
+    with pytest.raises(CheckpointError, match="exported, so --resume cannot continue it"):
         train(config, resume=True)
 
 

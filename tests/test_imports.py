@@ -13,7 +13,7 @@ import pytest
 import tomllib
 
 from seq2seq import device
-from seq2seq.errors import ConfigError, missing_package, verdict
+from seq2seq.errors import ConfigError, exit_status, missing_package
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -225,10 +225,10 @@ def test_corpus_without_datasets_is_a_user_error(without_others: str) -> None:
         f"{without_others}"
         "from seq2seq.config import CorpusConfig\n"
         "from seq2seq.data.corpus import read_corpus\n"
-        "from seq2seq.errors import verdict\n"
+        "from seq2seq.errors import exit_status\n"
         "fields = dict(format='huggingface', name='x', split='y', source='a', target='b')\n"
         "try:\n    list(read_corpus(CorpusConfig(**fields)))\n"
-        "except Exception as error:\n    print(*verdict(error))"
+        "except Exception as error:\n    print(*exit_status(error))"
     )
     assert python(code).stdout == f"2 {needs('datasets', 'train')}\n"
 
@@ -239,7 +239,7 @@ def test_missing_package() -> None:
             error = ModuleNotFoundError(f"No module named '{name}'", name=name)
             assert missing_package(error) == needs("PyTorch" if name == "torch" else name, extra)
     assert missing_package(ModuleNotFoundError("No module named 'numpy'", name="numpy")) is None
-    assert verdict(ModuleNotFoundError("No module named 'seq2seq.x'", name="seq2seq.x")) is None
+    assert exit_status(ModuleNotFoundError("No module named 'seq2seq.x'", name="seq2seq.x")) is None
 
 
 def test_is_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

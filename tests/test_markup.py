@@ -159,6 +159,33 @@ def test_blocks_are_what_is_translated() -> None:
     assert texts == ["uno dos tres", "cuatro", "no él"]
 
 
+def test_tags_follow_their_words_into_a_language_without_spaces(japanese: Path) -> None:
+    translator = Translator.load(japanese)
+    document = "<p>gato <b>come</b> pan.</p>"
+    parts = read_html(document)
+    [block] = (part for part in parts if isinstance(part, Block))
+    options = translator.options(keep_weights=True)
+    [[best]] = translator.translate([block.text], options)
+    assert best.text == "猫食べるパン。"
+    assert write(parts, [best]) == "<p>猫<b>食べる</b>パン。</p>"
+
+
+def test_tags_follow_their_words_from_a_language_without_spaces() -> None:
+    source, target = (
+        ["▁私は", "赤い", "家", "を", "見た", "。"],
+        ["▁I", "▁saw", "▁a", "▁red", "▁house", "."],
+    )
+    weights = np.zeros((7, 7))
+    for t, s in enumerate([0, 4, 2, 1, 2, 5, 6]):
+        weights[t, s] = 1
+    parts = read_html("<i>私</i>は<b>赤い</b>家を見た。")
+    [block] = (part for part in parts if isinstance(part, Block))
+    ends = [[*side, "</s>"] for side in (source, target)]
+    text = "I saw a red house."
+    found = Translation([Part(block.text, *ends, text, 0.0, 0.0, True, weights)])
+    assert write(parts, [found]) == "<i>I</i> saw a <b>red</b> house."
+
+
 def test_long_blocks_keep_tags(exported: Path) -> None:
     """A block of more pieces than the run translates at once has several parts."""
     translator = Translator.load(exported)

@@ -466,7 +466,7 @@ def test_error_is_printed_once(server: Server, recipe: Path, tmp_path: Path) -> 
     (tmp_path / "run/config.yaml").write_text("run_dir: here\n")
     code, errors = run(server, recipe, tmp_path / "run")
     assert code == 2
-    assert errors.count("has config.yaml, which no training wrote there") == 1
+    assert errors.count("has config.yaml, not written by training") == 1
     assert "Traceback" not in errors
 
 

@@ -51,7 +51,7 @@ def test_a_corpus_that_moved_is_the_same(mine: ToyCorpus, tmp_path: Path, caplog
     ("name", "key", "why"),
     [
         ("train.tsv", "data.train.0.path", "the batches are made from it"),
-        ("valid.tsv", "data.valid.path", "the best checkpoint so far was chosen by it"),
+        ("valid.tsv", "data.valid.path", "the best checkpoint so far was chosen with it"),
     ],
 )
 def test_changed_or_missing_file_is_named(

@@ -276,6 +276,8 @@ def test_many_cells_of_two_axes_are_tables_of_one_against_the_other(
     assert bleu is not None
     assert rows(matrices(found)["BLEU"])[4][2].startswith(f"{bleu.mean:.1f} ± ")
     assert matrices(found)["BLEU"] in as_markdown(found)
+    assert rows(main_table(found))[0] == ["style", "score", "n", "chrF", "minutes", "parameters",
+                                          "difference", "p"]  # fmt: skip
 
 
 def test_tuned_cells_are_compared_with_their_best_value(plan: Plan, pairs: list[Pair]) -> None:

@@ -101,8 +101,11 @@ def _read(layout: Layout, folder: Path, text: str) -> list[Pair]:
 
 
 def _without_spaces(pair: Pair, spaced: tuple[bool, bool]) -> Pair:
-    sides = zip((pair.source, pair.target), spaced, strict=True)
-    return Pair(*(text if keep else text.replace(" ", "") for text, keep in sides))
+    source, target = (
+        text if keep else text.replace(" ", "")
+        for text, keep in zip((pair.source, pair.target), spaced, strict=True)
+    )
+    return Pair(source, target)
 
 
 def commit(clone: Path) -> str:

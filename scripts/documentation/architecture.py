@@ -79,19 +79,7 @@ def table() -> str:
         ("functions with complete types", f"{package.typed / len(package.functions):.0%}"),
         ("lines of tests per line of the package", f"{tests.lines / package.lines:.2f}"),
     ]
-    head = "| | this project |\n| --- | --- |\n"
-    sizes = head + "".join(f"| {name} | {value} |\n" for name, value in rows)
-    rooms = "".join(
-        f"| `{room}` | {size.lines:,} | {len(size.files)} |\n"
-        for room, size in room_sizes().items()
-    )
-    return f"{sizes}\n| subpackage | lines | files |\n| --- | --- | --- |\n{rooms}"
-
-
-def room_sizes() -> dict[str, Size]:
-    """Return the size of each subpackage, and of the modules beside them, top layer first."""
-    names = [name for layer in layers() for name in layer]
-    return {name: measure(files_of(name)) for name in names}
+    return "| | |\n| --- | --- |\n" + "".join(f"| {name} | {value} |\n" for name, value in rows)
 
 
 def files_of(room: str) -> list[Path]:

@@ -205,8 +205,12 @@ def _baseline(results: StudyResults) -> str:
 
 
 def main_table(results: StudyResults) -> str:
-    """Return a row for each cell: measures, and the difference from the baseline."""
-    study, measures = results.plan.study, results.measures
+    """Return a row for each cell: measures, and the difference from the baseline.
+
+    Measures that have a table of one axis against the other are left out.
+    """
+    study, shown_before = results.plan.study, matrices(results)
+    measures = [m for m in results.measures if TITLES[m] not in shown_before]
     rows = []
     for summary in results.summaries:
         row = [*summary.cell.levels.values(), str(len(summary.results))]

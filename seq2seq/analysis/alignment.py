@@ -42,8 +42,8 @@ def align(
     units: list[list[tuple[str, str]]] = []
     for pair in pairs:
         sides = list(map(split_sentences, (pair.source, pair.target), languages))
-        # Without white space between sentences, a word could be in two.
-        apart = all(each[-1].isspace() for side in sides for each in side[:-1])
+        # Where nothing separates two sentences, a word could be in both.
+        apart = all(sum(map(len, map(split, side))) == len(split("".join(side))) for side in sides)
         same = apart and len(sides[0]) == len(sides[1]) > 0
         units.append(list(zip(*sides, strict=True)) if same else [(pair.source, pair.target)])
     sources, targets = zip(*chain(*units), strict=True) if pairs else ((), ())

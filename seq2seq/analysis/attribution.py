@@ -36,7 +36,7 @@ def attribute(
     model: TranslationModel, source: Sequence[int], target: Sequence[int], method: Method,
     words_of_pieces: Sequence[Sequence[int]],
 ) -> Tensor:  # fmt: skip
-    """Return what source pieces contribute to log p of target pieces, [T, S] in nats.
+    """Return the contributions [T, S] of source pieces to log p of target pieces, in nats.
 
     Both are given without the end of sentence; the decoder reads exactly these target pieces.
     `words_of_pieces` has the words of each source piece; only occlusion needs them.
@@ -49,7 +49,7 @@ def attribute(
         points_K, weights_K = (roots_K + 1) / 2, weights_K / 2
     batch = forced_batch(model, [source] * len(points_K), target)
     new = model.output_bias.new_tensor
-    # The derivative by a factor of an embedding is the embedding times the gradient there.
+    # The derivative with respect to a factor of an embedding is the embedding times its gradient.
     factors_SK1 = new(points_K).repeat(batch.source_BS.shape[1], 1).unsqueeze(2).requires_grad_()
     with model.source_embedding.register_forward_hook(lambda *call: call[2] * factors_SK1):
         decoding = model.decoding(batch.source_BS, batch.source_mask_BS)

@@ -24,7 +24,7 @@ MOST_UNKNOWN = 0.01
 
 
 def checksums(run: RunDirectory) -> Finding:
-    """Check that the files of every checkpoint have their checksums."""
+    """Check that the files of every checkpoint match their checksums."""
     paths = sorted(path for path in run.checkpoints.glob("[!.]*") if path.is_dir())
     faults = []
     for path in paths:

@@ -43,7 +43,7 @@ from seq2seq.inference.words import source_words
 from seq2seq.model.attention import Attention, Encoded, Memory
 from seq2seq.model.translation_model import TranslationModel
 
-PADDING = 3  # the neighbor in the batch is longer than the sentence by so many positions
+PADDING = 3  # positions by which the neighbor in the batch is longer than the sentence
 CANDIDATES = 5
 
 # By step, from 1: the weights [S] of the source pieces, without padding, in place of the model's.
@@ -152,7 +152,7 @@ def _source_ids(translator: Translator, text: str) -> list[int]:
 def _search(
     translator: Translator, ids: list[int], options: SearchOptions, kept: Sequence[int] = ()
 ) -> Hypothesis:
-    """Return the best hypothesis that begins with some pieces."""
+    """Return the best hypothesis that begins with the pieces `kept`."""
     decoding = translator.decoding(np.array([[*ids, EOS]]))
     try:
         return search(decoding, options, [forced_pieces(kept)])[0][0]
@@ -197,7 +197,7 @@ def _check_step(step: int, steps: int, whose: str) -> None:
 def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[dict[str, Any]]]:
     """Collect each step's query, attention, residual and output: fields of DecoderStep, of row 0.
 
-    They are computed by the attention's own methods, from the given weights at some steps.
+    The attention's own methods compute them; at some steps, from given weights.
     """
     calls = list[dict[str, Any]]()
 
@@ -238,7 +238,7 @@ def _attending(attention: Attention, given: GivenWeights) -> Iterator[list[dict[
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded of the first sentence of a batch."""
+    """The record of the first sentence of a batch."""
 
     source: Source
     calls: list[dict[str, Any]]  # see _attending

@@ -1,7 +1,7 @@
 """The record of how a model translates one sentence: numbers to recompute, and the formulas.
 
-Legend: S source positions, padding included, T steps, Q query size, D key size, A size of what the
-score function keeps of a key, M value size, H encoder state size, N heads (with several heads,
+Legend: S source positions, padding included, T steps, Q query size, D key size, A size of a key
+after the score's projection, M value size, H encoder state size, N heads (with several heads,
 [N, S] takes the place of [S]), V target vocabulary.
 """
 
@@ -114,7 +114,7 @@ class Explanation:
     padding_difference: float  # largest change of a weight or probability caused by padding
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it in types that JSON has.
+        """Return the explanation in types that JSON has.
 
         A tensor is {"shape", "data"}; null among the masked scores is minus infinity.
         """
@@ -150,14 +150,14 @@ class Explanation:
 
     @property
     def query(self) -> str:
-        """Which state is the query, in words."""
+        """The state that is the query, in words."""
         if self.config.attention.previous_piece:
             return "s_(i-1) + W y_(i-1), the decoder's state before this step and the piece before"
         return _QUERIES[self.config.style]
 
     @property
     def residual(self) -> str:
-        """What is added to the context, in words."""
+        """The residual that is added to the context, in words."""
         query_Q, residual_M = self.steps[0].query_Q, self.steps[0].residual_M
         if residual_M is None:
             return "none: a_i = c_i (model.attention.residual)"
@@ -169,14 +169,14 @@ class Explanation:
 
     @property
     def output_use(self) -> str:
-        """What the decoder does with the output a_i of the attention, in words."""
+        """The use that the decoder makes of the attention's output a_i, in words."""
         fed = " and enters the GRU of the next step (sec. 3.3)" * self.config.input_feeding
         use = _OUTPUT_USES[self.config.style].format(fed=fed)
         return use + _LEXICAL_USE * self.config.lexical
 
     @property
     def origin(self) -> str:
-        """How the translation came about, in words."""
+        """The origin of the translation, in words."""
         looked = [str(s.number) for s in self.steps if s.attention and s.attention.looked]
         if looked:
             return f"what follows if the weights of step {', '.join(looked)} are as given"

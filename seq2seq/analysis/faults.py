@@ -49,7 +49,7 @@ BATCH = 50
 PADDINGS = (0, 5, 10, 20, 40)
 _MOST_ROWS = 14
 _WORDS = range(4, 8)  # of the sentence that is shown
-_EXTRA_PIECES = 20  # its neighbor is longer by so many
+_EXTRA_PIECES = 20  # by which its neighbor is longer
 _DOTS = 80  # per inch of a figure
 
 
@@ -127,7 +127,7 @@ class Fault:
 
 
 def _as(kind: type[Attention] | type[Decoder] | type[Encoder]) -> Callable[[Probe], Probe]:
-    """Let the module that `kind` breaks use its methods, and its own for the rest."""
+    """Return a function that puts the methods of `kind` into the module that it breaks."""
 
     def inject(probe: Probe) -> Probe:
         decoder = probe.model.decoder
@@ -163,7 +163,7 @@ FAULTS: dict[str, Fault] = {
 
 @dataclass(frozen=True)
 class FaultResult:
-    """How a model does with a fault, or without one."""
+    """The results of a model with a fault, or without one."""
 
     bleu: float
     findings: dict[str, Finding]

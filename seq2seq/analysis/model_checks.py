@@ -137,7 +137,7 @@ def widen(batch: Batch, columns: int) -> Batch:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check, and what was found, with its number, in words."""
+    """The result of a check, and in words what it found, with the number."""
 
     passed: bool | None  # None: skipped
     found: str
@@ -319,5 +319,5 @@ def _variation(one: Tensor, other: Tensor) -> Tensor:
 
 
 def _relative(one: float, other: float) -> float:
-    """Return the relative difference of two numbers, where 0.01 is the least to divide by."""
+    """Return the difference of two numbers relative to the larger, but at least to 0.01."""
     return abs(one - other) / max(abs(one), abs(other), 0.01)

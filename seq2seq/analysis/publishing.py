@@ -1,4 +1,4 @@
-"""What is published of a run: its card, and its folder on the Hugging Face hub (docs/hub.md)."""
+"""Publish a run: make its card, and its folder for the Hugging Face hub (docs/hub.md)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from seq2seq.runs.logs import read_metrics
 from seq2seq.runs.tensors import read_arrays
 
 EXAMPLES = {"es": "¿Dónde está el perro?", "en": "Where is the dog?"}
-_USE = "\n## Use with seq2seq\n"  # begins what is added to a card on the hub
-# What may be known of a run beside its files (see the template).
+_USE = "\n## Use with seq2seq\n"  # the heading of the part that is added to a card on the hub
+# Facts about a run that its files do not have (see the template).
 _FACTS = ("corpora", "machine", "recipe", "changes", "license", "repo")
 
 
@@ -72,7 +72,7 @@ def make_card(
 
 
 def _about(checkpoint: Checkpoint, config: Config) -> dict[str, Any]:
-    """Return what both templates say of a checkpoint."""
+    """Return the facts about a checkpoint that both templates use."""
     weights = sum(map(math.prod, checkpoint.shapes().values()))
     compact = (checkpoint.path / MODEL).stat().st_size < 2 * weights
     example = EXAMPLES.get(config.data.source_language, "...")
@@ -84,9 +84,9 @@ def write_folder(
 ) -> None:
     """Write the folder of a run's repository; the folder is a run itself.
 
-    That is its best checkpoint, its tokenizers and its weights also as other programs look for
-    them, and its card. A README.md that the run has is its card; else one is
-    written with the scores on test sets (NAME=FILE). Raises as `export` and `read_test` do.
+    It has the best checkpoint, the tokenizers and an index of the weights as other programs expect
+    them, and the card: the run's own README.md, or else one that is written with the scores on test
+    sets (NAME=FILE). Raises as `export` and `read_test` do.
     """
     source, target = run_of(find_run(run)), RunDirectory(folder)
     config, given = source.config(), source.path / CARD
@@ -113,7 +113,7 @@ def write_folder(
 
 
 def _write_for_others(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
-    """Write tokenizers as transformers' MarianTokenizer reads them, and what the weights are."""
+    """Write the tokenizers as transformers' MarianTokenizer reads them, and a list of weights."""
     weights = checkpoint.path / MODEL
     place = weights.relative_to(run.path).as_posix()
     index = {
@@ -137,7 +137,7 @@ def _write_for_others(run: RunDirectory, config: Config, checkpoint: Checkpoint)
 
 
 def _draw(run: RunDirectory, config: Config) -> list[str]:
-    """Draw the learning curves and the attention of an example; return what was drawn."""
+    """Draw the learning curves and the attention of an example; return the names of pictures."""
     folder, example = run.path / "images", EXAMPLES.get(config.data.source_language)
     make_folder(folder)
     drawn = []

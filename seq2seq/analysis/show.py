@@ -82,7 +82,7 @@ class _Printer:
             yield self._fact(found.attribution, f"{MEANINGS[found.attribution]}; in nats")
 
     def memory(self) -> Iterator[str]:
-        """Yield what is computed once per sentence."""
+        """Yield the part that is computed once per sentence."""
         source, formula = self.source, self.found.formula
         yield "Once per sentence: pieces, encoder states, keys and values"
         listed = "  ".join(f"{p.piece} {p.id}" for p in source.pieces[: source.length])
@@ -244,7 +244,7 @@ class _Printer:
     def _attended(
         self, unit: str, names: list[str], weights_S: Floats | None, attribution_S: Floats | None
     ) -> dict[str, str]:
-        """Return the last columns of a row: its weights, and what contributes most."""
+        """Return the last columns of a row: its weights, and the largest contributions."""
         columns = {}
         if weights_S is not None:
             columns[">sum"] = f"{weights_S.sum(dtype=float):.4f}"

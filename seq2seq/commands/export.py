@@ -1,4 +1,4 @@
-"""Copy a run without what only training needs, compact or with ONNX files for other programs.
+"""Copy a run for translating only, compact or with ONNX files for other programs.
 
 examples:
   seq2seq export runs/quickstart -o copy      (with ONNX files in copy/graph)
@@ -24,8 +24,8 @@ def add(commands: options.Commands) -> None:
     options.add_arguments(parser, "run", help="run directory (its best checkpoint) or checkpoint")
     parser.add_argument(
         "-o", "--output", metavar="DIR",
-        help="write weights, tokenizers, recipe and ONNX files into this directory, which commands "
-        "take as RUN",
+        help="write weights, tokenizers, recipe and ONNX files into this directory; commands take "
+        "it as RUN",
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("fp32", "int8"),
@@ -39,9 +39,9 @@ def add(commands: options.Commands) -> None:
     )
     parser.add_argument(
         "--valid", metavar="FILE",
-        help="measure on this validation set (TSV: source, target; or the source side) "
-        "how much BLEU int8 costs, which decides what --precision auto uses; default: what "
-        "training measured when it ended, except with --compact",
+        help="measure how much BLEU int8 costs on this validation set (TSV: source, target; or the "
+        "source side); it decides what --precision auto uses; default: as measured at the end of "
+        "training, except with --compact",
     )  # fmt: skip
     parser.add_argument(
         "--web", metavar="DIR",
@@ -50,7 +50,7 @@ def add(commands: options.Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--libraries", metavar="DIR",
-        help="keep the packages of --web, which npm downloads, in this directory",
+        help="keep the packages that npm downloads for --web in this directory",
     )  # fmt: skip
     options.add_arguments(parser, "--target", "--json")
 

@@ -1,4 +1,4 @@
-"""Commands that list what there is: trained models, the keys of a recipe, words to complete."""
+"""Commands that print lists: trained models, the keys of a recipe, words to complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add(commands: options.Commands) -> None:
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    """List the trained models that come with the program, which every command takes by name.
+    """List the trained models that come with the program; every command takes them by name.
 
     examples:
       seq2seq models
@@ -57,7 +57,7 @@ def _reference(arguments: argparse.Namespace) -> int:
 
 
 def _completion(arguments: argparse.Namespace) -> int:
-    """Print a script by which a shell completes commands, options and file names.
+    """Print a script with which a shell completes commands, options and file names.
 
     examples:
       eval "$(seq2seq completion bash)"         (in ~/.bashrc; in ~/.zshrc with zsh)

@@ -35,7 +35,7 @@ def add_command(
     action: Callable[[argparse.Namespace], int],
     text: str | None = None,
 ) -> Parser:
-    """Add a command; its text, or else the docstring of `action`, is a sentence and examples below.
+    """Add a command; `text`, or else the docstring of `action`, is a sentence and examples.
 
     `action` takes the arguments and returns the exit code.
     """
@@ -93,7 +93,7 @@ def _threads(text: str) -> int:
 
 
 _TEST = {"metavar": "TEST", "help": "TSV: source, target, further references; or the source side"}
-# What several commands take, by name; `add_arguments` adds it to a parser.
+# The arguments of several commands, by name; `add_arguments` adds them to a parser.
 _SHARED: dict[str, dict[str, Any]] = {
     "run": {"metavar": "RUN", "help": "run directory, checkpoint, model name or hf:user/name"},
     "runs": {
@@ -168,7 +168,7 @@ _SHARED: dict[str, dict[str, Any]] = {
 
 
 def add_arguments(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
-    """Add arguments that several commands share, with changes to what argparse is given."""
+    """Add arguments that several commands share; `changes` replace values for argparse."""
     for name in names:
         parser.add_argument(name, **_SHARED[name] | changes)
 
@@ -184,14 +184,14 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the device, which load_translator reads."""
+    """Add the options of the device, as load_translator reads them."""
     group = parser.add_argument_group("device")
     add_arguments(group, "--device", "--precision", "--backend", "--threads")
 
 
 @contextlib.contextmanager
 def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
-    """Yield how to share the work: among workers, or among the ranks of torchrun."""
+    """Yield how to divide the work: among workers, or among the ranks of torchrun."""
     from seq2seq.processes import Parallelism, init_process_group
 
     with init_process_group() as ranks:

@@ -53,8 +53,8 @@ def add(commands: options.Commands) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--show-pairs", type=options.positive, metavar="N",
-        help="print N pairs as training will see them, and those that data.augmentation changes "
-        "also as they are; train nothing",
+        help="print N pairs as training will see them, and the originals of those that "
+        "data.augmentation changes; train nothing",
     )  # fmt: skip
     how.add_argument("--resume", action="store_true", help="continue from the latest checkpoint")
     how.add_argument("--overwrite", action="store_true", help="delete an existing run first")
@@ -139,7 +139,7 @@ def _command_to_continue(arguments: argparse.Namespace, run_dir: str) -> str:
 
 
 def _words(arguments: argparse.Namespace, *more: str) -> list[str]:
-    """Return the command that was typed, without what must not be repeated to resume."""
+    """Return the command that was typed, without options that must not be repeated to resume."""
     given = ((name, getattr(arguments, name)) for name in ("processes", "restarts"))
     options = [word for name, number in given if number for word in (f"--{name}", str(number))]
     return ["train", arguments.config, *arguments.overrides, *options, *more]
@@ -155,7 +155,7 @@ def _report_end(
 ) -> int:
     """Print why training ended and what to do next, on rank 0 only; return the exit code.
 
-    `before` is what was saved when a run was resumed: if nothing is new, it was finished already.
+    `before` has the checkpoints of a resumed run: if none is new, the run was already finished.
     """
     from seq2seq.runs.directory import find_checkpoint
 

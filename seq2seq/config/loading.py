@@ -30,7 +30,7 @@ SectionT = TypeVar("SectionT", bound=Section)
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a recipe from YAML and apply `section.key=value` overrides in order.
 
-    Raises ConfigError, which names the file and the key, where something does not fit the schema.
+    Raises ConfigError, naming the file and the key, for anything that does not fit the schema.
     """
     return parse_config(read_yaml_file(path), overrides, origin=str(path))
 
@@ -41,7 +41,7 @@ def parse_config(text: str, overrides: Sequence[str] = (), *, origin: str = "con
 
 
 def read_yaml_file(path: str | Path) -> str:
-    """Return the text of a file. Raises ConfigError where it cannot be read."""
+    """Return the text of a file. Raises ConfigError if it cannot be read."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -165,9 +165,9 @@ def _updated(node: Any, annotation: Any, names: list[str], value: Any, override:
 
 
 class _Loader(yaml.SafeLoader):
-    """Builds plain objects from the events of the parser in C, where PyYAML has it.
+    """Builds plain objects from the events of PyYAML's parser in C, if it is installed.
 
-    PyYAML's loader in C would do that, too, and crash where a text is nested deeply.
+    PyYAML's own loader in C crashes on deeply nested text.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
@@ -233,8 +233,8 @@ for _name, _pattern, _first in (
 def _parse_yaml(text: str) -> Any:
     """Return the value of YAML text.
 
-    Raises ValueError, with a message of one line, where the text is not YAML, where expanding its
-    aliases gives more than MAX_NODES values ("billion laughs"), and where one refers to itself.
+    Raises ValueError, with a message of one line, for text that is not YAML, for aliases that
+    expand to more than MAX_NODES values ("billion laughs"), and for an alias to itself.
     """
     try:
         loader = _Loader(text)
@@ -257,7 +257,7 @@ def _parse_yaml(text: str) -> Any:
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(" ".join(str(error).split())) from None
     except (KeyError, AttributeError):
-        # What PyYAML raises for a scalar that is not what its tag says, such as `!!bool maybe`.
+        # PyYAML raises these for a scalar that does not fit its tag, such as `!!bool maybe`.
         raise ValueError("a value does not match its tag (!!)") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None

@@ -21,7 +21,7 @@ class ScheduleConfig(Section):
         "constant", description="decay after the warm-up"
     )
     warmup_steps: CountFrom0 = Field(
-        0, description="steps of linear warm-up from 0, which takes at most a fifth of max_minutes"
+        0, description="steps of linear warm-up from 0; it takes at most a fifth of max_minutes"
     )
     decay_steps: Count | None = Field(
         None, description="cosine, linear: step at which the decay ends; null: max_steps"
@@ -104,7 +104,7 @@ class TrainingConfig(Section):
     cuda_graphs: Literal["auto", True, False] = Field(
         "auto",
         description="on a GPU, record the kernels of a batch as one graph for each of its shapes, "
-        "which starts them many times as fast; auto: false, until it has been tried on more GPUs",
+        "to launch them many times as fast; auto: false, until it has been tried on more GPUs",
     )
     reduce_bf16: bool = Field(
         False, description="processes exchange gradients in bf16, half the size of fp32"

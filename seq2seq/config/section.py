@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from seq2seq.errors import did_you_mean
 
-# Every number has an upper bound too: what is beyond it can only be a typing error, or a recipe
-# written to exhaust its user's machine.
+# Every number has an upper bound, too: anything larger is a typing error, or a recipe meant to
+# exhaust its user's machine.
 LARGEST = 2**31 - 1
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]

@@ -58,7 +58,7 @@ class Batch:
     def shard(self, rank: int, size: int) -> Batch:
         """Return every size-th row from `rank` on, without columns that are then all padding.
 
-        If there is none, the shard is one row whose labels are all padding.
+        If there is no such row, return one row of which all labels are padding.
         """
         if size == 1:
             return self
@@ -110,7 +110,7 @@ def collate(
 def evaluation_batches(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
 ) -> list[Batch]:
-    """Return batches of similar length with every pair once, always the same ones.
+    """Return every pair once, in batches of similar length that are always the same.
 
     `batch_tokens` is the budget of padded tokens of the longer side; `Batch.indices` are positions
     in the sources.

@@ -1,9 +1,9 @@
 """The user's cache: entries made once, named by what they depend on, shared by processes.
 
-It holds prepared data and the graphs that translate. Nothing is deleted from it automatically.
+It holds prepared data and the ONNX graphs for translation. Nothing is deleted automatically.
 
-The cache of the library `datasets` does not notice damaged files, and has no lock for two processes
-that need the same result of a map.
+The cache of the library `datasets` would not do: it does not notice damaged files, and has no lock
+for two processes that need the same result.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _ATTEMPTS = 5  # to make an entry while someone clears the cache
 
 @dataclass(frozen=True)
 class Entry:
-    """A folder of the cache, and what its maker recorded about it."""
+    """A folder of the cache, and what was recorded about it when it was made."""
 
     path: Path
     about: dict[str, Any]
 
 
 class DamagedEntryError(UserError):
-    """A file of an entry cannot be used, although its size and time are those it was made with."""
+    """A file of an entry cannot be used, although its size and time have not changed."""
 
 
 class Cache:
@@ -69,10 +69,9 @@ class Cache:
         """Return what `read` reads from the entry with this key, which `make` fills if it is new.
 
         The dict that `make` returns is kept with the entry, as JSON. An entry that is deleted while
-        it is made, or before `read` has opened its files, is made again; `make` and `read` raise
-        FileNotFoundError where they miss a file. So is an entry for which `read` raises
-        DamagedEntryError, once. Raises OSError, which names a path, where a new entry cannot be
-        written.
+        it is made, or before `read` has opened its files, is made again: `make` and `read` raise
+        FileNotFoundError if a file is missing. An entry for which `read` raises DamagedEntryError
+        is made again once. Raises OSError, naming a path, if a new entry cannot be written.
         """
         path = self.folder / f"{kind}-{_hash(key)}"
         try:
@@ -121,9 +120,9 @@ class Cache:
             raise
 
     def _make(self, path: Path, make: Callable[[Path], dict[str, Any]]) -> Entry:
-        """Fill a folder with a name of its own, and then give it the name of the entry.
+        """Fill a folder with a unique name, then rename it to the entry.
 
-        Someone who deletes the lock can have two processes make the same entry.
+        If someone deletes the lock, two processes can make the same entry.
         """
         self._remove_leftovers(path.name)
         if path.exists():
@@ -152,7 +151,7 @@ class Cache:
         return found or Entry(path, about)
 
     def check_writable(self) -> None:
-        """Create the folder. Raises OSError where it is not writable."""
+        """Create the folder. Raises OSError if it is not writable."""
         _try_again(self._create)
 
     def _create(self) -> None:
@@ -164,7 +163,7 @@ class Cache:
         return self.folder / f".{path.name}.{secrets.token_hex(8)}.partial"
 
     def _discard(self, path: Path) -> None:
-        """Delete an entry, which is never seen without some of its files."""
+        """Delete an entry; nobody sees it with only some of its files."""
         unfinished = self._unfinished(path)
         with contextlib.suppress(FileNotFoundError):
             path.rename(unfinished)
@@ -202,7 +201,7 @@ class Cache:
 def open_cache(setting: str | None) -> Cache:
     """Return the cache of `data.cache`: a folder, 'auto', or None for a temporary one.
 
-    Raises ConfigError where a folder that was named is not writable.
+    Raises ConfigError if a folder named by the user is not writable.
     """
     if setting is None:
         return Cache(None)
@@ -235,7 +234,7 @@ def _hash(key: Any) -> str:
 
 
 def _try_again(action: Callable[[], T]) -> T:
-    """Return the result of a function; call it again where it misses a file, which was deleted."""
+    """Return the result of a function; call it again if a file was deleted meanwhile."""
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(FileNotFoundError):
             return action()

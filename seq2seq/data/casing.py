@@ -1,8 +1,8 @@
 """Capitals as marks, so that HOLA, Hola and hola share their pieces.
 
-Two letters that no living language uses stand for the keys of a keyboard: SHIFT is written before
-a letter that is a capital; CAPS, as a word of its own, before a word in capitals; CAPS twice before
-three or more such words in a row, and SHIFT twice where they end before the text does.
+The marks are two letters that no living language uses, named after the keys of a keyboard. SHIFT
+stands before a capital letter; CAPS, as a word of its own, before a word in capitals; CAPS twice
+before three or more such words in a row, and SHIFT twice after them unless the text ends there.
 
     Ana vive en EE.UU.      ↄana vive en Ↄ ee.uu.
     NO PUEDO IR, dice Ana   ↃↃ no puedo ir, ↄↄ dice ↄana
@@ -25,9 +25,9 @@ _SHIFTED = re.compile(f"[{SHIFT}{CAPS}]+(.?)")
 
 
 def mark_case(text: str) -> str:
-    """Return a text, whose words single spaces separate, in lower case with marks.
+    """Return a text in lower case with marks; its words are separated by single spaces.
 
-    `restore_case` is its inverse, except that the marks themselves are read as c and C.
+    `restore_case` is the inverse, except that marks within the text itself are read as c and C.
     """
     text = text.translate(_LITERAL)
     if text == text.lower():
@@ -49,10 +49,10 @@ def mark_case(text: str) -> str:
 
 
 def mark_prefix(text: str, *, complete: bool) -> list[str]:
-    """Return how the marked forms of longer texts can begin with this one, its own form first.
+    """Return the marked forms that this text can have at the start of a longer one, its own first.
 
-    Further letters can put its last word in capitals, and further words in a row of them. If it is
-    `complete`, a space follows.
+    Further letters can make its last word one in capitals, and further words a row of such words.
+    If the text is `complete`, a space follows it.
     """
     found = {mark_case(text): None}
     for more in (" AA AA AA",) if complete else ("a", "AA", "AA AA AA"):
@@ -82,12 +82,12 @@ def restore_case(text: str) -> str:
 
 
 def show_marks(piece: str) -> str:
-    """Return a piece with the keys of a keyboard in place of marks, for readers."""
+    """Return a piece with symbols of the keys in place of marks, for readers."""
     return piece.translate(_SHOWN)
 
 
 def marks_legend(pieces: str) -> str:
-    """Return what a legend of pieces adds about their marks, if they have any."""
+    """Return the part of a legend that explains the marks in pieces, "" if there are none."""
     return ", ⇧ a capital, ⇪ a word in capitals" if show_marks(pieces) != pieces else ""
 
 

@@ -74,9 +74,9 @@ class Line(NamedTuple):
 def read_corpus(config: CorpusConfig) -> Iterator[Pair]:
     """Yield the pairs of a corpus in order, in constant memory.
 
-    Blank lines of tsv, manythings, csv and jsonl are skipped. Raises DataError, which names the
-    file and its first malformed lines, what was found there, and how to fix it; the first of them
-    ends the pairs.
+    Blank lines of tsv, manythings, csv and jsonl are skipped. Raises DataError, naming the file and
+    its first malformed lines, what was found there, and how to fix it; no pairs follow the first of
+    these lines.
     """
     if config.format == "aligned":
         return _read_aligned(str(config.source_path), str(config.target_path))
@@ -92,8 +92,8 @@ def read_corpus(config: CorpusConfig) -> Iterator[Pair]:
 def read_lines(path: str) -> Iterator[Line]:
     """Yield the lines of a UTF-8 file, unpacked if its name ends in .gz, .bz2 or .xz.
 
-    Raises DataError where it is missing, empty, damaged, binary or not UTF-8, or unpacks to far
-    more than text would.
+    Raises DataError if it is missing, empty, damaged, binary or not UTF-8, or unpacks to far more
+    than text would.
     """
     try:
         with open_unpacked(path) as stream:
@@ -111,15 +111,15 @@ def read_lines(path: str) -> Iterator[Line]:
 
 
 def decode_lines(stream: BinaryIO, name: str) -> Iterator[Line]:
-    """Yield the lines of an open file, which end in LF or CR LF.
+    """Yield the lines of an open file; they end in LF or CR LF.
 
-    Raises DataError, with the given name of the file, where it is empty or not UTF-8 text.
+    Raises DataError, with the given name of the file, if it is empty or not UTF-8 text.
     """
     return parse_rows(_split_lines(stream, name), _decode)
 
 
 def _split_lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """Yield the `file:line`, the bytes and the first byte's place in the file of each line."""
+    """Yield for each line its `file:line`, its bytes, and the file's offset of the first one."""
     offset = number = 0
     while raw := stream.readline(MAX_LINE_BYTES):
         number += 1
@@ -141,10 +141,10 @@ def parse_rows(
     parse: Callable[[str, Row], Parsed | None],
     expected: str | None = None,
 ) -> Iterator[Parsed]:
-    """Yield what `parse` makes of each row and its place, but for None, up to a malformed one.
+    """Yield what `parse` returns for each place and row, except None, up to a malformed row.
 
-    Rows are read to the end, to name all that are malformed, for which `parse` raises DataError, in
-    one DataError. It is also raised if rows are `expected` and `parse` returned None for all.
+    `parse` raises DataError for a malformed row. Rows are read to the end, and one DataError names
+    all malformed ones. It is also raised if rows are `expected` and `parse` returned None for all.
     """
     malformed: list[tuple[str, str]] = []
     number, where, is_blank = 0, "", True
@@ -182,7 +182,7 @@ def _name_malformed(first: Sequence[tuple[str, str]], number: int) -> str:
 def parse_columns(lines: Iterable[Line], config: CorpusConfig) -> Iterator[Pair]:
     """Yield the pairs of tab-separated lines in the layout of format tsv or manythings.
 
-    Raises DataError where rows are too short, or where there is no row.
+    Raises DataError if rows are too short, or if there are none.
     """
     source, target = map(int, config.columns)  # the schema permits no names in these formats
     alignment = None if config.alignment is None else int(config.alignment)
@@ -248,7 +248,7 @@ def _read_csv(config: CorpusConfig) -> Iterator[Pair]:
 
 
 def _check_delimiter(where: str, header: Sequence[str]) -> None:
-    """Raise DataError for a header that something else than commas separates."""
+    """Raise DataError if the columns of a header are not separated by commas."""
     for delimiter, name in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and delimiter in header[0]:
             raise DataError(
@@ -263,7 +263,7 @@ _CSV_QUOTES = "put text with commas, quotes or line ends in quotes, and double q
 
 
 def _split_csv(path: str) -> Iterator[tuple[str, list[str] | csv.Error]]:
-    """Yield each row, or why it is none, and the `file:line` that it begins at."""
+    """Yield the `file:line` at which each row begins, and the row or the error in it."""
     reader = csv.reader((f"{text}\n" for _, text in read_lines(path)), strict=True)
     row: list[str] | csv.Error | None = []
     while row is not None:
@@ -378,7 +378,7 @@ def dataset_files(config: CorpusConfig) -> list[Path]:
 
 
 def _load(name: str, subset: str | None, split: str) -> Any:
-    """Return a split, mapped into memory. Raises DataError where it cannot be loaded."""
+    """Return a split, mapped into memory. Raises DataError if it cannot be loaded."""
     try:
         return _find(name, subset, split)
     except Exception as error:  # the library raises whatever its builders and filesystems raise
@@ -409,8 +409,8 @@ def _find(name: str, subset: str | None, split: str) -> Any:
 def open_unpacked(path: str | Path, *, most: int | None = None) -> Iterator[BinaryIO]:
     """Open a file as a stream, unpacked if its name ends in .gz, .bz2, .xz or .t*.
 
-    Reading raises DataError where it unpacks to more than `most` bytes, or to more than FREE_BYTES
-    and MAX_RATIO times its size; OSError or one of DAMAGED where the compressed data is damaged.
+    Reading raises DataError if it unpacks to more than `most` bytes, or to more than FREE_BYTES and
+    MAX_RATIO times its size; OSError or one of DAMAGED if the compressed data is damaged.
     """
     with open(find_data(path), "rb") as file:
         unpack = COMPRESSED.get(Path(path).suffix)
@@ -421,7 +421,7 @@ def open_unpacked(path: str | Path, *, most: int | None = None) -> Iterator[Bina
 
 
 class _Watched(io.RawIOBase):
-    """An unpacked stream that compares its length with what was read of the packed file."""
+    """An unpacked stream; compares its length with the part of the packed file that was read."""
 
     def __init__(self, stream: Any, file: BinaryIO, name: str, most: int | None) -> None:
         self._stream, self._file, self._name, self._most = stream, file, name, most
@@ -435,8 +435,8 @@ class _Watched(io.RawIOBase):
         self._size += count
         if self._size > max(FREE_BYTES, MAX_RATIO * self._file.tell()):
             raise DataError(
-                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, which no text "
-                "does; if you trust it, unpack it yourself"
+                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, unlike any text; "
+                "if you trust it, unpack it yourself"
             )
         if self._most is not None and self._size > self._most:
             raise DataError(
@@ -447,7 +447,7 @@ class _Watched(io.RawIOBase):
 
 
 def _decode(where: str, line: tuple[bytes, int]) -> Line:
-    """Return the line of bytes that start at this byte of their file."""
+    """Return a line, given its bytes and the offset of the first one in the file."""
     raw, offset = line
     start = b"" if offset else raw
     position = raw.find(b"\0")

@@ -40,7 +40,7 @@ _VERSION = 1  # of all prepared data: raise it when the same data would be prepa
 _MODEL = "tokenizer.model"
 _CORPORA = "corpora"
 _NOT_OF_ONE_TOKENIZER = {"joint", "source_vocab_size", "target_vocab_size"}
-_CHUNK_ROWS = 10_000  # that a process works on at a time
+_CHUNK_ROWS = 10_000  # rows that a process works on at a time
 _BLOCK_ROWS = 1000
 _SHARD_ROWS = 1 << 18
 _SHUFFLE_SEED = 1
@@ -227,10 +227,10 @@ def _write_clean(
 
 
 def _shuffle(store: PairStore, kept: npt.NDArray[np.bool_]) -> Iterator[tuple[Block, Ints]]:
-    """Yield the rows that are kept in random order, some at a time, and their numbers.
+    """Yield the kept rows in random order, some at a time, and their indices.
 
-    Every order is as likely: rows are assigned to shards at random, and each shard, which is read
-    in a pass over all rows, is shuffled in memory.
+    Every order is equally likely: rows are assigned to shards at random. Each shard is read in one
+    pass over all rows and shuffled in memory.
     """
     generator = np.random.default_rng(_SHUFFLE_SEED)
     number = int(kept.sum())

@@ -1,7 +1,7 @@
 """Rows of different lengths, ids or the bytes of texts: in memory, on disk, cut into batches.
 
-On disk, the sources and targets of pairs are two files each: one has the values of all rows, the
-other where each row begins. Blocks of rows are read into memory instead of being mapped, so that
+On disk, the sources and the targets of pairs have two files each: the values of all rows, and the
+offsets at which rows begin. Blocks of rows are read into memory instead of being mapped, so that
 the memory of a process does not grow with the corpus.
 
 Legend: B batch, S source length with EOS
@@ -77,9 +77,9 @@ class Ragged:
         return np.diff(self.offsets)
 
     def padded(self, rows: Ints, *, begin: bool = False, width: int | None = None) -> Ints:
-        """Return the rows as a padded matrix, each after BOS if they `begin`, else before EOS.
+        """Return the rows as a padded matrix, with BOS before each if `begin`, else EOS after it.
 
-        Its width is what the longest row needs, or given.
+        The matrix has the given width, or that of the longest row.
         """
         lengths, start = self.lengths[rows], int(begin)
         longest = int(lengths.max())
@@ -106,7 +106,7 @@ Block = tuple[Ragged, Ragged]  # the sources and the targets of some rows
 
 
 class PairStore(Sequence[Pair]):
-    """The pairs in the files of a folder, which can be deleted once they are open."""
+    """The pairs in the files of a folder; the files can be deleted once they are open."""
 
     def __init__(self, folder: Path, dtype: npt.DTypeLike) -> None:
         """Open the files; raise FileNotFoundError if one is missing."""
@@ -134,7 +134,7 @@ class PairStore(Sequence[Pair]):
         return Pair(source, target)
 
     def read(self, starts: Sequence[int], size: int) -> Block:
-        """Return the blocks of `size` rows that begin at `starts`, as one."""
+        """Return the blocks of `size` rows that begin at `starts`, joined into one."""
         source, target = (
             Ragged.concat([self._read_side(side, start, start + size) for start in starts])
             for side in range(len(_SIDES))
@@ -149,7 +149,7 @@ class PairStore(Sequence[Pair]):
 
 
 def _read(file: BinaryIO, dtype: np.dtype[Any], start: int, stop: int) -> npt.NDArray[Any]:
-    """Return the numbers of a file from one place up to another."""
+    """Return the numbers of a file from the index `start` to before `stop`."""
     begin, size = start * dtype.itemsize, (stop - start) * dtype.itemsize
     if sys.platform == "win32":  # where no other process shares the open file
         file.seek(begin)
@@ -163,7 +163,7 @@ def take(block: Block, rows: Ints) -> Block:
 
 
 def concat(blocks: Iterable[Block]) -> Block:
-    """Return blocks one after the other as one."""
+    """Return one block of the rows of several."""
     source, target = map(Ragged.concat, zip(*blocks, strict=True))
     return source, target
 
@@ -191,8 +191,8 @@ def source_batches(
     """Yield every source once: padded ids [B, S] that end with EOS, and positions [B].
 
     A source is padded to a length that depends on its own length only (see `padded_lengths`), and
-    batched with others of that padded length. So S does not depend on its neighbors, and neither
-    do sums over S, whose rounding changes with S. `batch_tokens` is the budget of padded tokens.
+    batched with others of that padded length. So S does not depend on the other sources. Neither do
+    sums over S: their rounding depends on S. `batch_tokens` is the budget of padded tokens.
     """
     if not sources:
         return
@@ -216,10 +216,10 @@ def padded_lengths(lengths: Ints) -> Ints:
 def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: int) -> list[Ints]:
     """Cut pairs into batches of similar length on both sides; ties keep their order.
 
-    `size` is the largest number of padded tokens of the longer side, or of sentences, by `unit`. A
-    pair that is longer than the budget is a batch of its own. With a budget of tokens, the number
-    of pairs is one of 1 to 16, 18 to 32 by twos, 36 to 64 by fours and so on: few shapes of matrix
-    products then occur, and each needs a kernel of its own (keep_few_kernels in device.py).
+    `size` is the largest number of padded tokens of the longer side, or of sentences, as `unit`
+    says. A pair that is longer than the budget is a batch of its own. With a budget of tokens, the
+    number of pairs is one of 1 to 16, 18 to 32 by twos, 36 to 64 by fours and so on. Products of
+    matrices then have few shapes, and each shape needs its own kernel (device.keep_few_kernels).
     """
     longer = np.maximum(source_lengths, target_lengths)
     _, step = np.unique(longer, return_inverse=True)

@@ -1,8 +1,8 @@
-"""What a corpus is made of: its files known by their content, wherever they lie.
+"""The files of corpora, recognized by their checksums wherever they are.
 
 A run keeps the checksums of its training and validation files in data.json, {"data.train.0.path":
 "sha256 of the file", ...}, so that it is never resumed on other data. The cache of prepared data
-names its entries by the same checksums. The test corpus is watched for leaks only.
+names its entries by the same checksums. The test corpus must only not be training data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PLACES = ("path", "source_path", "target_path", "name")
 
 _COMPARED_PAIRS = 200  # of each corpus, to find out its direction
 _REVERSED_RATIO = 0.8  # see is_reversed
-# A corpus is reversed only where that many pairs say so, and that share of them.
+# A corpus is reversed only if it has so many pairs, and this share of them says so.
 FEWEST_PAIRS, REVERSED_PAIRS = 10, 0.8
 
 
@@ -55,7 +55,7 @@ def describe(corpus: CorpusConfig) -> dict[str, Any]:
 
 
 def check_files(data: DataConfig) -> None:
-    """Raise DataError where a file is missing, or the test corpus equals one of data.train."""
+    """Raise DataError if a file is missing, or the test corpus equals one of data.train."""
     for key, place in _places(data):
         if not key.endswith(".name") and not find_data(place).exists():
             raise DataError(f"{place}: no such file; check {key} or prepare it as in README.md")
@@ -72,10 +72,10 @@ def check_files(data: DataConfig) -> None:
 def check_directions(
     config: Config, tokenizers: tuple[Tokenizer, Tokenizer], valid: Sequence[Pair]
 ) -> None:
-    """Raise DataError where a corpus runs from the target language to the source language.
+    """Raise DataError if a corpus runs from the target language to the source language.
 
-    The tokenizers know the direction of the corpora that they were trained on. Training corpora are
-    compared with each other, if there are several, and with the tokenizers of another run.
+    The direction is that of the corpora that the tokenizers were trained on. Training corpora are
+    checked if there are several, or if the tokenizers are those of another run.
     """
     data, initial = config.data, config.training.initial
     corpora: dict[str, tuple[CorpusConfig, Iterable[Pair]]] = {"valid": (data.valid, valid)}
@@ -98,12 +98,12 @@ def check_directions(
 
 
 def is_reversed(pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> bool:
-    """Return whether sources are clearly text of the target tokenizer, and targets of the other.
+    """Return whether sources are clearly in the target language, and targets in the source's.
 
-    Compares the products of the costs (negative log likelihoods) of both sides with those of the
+    Compares the product of the costs (negative log likelihoods) of both sides with the product for
     exchanged sides, in all and pair by pair. In a product, neither the lengths of the sides nor the
-    sizes of the vocabularies matter. Where the tokenizers cannot tell the sides apart, as with a
-    joint vocabulary, copies or numbers, the ratio is about 1; for Spanish and English in the right
+    sizes of the vocabularies matter. If the tokenizers cannot tell the sides apart, as with a joint
+    vocabulary, copies or numbers, the ratio is about 1; for Spanish and English in the right
     direction it is 1.3 with 330 pieces and above 3 from 1,000 pieces on.
     """
     costs = np.array(
@@ -133,8 +133,8 @@ def _exchange(corpus: CorpusConfig, name: str) -> str:
 def checksum_sources(data: DataConfig) -> dict[str, str]:
     """Return the checksum of each training and validation file or local dataset, by its key.
 
-    A pipe has none. A validation set that is on the Hugging Face hub goes by its pairs; such
-    training data is known to BatchStream only.
+    A pipe has none. For a validation set on the Hugging Face hub, it is the checksum of its pairs;
+    training data there is checked by BatchStream.
     """
     places = [each for each in _places(data) if not each[0].startswith("data.test.")]
     found = {key: _checksum(find_data(place)) for key, place in places}
@@ -150,8 +150,8 @@ def checksum_sources(data: DataConfig) -> dict[str, str]:
 def check_sources(path: Path, data: DataConfig) -> None:
     """Compare the files of a recipe with the checksums of a run.
 
-    Raises DataError, which names the file, where one is missing or differs; CheckpointError where
-    the checksums themselves cannot be read.
+    Raises DataError, naming the file, if one is missing or differs; CheckpointError if the
+    checksums themselves cannot be read.
     """
     if not path.exists():
         log.warning("%s: no such file; cannot check that the data is the same", path)
@@ -166,7 +166,7 @@ def check_sources(path: Path, data: DataConfig) -> None:
             )
         why = "the batches are made from it"
         if key.startswith("data.valid"):
-            why = "the best checkpoint so far was chosen by it"
+            why = "the best checkpoint so far was chosen with it"
         raise DataError(
             f"{places[key]}: not the file that the run began with: {key} had the checksum "
             f"{checksum[:12]}... and has {present[key][:12]}... ({why}); put the old file back, or "
@@ -175,7 +175,7 @@ def check_sources(path: Path, data: DataConfig) -> None:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Return the checksums of a run. Raises CheckpointError where they cannot be read."""
+    """Return the checksums of a run. Raises CheckpointError if they cannot be read."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

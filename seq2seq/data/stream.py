@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 class BatchStream:
     """Batches of a corpus, epoch after epoch.
 
-    Everything random is drawn from the seed, the epoch and the window, so that a stream resumes
-    from a saved position with exactly the batches that it would have given, in any process.
+    Everything random is drawn from the seed, the epoch and the window. So a stream that resumes
+    from a saved position yields exactly the batches that would have followed, in any process.
 
-    `epoch` counts from 0, `position` is the number of batches taken in it; with the last batch of
-    an epoch they become the next epoch and 0. `num_pairs` and `num_skipped` count the pairs with
-    at most, and with more than, `data.batching.max_length` pieces on each side.
+    `epoch` counts from 0, `position` is the number of batches taken in it; after the last batch of
+    an epoch they are the next epoch and 0. `num_pairs` is the number of pairs with at most
+    `data.batching.max_length` pieces on each side, `num_skipped` the number of longer ones.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class BatchStream:
     ) -> None:
         """Encode the pairs, or find them in the cache; raises DataError if none of them fits.
 
-        This process prepares the batches or, if `processes` are several, workers do so ahead.
+        With several `processes`, workers prepare the batches in advance; else this process does.
         """
         self._fingerprint, self._seed, self._processes = pairs.fingerprint, seed, processes
         tokenizers, longest = (source_tokenizer, target_tokenizer), config.batching.max_length
@@ -105,7 +105,7 @@ class BatchStream:
     def sample(self, number: int) -> Batch:
         """Return this many different pairs of the current window, drawn at random.
 
-        They have the proportions of the window: its batches have fewer pairs the longer they are.
+        They are drawn from all its pairs alike: long pairs come in batches of few pairs.
         """
         window, _ = self._current()
         rows = np.random.default_rng(self._seed).permutation(np.concatenate(window.batches))
@@ -125,8 +125,8 @@ class BatchStream:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved position, in iterators made from now on.
 
-        Raises CheckpointError where the pairs are others. The seed and the settings that shape
-        batches must be the same, too (seq2seq.runs.directory.check_changes).
+        Raises CheckpointError if the pairs are not the same. Neither may the seed and the settings
+        that shape batches have changed (seq2seq.runs.directory.check_changes).
         """
         if state.get("pairs") != self._fingerprint:
             raise CheckpointError(
@@ -143,7 +143,7 @@ class BatchStream:
         self._at, self._taken = position, 0
 
     def _current(self) -> tuple[Window, Iterator[StreamPosition]]:
-        """Return the window of the next batch, which is kept, and the positions after it."""
+        """Return the window of the next batch, and the positions after it; keep both."""
         if self._kept is None or self._kept[0] != self._at:
             positions = self._windows.positions(self._at)
             windows = map(self._windows.prepare, positions)

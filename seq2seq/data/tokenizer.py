@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPACE_PIECE = "\u2581"  # SentencePiece's symbol for a space
-# What SentencePiece calls the special pieces, in lists of pieces.
+# SentencePiece's names of the special pieces.
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE = "<pad>", "<unk>", "<s>", "</s>"
 
 CASE_PIECES = [SPACE_PIECE + mark for mark in (CAPS, ALL_CAPS, ALL_CAPS_END)]
@@ -45,9 +45,9 @@ _TRAINING_THREADS = 4  # a constant: the order of float sums, and so the model, 
 
 
 def normalize_line(text: str) -> str:
-    """Return the text as a tokenizer reads it: as the corpus is, with `▁` as a space.
+    """Return the text as a tokenizer reads it: normalized like a corpus, with `▁` as a space.
 
-    SentencePiece writes `▁` for a space, so that it could not give the character back.
+    SentencePiece writes `▁` for a space, so it could not reproduce the character.
     """
     return normalize(text.replace(SPACE_PIECE, " "))
 
@@ -56,11 +56,11 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def bytes_of_piece(piece: str) -> bytes:
-    """Return what a piece spells in UTF-8, of which it may be a single byte."""
+    """Return the bytes that a piece spells in UTF-8; some pieces are single bytes."""
     byte = _BYTE.fullmatch(piece)
     if byte:
         return bytes.fromhex(byte[1])
-    if piece == UNK_PIECE:  # characters that the tokenizer does not know, but they are in the text
+    if piece == UNK_PIECE:  # characters of the text that the tokenizer does not know
         return "\ufffd".encode()
     is_special = piece in (PAD_PIECE, BOS_PIECE, EOS_PIECE)
     return b"" if is_special else piece.replace(SPACE_PIECE, " ").encode()
@@ -70,10 +70,10 @@ class Tokenizer:
     """A trained SentencePiece model.
 
     Texts are normalized by `normalize_line` and no further: NFKC, SentencePiece's default, would
-    turn `1º` into `1o`, `…` into three dots and `½` into `1⁄2`, which BLEU, on detokenized text,
-    counts as errors. So `decode(encode(x)) == normalize_line(x)`, except for characters that are
-    <unk> without byte fallback. A model that was trained with data.tokenizer.case_marks sees texts
-    in lower case with marks (seq2seq.data.casing), and its pieces spell those.
+    turn `1º` into `1o`, `…` into three dots and `½` into `1⁄2`, and BLEU on detokenized text would
+    count these as errors. So `decode(encode(x)) == normalize_line(x)`, except for characters that
+    are <unk> without byte fallback. A model that was trained with data.tokenizer.case_marks reads
+    texts in lower case with marks (seq2seq.data.casing), and its pieces spell such texts.
     """
 
     def __init__(self, model_proto: bytes) -> None:
@@ -95,12 +95,12 @@ class Tokenizer:
         self.marks_case: bool = processor.PieceToId(CASE_PIECES[0]) != UNK
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
-        """Have processes exchange the model alone, not what was computed with it."""
+        """Pickle the model alone, not what was computed with it."""
         return Tokenizer, (self._model_proto,)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read a .model file; raise DataError, which names it, if it cannot be used."""
+        """Read a .model file; raise DataError, naming it, if it cannot be used."""
         try:
             return cls(Path(path).read_bytes())
         except OSError as error:
@@ -126,16 +126,16 @@ class Tokenizer:
         return self.encode_normalized(normalize_line(text))
 
     def encode_normalized(self, text: str) -> list[int]:
-        """Return what `encode` does for a text that `normalize_line` would not change."""
+        """Return the best segmentation of a text that is normalized already (normalize_line)."""
         return self.encode_spelled(self.spell(text))
 
     def encode_spelled(self, text: str) -> list[int]:
-        """Return the best segmentation of what `spell` returns."""
+        """Return the best segmentation of a text as `spell` returns it."""
         ids: list[int] = self._processor.Encode(text, out_type=int)
         return ids
 
     def spell(self, text: str) -> str:
-        """Return a normalized text as pieces spell it, with marks for capitals if they do."""
+        """Return a normalized text as pieces spell it: if they mark capitals, with the marks."""
         return mark_case(text) if self.marks_case else text
 
     def spell_prefix(self, text: str, *, complete: bool) -> list[str]:
@@ -154,12 +154,12 @@ class Tokenizer:
         return normalize(self.restore(self.spelling(ids)))
 
     def spelling(self, ids: Sequence[int]) -> str:
-        """Return what pieces spell, not normalized and with marks, without PAD, UNK, BOS, EOS."""
+        """Return the text that pieces spell, with marks, not normalized; skip special pieces."""
         text: str = self._processor.Decode([int(i) for i in ids if i > EOS])
         return text
 
     def restore(self, text: str) -> str:
-        """Return a text that pieces spell with its capitals, the inverse of `spell`."""
+        """Return a spelled text with its capitals; the inverse of `spell`."""
         return restore_case(text) if self.marks_case else text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -169,9 +169,9 @@ class Tokenizer:
     def log_likelihood(self, text: str) -> float:
         """Return how likely a text is in the tokenizer's language, in nats.
 
-        Pieces have frequencies after Zipf's law by their rank in the vocabulary, which
-        SentencePiece sorts; pieces for single bytes and <unk> are the rarest. Where pieces mark
-        capitals, the text is read in lower case.
+        The frequency of a piece follows from its rank in the vocabulary by Zipf's law, as
+        SentencePiece sorts the vocabulary; pieces for single bytes and <unk> are the rarest. If
+        pieces mark capitals, the text is read in lower case.
         """
         size, first = self.vocab_size, self._first_rank
         return -sum(
@@ -243,7 +243,7 @@ def _train_model(sentences: list[str], config: TokenizerConfig, vocab_size: int)
         model_writer=model,
         model_type=config.type,
         vocab_size=vocab_size,
-        hard_vocab_limit=False,  # fewer pieces where the text has no more
+        hard_vocab_limit=False,  # fewer pieces if the text has no more
         byte_fallback=config.byte_fallback,
         character_coverage=config.character_coverage,
         split_digits=config.split_digits,

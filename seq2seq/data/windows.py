@@ -1,12 +1,13 @@
 """Windows of an encoded corpus: read in blocks at random places, augmented, and cut into batches.
 
-Everything random in a window is drawn from the seed, the epoch and its number, so any process can
-prepare it. Worker processes do not need PyTorch, so this module does not import it.
+Everything random in a window is drawn from the seed, the epoch and the window's number, so any
+process can prepare it. Worker processes do not need PyTorch, so this module does not import it.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,13 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.config import DataConfig
-from seq2seq.data.augmentation import augment
+from seq2seq.data.augmentation import augment, inapplicable
 from seq2seq.data.dataset import PreparedPairs, encode
 from seq2seq.data.ragged import Ints, Ragged, concat, cut_batches, take
 from seq2seq.data.tokenizer import UNK, Tokenizer
+from seq2seq.languages import language
+
+log = logging.getLogger(__name__)
 
 _ROWS = 1 << 13  # read at once to find out how long they are
-_WINDOW_BLOCKS = 64  # at least: with fewer, the same pairs meet again in every epoch
+_WINDOW_BLOCKS = 64  # at least; with fewer, a window has the same pairs together in every epoch
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Window:
 class Windows:
     """Prepares the windows of a corpus.
 
-    `num_fitting` counts the pairs with at most `data.batching.max_length` pieces on each side.
+    `num_fitting` is the number of pairs with at most `data.batching.max_length` pieces a side.
     """
 
     def __init__(
@@ -60,11 +64,15 @@ class Windows:
         """Encode the pairs, or find them in the cache; divide an epoch into windows."""
         self._texts, self._tokenizers = pairs.store, tokenizers
         self._config, self._seed = config, seed
+        self._languages = language(config.source_language), language(config.target_language)
+        if config.augmentation and (kinds := inapplicable(config.augmentation, self._languages)):
+            names = " and ".join(each.name for each in self._languages)
+            log.info("data.augmentation: left out for %s: %s", names, ", ".join(kinds))
         self._ids = pairs.encode(tokenizers, processes=config.processes)
         parts = (self._ids.read([n], _ROWS) for n in range(0, len(pairs), _ROWS))
         fit = np.concatenate([self._fit(*part) for part in parts])
         seen = self.num_fitting = int(fit.sum())
-        # How often each pair is seen in an epoch, of all pairs; None: once.
+        # How often an epoch has each pair; None: once.
         self._weights: npt.NDArray[np.float32] | None = None
         if any(corpus.weight != 1 for corpus in config.train):
             of_corpora = np.array([corpus.weight for corpus in config.train], np.float32)
@@ -89,7 +97,7 @@ class Windows:
         batching = self._config.batching
         generator = np.random.default_rng((self._seed, position.epoch, position.window + 1))
         indices, source, labels, used = self._read(position, generator)
-        rows = generator.permutation(used)  # pairs of the same length are mixed
+        rows = generator.permutation(used)  # mixes pairs of the same length
         cuts = cut_batches(
             source.lengths[rows] + 1,
             labels.lengths[rows] + 1,
@@ -104,10 +112,10 @@ class Windows:
     def _read(
         self, position: StreamPosition, generator: np.random.Generator
     ) -> tuple[Ints, Ragged, Ragged, Ints]:
-        """Return the pairs of a window: their places in the corpus, both sides, the rows to use.
+        """Return the pairs of a window: their indices in the corpus, both sides, the rows to use.
 
-        A row is used as often as its weight says; changed pairs are further rows. Only weights and
-        augmentation draw from the generator.
+        A row is used as often as its weight says; augmented pairs are further rows. Only weights
+        and augmentation draw from the generator.
         """
         if self._order[0] != position.epoch:
             order = np.random.default_rng((self._seed, position.epoch, 0))
@@ -124,10 +132,12 @@ class Windows:
         if not len(used) or self._config.augmentation is None:
             return indices, source, target, used
         sources, targets = (side.texts() for side in self._texts.read(starts.tolist(), self._rows))
-        found = augment(sources, targets, used.tolist(), self._config.augmentation, generator)
+        found = augment(
+            sources, targets, used.tolist(), self._config.augmentation, generator, self._languages
+        )
         sides = [pair.source for pair in found.values()], [pair.target for pair in found.values()]
         changed = encode(self._tokenizers, *sides)
-        fit = np.flatnonzero(self._fit(*changed))  # the others stay as they are
+        fit = np.flatnonzero(self._fit(*changed))  # the others stay unchanged
         used[np.fromiter(found, np.int64)[fit]] = len(indices) + np.arange(len(fit))
         rows = np.fromiter((pair.row for pair in found.values()), np.int64)[fit]
         source, target = concat([(source, target), take(changed, fit)])

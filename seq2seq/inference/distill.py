@@ -34,10 +34,10 @@ def distill(
 ) -> int:
     """Write a line `source<TAB>target` for each pair of a corpus, with one side translated.
 
-    That is the source, or with `request.reverse` the target. Line n is made from pair n, whatever
-    its translation is: training drops empty sides and duplicates. The output depends neither on
-    `parallelism` nor on interruptions: lines are written to OUTPUT.partial, and a command with
-    the same `provenance`, recorded in OUTPUT.distill.json, continues after the last complete one.
+    The source is translated, or with `request.reverse` the target. Line n is made from pair n,
+    whatever its translation is: training drops empty sides and duplicates. Neither `parallelism`
+    nor interruptions affect the output: lines are written to OUTPUT.partial, and a command with the
+    same `provenance`, recorded in OUTPUT.distill.json, continues after the last complete line.
     Returns the number of lines.
 
     Raises DataError for a corpus that cannot be read and for a file that another command began or

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 WINDOW = 1000  # lines at most that a CPU sorts by length and translates together
 _PATIENCE = 0.1  # seconds that the lines of a pipe wait for further ones
-_CHUNK = 1 << 16  # bytes; a buffered reader that is asked for so many keeps none
+_CHUNK = 1 << 16  # bytes; a buffered reader that is asked for so many holds none back
 
 
 class InputLine(NamedTuple):
@@ -47,8 +47,8 @@ class InputLine(NamedTuple):
 class Request:
     """How to translate lines, and what to write for each.
 
-    As tsv, the line and its translation are written as a training pair, with `reverse` the
-    translation first.
+    With the format tsv, the line and its translation are written as a training pair; with
+    `reverse`, the translation comes first.
     """
 
     options: SearchOptions
@@ -186,9 +186,9 @@ def _parse(line: str, number: int) -> InputLine:
 def _windows(
     lines: Iterator[InputLine], most: int, parallelism: Parallelism, pipe: Pipe | None
 ) -> Iterator[tuple[int, Sequence[InputLine]] | None]:
-    """Yield lines, as many for each process and at most so many, and the number of the first.
+    """Yield windows of at most `most` lines, as many for each process, and their first numbers.
 
-    Of a pipe, those that have arrived, and None before waiting for others (Parallelism.map).
+    From a pipe, yield the lines that have arrived, and None before waiting (Parallelism.map).
     """
     number, size = 1, most * parallelism.size
     while True:
@@ -321,7 +321,7 @@ class Pipe:
         return self._lines.popleft() if self._lines else b""
 
     def has_line(self, until: float = 0.0) -> bool:
-        """Return whether the next line is here, or arrives until this `time.monotonic()`."""
+        """Return whether the next line is here, or arrives before this `time.monotonic()`."""
         while not self._lines and self._is_open:
             left = max(0.0, until - time.monotonic())
             if not select.select([self._file], [], [], left)[0]:

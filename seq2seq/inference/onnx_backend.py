@@ -1,7 +1,7 @@
 """ONNX Runtime behind the interface of search: graphs of a run's weights, on the CPU.
 
 The graphs are built from the weights at their first use and kept in the user's cache; none are read
-from a run. seq2seq.inference.protocol says what a Backend, a State and a Decoding do.
+from a run. See seq2seq.inference.protocol for what a Backend, a State and a Decoding do.
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows, Z state size, V vocabulary
 """
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BUILDER = 1  # raise it when other graphs are built from the same weights
+BUILDER = 1  # raise it when the graphs that are built from given weights change
 KINDS = ("encoder", "embedding", "step")
 MAX_BLEU_LOSS = 0.2  # of int8, for precision auto
-# The outputs of the step beside the attention weights.
+# The outputs of the step besides the attention weights.
 _OUTPUTS = ["log_probs", "next_state"]
 _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory")  # ONNX Runtime's messages
 
@@ -51,7 +51,7 @@ class OnnxBackend:
     def __init__(
         self, graphs: Iterable[Path | bytes], vocab_size: int, weights_sum: str, *, threads: int = 1
     ) -> None:
-        """Load the graphs of KINDS; `vocab_size` counts target pieces.
+        """Load the graphs of KINDS; `vocab_size` is the number of target pieces.
 
         Raises DamagedEntryError for a graph that cannot be loaded.
         """
@@ -100,7 +100,7 @@ def _load(graph: Path | bytes, threads: int) -> InferenceSession:
         return onnxruntime.InferenceSession(
             graph, options, providers=["CPUExecutionProvider"], enable_fallback=0
         )
-    except Exception as error:  # the classes that it raises have no base of their own
+    except Exception as error:  # its exceptions have no common base class
         where = graph if isinstance(graph, Path) else "a graph in memory"
         raise DamagedEntryError(
             f"{where}: ONNX Runtime cannot use it ({error}); install another version of onnxruntime"
@@ -143,9 +143,9 @@ def _load_checkpoint(
 ) -> OnnxBackend:
     """Return the graphs of a checkpoint from the user's cache; build them if they are not there.
 
-    They stay in memory where the cache cannot be written. `model` is the recipe's section and
-    `sizes` are those of the vocabularies. Raises CheckpointError for damaged weights and for those
-    that do not fit the recipe.
+    They stay in memory if the cache cannot be written. `model` is the recipe's section, `sizes` are
+    the sizes of both vocabularies. Raises CheckpointError for damaged weights and for weights that
+    do not fit the recipe.
     """
     cost = checkpoint.state.get("int8_bleu_loss")
     is_good = isinstance(cost, float) and cost < MAX_BLEU_LOSS and multiplies_int8()
@@ -221,7 +221,7 @@ class OnnxDecoding:
     def step(
         self, tokens_R: Ints, state: OnnxState, *, count: int | None = None, weights: bool = False
     ) -> Step:
-        """Return the log probabilities after one piece per row, of all pieces for any `count`."""
+        """Return the log probabilities of all pieces after one piece per row; ignore `count`."""
         rows, sentences = len(tokens_R), len(self.source_lengths_B)
         shape_BK = sentences, rows // sentences
         names = [*_OUTPUTS, "weights"] if weights and self.backend.attends else _OUTPUTS
@@ -241,7 +241,7 @@ class OnnxDecoding:
         )
 
     def select(self, sentences_B: Ints) -> OnnxDecoding:
-        """Keep these sentences; their memory moves within its arrays, as a copy would be slower."""
+        """Keep these sentences; their memory is moved within its arrays: a copy would be slower."""
         size = len(sentences_B)
         moved = (sentences_B != np.arange(size)).nonzero()[0]
 

@@ -1,12 +1,12 @@
-"""How a translation begins: with a text that was given, such as what a user has typed.
+"""Translations that begin with a given text, such as one that a user has typed.
 
 Whole words have their usual pieces. The last word may be unfinished, and the longer word that it
-begins may have other pieces: "hou" is spelled by its own, or by `▁house`. So any pieces may spell
-it that agree with what is still to be spelled: they are a part of it, or begin with it ("token
-healing").
+begins may have other pieces: "hou" is spelled by its own, or by `▁house`. So the last word may be
+spelled by any pieces that agree with the text still to be spelled: they are a part of it, or begin
+with it ("token healing").
 
-Where pieces spell marks for capitals (seq2seq.data.casing), a text can begin in several ways: HO
-can become HOLY, HOPE AND LOVE, or HOly, whose marks differ.
+If the tokenizer marks capitals (seq2seq.data.casing), a text can begin in several ways: HO can
+become HOLY, HOPE AND LOVE, or HOly, and these have different marks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seq2seq.inference.protocol import Ints
 
 
 class Beginning(NamedTuple):
-    """A way to spell a text: what its forced pieces spell, these pieces, and the rest in bytes."""
+    """A way to spell a text: the part that forced pieces spell, these pieces, and the rest."""
 
     before: str
     tokens: Sequence[int]
@@ -33,9 +33,9 @@ class Beginning(NamedTuple):
 
 @dataclass(frozen=True)
 class Prefix:
-    """What the translation of one sentence must begin with; by default nothing.
+    """The text that the translation of one sentence must begin with; by default none.
 
-    The text is normalized; it can be spelled in several ways.
+    It is normalized, and can be spelled in several ways.
     """
 
     text: str = ""
@@ -50,7 +50,7 @@ class Prefix:
         return max(sizes, default=0)
 
     def legal(self, tokens: Sequence[int]) -> Ints | None:
-        """Return the pieces that may follow others; None: any, since the text has been spelled."""
+        """Return the pieces that may follow these; None (any) once the text has been spelled."""
         found: list[Ints] = []
         for _, forced, rest in self.beginnings:
             if len(tokens) < len(forced):
@@ -65,10 +65,10 @@ class Prefix:
         return np.concatenate(found) if found else None
 
     def decode(self, tokens: Sequence[int], tokenizer: Tokenizer) -> str:
-        """Return the text of a hypothesis, which begins with that of the prefix.
+        """Return the text of a hypothesis; it begins with the text of the prefix.
 
-        Decoding alone would lose characters that are <unk>, and would compose the last character of
-        the prefix with an accent that follows.
+        Decoding alone would lose characters that are <unk>, and would combine the last character of
+        the prefix with an accent that follows it.
         """
         text = tokenizer.decode(tokens)
         if text.startswith(self.text):
@@ -96,7 +96,7 @@ class Spelling:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._pieces = list(map(bytes_of_piece, tokenizer.pieces(range(tokenizer.vocab_size))))
-        # Of two pieces that spell the same, the later one: single bytes come before characters.
+        # If two pieces spell the same, the later one: single bytes come before characters.
         self._ids = {piece: number for number, piece in enumerate(self._pieces) if number > EOS}
         self._sorted = sorted(self._ids)
         self._sorted_ids: Ints = np.array([self._ids[piece] for piece in self._sorted])
@@ -105,11 +105,11 @@ class Spelling:
         self.marks = [ids[piece] for piece in CASE_PIECES if piece in ids]
 
     def spell(self, tokens: Sequence[int]) -> bytes:
-        """Return what some pieces spell."""
+        """Return the bytes that pieces spell."""
         return b"".join([self._pieces[token] for token in tokens])
 
     def agreeing(self, text: bytes) -> Ints:
-        """Return the pieces that a text begins with, and those that begin with it.
+        """Return the pieces that agree with a text: it begins with them, or they begin with it.
 
         The end of the sentence agrees with a space: it ends a word, too.
         """

@@ -76,12 +76,12 @@ class Decoding(Protocol):
     def select(self, sentences_B: Ints) -> Decoding:
         """Return the decoding of these sentences, in this order.
 
-        It may be this one, changed, so that this one cannot be used for the others any more.
+        It may be this same object, modified: do not use this one afterwards.
         """
 
 
 class Backend(Protocol):
-    """A model in the library that runs it."""
+    """A model, and the library that runs it."""
 
     weights_sum: str  # the SHA-256 of the file of its weights
 
@@ -91,13 +91,13 @@ class Backend(Protocol):
 
     @property
     def batch_scale(self) -> int:
-        """How many times as much as on a CPU is worth translating together."""
+        """How many times as large as on a CPU batches should be."""
 
     def decoding(self, source_BS: Ints) -> Decoding:
         """Return the model bound to a batch of sources, padded with PAD."""
 
     def computing(self) -> AbstractContextManager[object]:
-        """Return a context for several batches, which share such things as weights in bf16."""
+        """Return a context for several batches; in it, they share weights cast to bf16."""
 
 
 Status = Literal["extended", "finished", "unfinished", "pruned"]
@@ -107,16 +107,15 @@ Status = Literal["extended", "finished", "unfinished", "pruned"]
 class BeamNode:
     """A hypothesis that a beam search ranked, as a node of the tree of all of them.
 
-    A tree is a list: the root, which is the empty hypothesis, then the candidates of each step,
-    most likely first, at most as many as the beam has places. `parent` is the number in the list of
-    the hypothesis that this one extends by `token`; None for the root. `log_prob` is that of all
-    pieces so far, `score` what `SearchOptions` makes of it if they count as the whole translation.
+    A tree is a list: the root (the empty hypothesis), then the candidates of each step, most likely
+    first, at most as many as the beam has places. `parent` is the index in the list of the
+    hypothesis that this one extends by `token`; None for the root. `log_prob` is the log
+    probability of all pieces so far, `score` their score as a whole translation (`SearchOptions`).
 
-    `status` is "extended" for a hypothesis in the beam that one in the beam extends, "finished" for
-    one in the beam that ends with EOS, "unfinished" for the others that were in the beam when the
-    search ended, and "pruned" for those that better ones displaced from the beam or kept out of
-    it. The finished hypothesis with the best score, of equal ones the first, is the translation.
-    `piece` is the token as text, in what a Translator returns.
+    `status` is "extended" if another hypothesis of the beam extends this one, "finished" if it ends
+    with EOS, "unfinished" if it was in the beam when the search ended, and "pruned" if better ones
+    displaced it from the beam or kept it out. The finished hypothesis with the best score, of equal
+    ones the first, is the translation. `piece` is the token as text, filled in by Translator.
     """
 
     parent: int | None
@@ -250,8 +249,8 @@ class Ensemble:
             member.step(tokens_R, of_member, weights=weights)
             for member, of_member in zip(self.members, state, strict=True)
         ]
-        # In single precision e^x and log are many times faster than logaddexp; probabilities
-        # below the smallest number count as that.
+        # In single precision e^x and log are many times faster than logaddexp; a probability below
+        # the smallest number counts as that number.
         total_RV = sum(np.exp(step.log_probs_RC, out=step.log_probs_RC) for step in steps)
         log_probs_RV = np.log(np.maximum(total_RV, TINY))
         known = [step.weights_RS for step in steps if step.weights_RS is not None]

@@ -20,7 +20,7 @@ from seq2seq.inference.protocol import Decoding, Floats, Hypothesis, Ints, Searc
 from seq2seq.inference.search import decode, length_limits, top
 from seq2seq.languages import bleu_tokenizer
 
-Metric = Literal["chrf", "bleu"]  # the utility of minimum Bayes risk, of sentences
+Metric = Literal["chrf", "bleu"]  # of sentences: the utility of minimum Bayes risk
 
 _NUCLEUS = 128  # pieces that usually hold the probability mass of nucleus sampling
 
@@ -66,9 +66,9 @@ def sample(
     drawn from. The beam of the options is ignored. With `prefixes`, one for each sentence, samples
     begin with them.
 
-    `keys` are ids of the sentences, from 0; by default their index in the batch. What is drawn for
-    a sentence depends on the seed, its key and the number of the sample, neither on the batch nor
-    on `num_samples`: give every sentence of a corpus a key of its own. Raises as `search` does.
+    `keys` are ids of the sentences, from 0; by default their index in the batch. The samples of a
+    sentence depend on the seed, its key and the number of the sample, but not on the batch or on
+    `num_samples`: give every sentence of a corpus a key of its own. Raises as `search` does.
     """
     limits = length_limits(decoding, options, prefixes)
     number = sampling.num_samples
@@ -106,7 +106,7 @@ def _truncate(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints]
     """Return the pieces to draw from, most likely first; those cut off have probability 0."""
     size = probs_RV.shape[1]
     count = min(top_k or _NUCLEUS, size)
-    while True:  # few pieces hold the mass, so that this is cheaper than sorting all
+    while True:  # few pieces hold the mass, so this is cheaper than sorting all
         probs_RC, tokens_RC = top(probs_RV.copy(), count)
         if top_k or count == size or (probs_RC.sum(1) >= top_p).all():
             break
@@ -140,8 +140,8 @@ def expected_utilities(
     """Return for each candidate h the mean of utility(h, r) over all candidates r, itself included.
 
     The candidates stand for the model's distribution (Eikema and Aziz 2020): samples with equal
-    weights; an n-best list with weights in proportion to its probabilities, which are given by
-    their logarithms. The utility is sacreBLEU's sentence chrF or sentence BLEU in percent.
+    weights; an n-best list, given its `log_probs`, with weights in proportion to its probabilities.
+    The utility is sacreBLEU's sentence chrF or sentence BLEU in percent.
     """
     # sacreBLEU is slow to import, and most translations do not need it.
     from sacrebleu.metrics.bleu import BLEU

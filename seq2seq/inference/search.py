@@ -1,4 +1,4 @@
-"""Greedy search, beam search and forced decoding over a `Decoding`; no model is known here.
+"""Greedy search, beam search and forced decoding over a `Decoding`, whatever its model is.
 
 Legend: B sentences, K hypotheses a sentence, R = B * K rows (sentence-major), S source length,
 V vocabulary, C candidates a row, N candidates a sentence, T pieces so far or target length
@@ -44,7 +44,7 @@ def search(
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
     With `prefixes`, one for each sentence, hypotheses begin with them. `on_step` is called before
-    each step with the unfinished hypotheses; what it raises ends the search. A beam of 1 is
+    each step with the unfinished hypotheses; an error in it ends the search. A beam of 1 is
     searched greedily, which finds the same with less work, unless the tree is to be kept. Raises
     ConfigError for a coverage penalty without attention, FloatingPointError for logits that are not
     finite.
@@ -132,7 +132,7 @@ def decode(
 ) -> list[list[Hypothesis]]:
     """Return `copies` hypotheses a sentence, each extended by the piece that `strategy` picks.
 
-    With a `count`, `strategy` gets that many of the most likely legal pieces at least, else all.
+    With a `count`, `strategy` gets at least that many of the most likely legal pieces, else all.
     """
     beams = BeamState(decoding, options, copies=copies, prefixes=prefixes, on_step=on_step)
     found: list[dict[int, Hypothesis]] = [{} for _ in beams.sentences]
@@ -206,7 +206,7 @@ def force_decode(
 class BeamState:
     """Rows of unfinished hypotheses, and everything that is reordered with them.
 
-    Sentences whose search has ended leave the batch.
+    A sentence leaves the batch when its search ends.
     """
 
     def __init__(
@@ -258,8 +258,8 @@ class BeamState:
     def step(self, count: int | None) -> tuple[Floats, Ints | None]:
         """Return log_probs_RC after the last pieces, -inf for illegal ones, and pieces_RC.
 
-        No pieces means that all are candidates; otherwise `count` legal ones of each row are among
-        them. Raises ConfigError for a coverage penalty if the model has no attention weights.
+        If pieces_RC is None, all pieces are candidates; otherwise each row has at least `count`
+        legal ones. Raises ConfigError for a coverage penalty if the model has no attention weights.
         """
         options = self.options
         if self.on_step is not None:
@@ -304,7 +304,7 @@ class BeamState:
         """Return the hypotheses that result if these candidates end after this step."""
         sentences_H, log_probs_H = self.sentences[places_H[0]], log_probs_BN[places_H]
         rows_TH = [places_H[0] * self.width + parents_BN[places_H]]
-        for parents_R in reversed(self._parents):  # which each had at each step, from the last
+        for parents_R in reversed(self._parents):  # from the last step to the first
             rows_TH.append(parents_R[rows_TH[-1]])
         totals = [total_R[r] for total_R, r in zip(self._totals, reversed(rows_TH), strict=True)]
         weights: list[Floats | None] = [None] * len(sentences_H)
@@ -326,8 +326,8 @@ class BeamState:
     ) -> tuple[Ints, Ints]:
         """Keep some sentences, and extend the rows `parents` of each by pieces.
 
-        Only candidates with a finite log probability are used. Each sentence gets as many rows as
-        the one with the most of them needs. Returns the index of the candidates of each row.
+        Only candidates with a finite log probability are used. Every sentence gets as many rows as
+        the largest number that one needs. Returns the index of each row's candidate.
         """
         order_B = _compact_order(kept_B)
         used_BN = log_probs_BN[order_B] > -np.inf
@@ -372,9 +372,10 @@ class BeamState:
         self._penalty_R = logs_RS.sum(1) * self.options.coverage_penalty
 
     def _legal_pieces(self) -> list[Ints | None]:
-        """Return for each row the pieces that follow its prefix, or None: any; empty: any in all.
+        """Return for each row the pieces that its prefix allows; None if that is any piece.
 
-        EOS is one of them where the prefix has been spelled.
+        EOS is one of them once the prefix has been spelled. The list is empty if no row has a
+        prefix left to spell.
         """
         if not self._prefixes:
             return []
@@ -411,7 +412,7 @@ class BeamState:
 
 
 class BeamTrees:
-    """One tree for each sentence, which grows by a level at each step of the search."""
+    """One tree for each sentence; it grows by a level at each step of the search."""
 
     def __init__(self, number: int) -> None:
         """Start with the root of this many trees, the empty hypothesis."""
@@ -436,7 +437,7 @@ class BeamTrees:
             for node in nodes:
                 if tree[node].status == "unfinished":  # unless a candidate extends it, below
                     tree[node] = replace(tree[node], status="pruned")
-        self._nodes_BN = np.zeros(log_probs_BN.shape, np.int64)  # the root, in rows that fill up
+        self._nodes_BN = np.zeros(log_probs_BN.shape, np.int64)  # 0, the root, if not a candidate
         for b, n in np.argwhere(np.isfinite(log_probs_BN)).tolist():
             tree, parent = self.trees[beams.sentences[b]], int(nodes_BK[b, parents_BN[b, n]])
             self._nodes_BN[b, n] = len(tree)
@@ -481,7 +482,7 @@ def repeated(tokens_RT: Ints, size: int) -> tuple[Ints, Ints]:
     last = tokens_RT[:, None, tokens_RT.shape[1] - size + 1 :]
     rows, places = (ngrams[:, :, :-1] == last).all(2).nonzero()
     pieces = ngrams[rows, places, -1]
-    possible = pieces != EOS  # rows that have ended repeat it
+    possible = pieces != EOS  # repeated by rows that have ended
     return rows[possible], pieces[possible]
 
 
@@ -491,8 +492,8 @@ _FEW = 16  # up to here, taking one maximum after the other is faster than a par
 def top(scores_RC: Floats, count: int) -> tuple[Floats, Ints]:
     """Return the largest scores of each row, in descending order, and their columns [R, count].
 
-    Equal ones are in the order of columns; up to 16, the first of them are taken. The scores may be
-    overwritten.
+    Equal scores are in the order of columns; for a count of up to 16, the first of them are taken.
+    The scores may be overwritten.
     """
     count = min(count, scores_RC.shape[1])
     rows_R = np.arange(len(scores_RC))

@@ -1,6 +1,6 @@
 """PyTorch behind the interface of search: the plain model, on any device.
 
-seq2seq.inference.protocol says what a Backend, a State and a Decoding do.
+See seq2seq.inference.protocol for what a Backend, a State and a Decoding do.
 
 Legend: B sentences, R rows, S source length, V vocabulary, C candidates a row
 """
@@ -60,7 +60,7 @@ class TorchBackend:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Compute without gradients, products in `dtype`; the outermost one keeps cast weights."""
+        """Compute without gradients, products in `dtype`; nested contexts share cast weights."""
         if self.dtype == torch.float32:
             with torch.inference_mode():
                 yield
@@ -153,7 +153,7 @@ def log_softmax(logits_RV: Tensor) -> Tensor:
 def top_with_eos(log_probs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the log probabilities and the ids of EOS and of the `count` most likely others, by id.
 
-    Which of equally likely ones are the last to be among them is not defined.
+    Which of several equally likely pieces are the last to be selected is not defined.
     """
     pieces_RC = log_probs_RV.topk(count + 1).indices  # most likely first
     lacks_end_R1 = (pieces_RC != EOS).all(1, keepdim=True)

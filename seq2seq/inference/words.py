@@ -1,6 +1,7 @@
 """Words of a translation: the pieces of each, the attention between them, and word links.
 
-A link (i, j) joins source word i and target word j, both from 0.
+A link (i, j) joins source word i and target word j, both from 0. In a script without spaces, each
+character is a word; views join those that one piece spells.
 
 Legend: T target pieces, S source pieces, both with the end of sentence; t, s words.
 """
@@ -12,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -28,28 +30,35 @@ Links = frozenset[Link]
 Floats = npt.NDArray[np.float64]
 Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
 
-_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_CHARACTER = rf"[{_UNSPACED}]\p{{M}}*"  # of a script without spaces, with the marks upon it
+_LETTERS = rf"[\w\p{{N}}--[{_UNSPACED}]]+"
+_WORD = rf"(?V1){_CHARACTER}|{_LETTERS}(?:'{_LETTERS})*|[^\w\s]"
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text, each punctuation mark as a word of its own.
 
     A word is a match of `\\w+(?:'\\w+)*|[^\\w\\s]`, the definition that the gold links of
-    data/sample count by (data/README.md).
+    data/sample count by (data/README.md), or a character of a script without spaces.
     """
-    return _WORD.findall(text)
+    from regex import findall  # slow to import
+
+    found: list[str] = findall(_WORD, text)
+    return found
 
 
 def display_words(text: str) -> list[str]:
     """Return the words of a text as views show them, the marks around each as words of their own.
 
-    Words are separated by white space. Marks within one, as in `don't`, `3.5` and `well-known`,
-    stay in it. An emoji is one mark, of however many characters.
+    Words are separated by white space, or are characters of a script without spaces. Marks within
+    one, as in `don't`, `3.5` and `well-known`, stay in it. An emoji is one mark, of however many
+    characters.
     """
-    from regex import findall  # slow to import; its \X is a character as readers see it
+    from regex import findall, split  # slow to import; \X is a character as readers see it
 
     found: list[str] = []
-    for word in text.split():
+    for word in filter(None, split(rf"\s+|({_CHARACTER})", text)):
         chars = findall(r"\X", word)
         inner = [n for n, char in enumerate(chars) if not _is_mark(char)]
         start, end = (inner[0], inner[-1] + 1) if inner else (len(chars), len(chars))
@@ -172,11 +181,24 @@ def target_words(part: Part) -> DisplayedWords:
 
 
 def _displayed(text: str, pieces: Sequence[str]) -> DisplayedWords:
+    from regex import match
+
     found, of_pieces = display_words(text), words_of_pieces(pieces, display_words)
     # Where the tokenizer does not know a mark, its pieces do not tell the mark from the word.
     if max((word for of in of_pieces for word in of), default=-1) + 1 != len(found):
         found, of_pieces = text.split(), words_of_pieces(pieces)
-    return DisplayedWords(found, of_pieces)
+    # In a script without spaces, what one piece spells is shown as one word.
+    joined = {
+        right
+        for of in of_pieces
+        for left, right in pairwise(of)
+        if match(_CHARACTER, found[left]) and match(_CHARACTER, found[right])
+    }
+    number = np.cumsum([n not in joined for n in range(len(found))]) - 1
+    merged = [""] * (number[-1] + 1 if found else 0)
+    for n, word in zip(number, found, strict=True):
+        merged[n] += word
+    return DisplayedWords(merged, [sorted({int(number[n]) for n in of}) for of in of_pieces])
 
 
 def _merged(

@@ -2,7 +2,7 @@
 
 An int8 product has signed weights with a scale for each output, and unsigned inputs with 128 for
 zero. Inputs with a known bound have one fixed scale. All others are divided by the largest absolute
-value of their own row. So no row depends on the others of its batch.
+value of their own row. So no row depends on the other rows of its batch.
 
 Legend: I inputs, O outputs, V vocabulary, E embedding size.
 """
@@ -30,10 +30,10 @@ TINY = np.float32(1e-30)
 
 
 class Graph:
-    """A graph under construction; values are known by their names.
+    """A graph under construction; strings are the names of its values.
 
-    The body of a Scan is a Graph with constants of its own: ONNX Runtime makes only those weights
-    unsigned that are in the same graph as their product (see `_load` in backend.py).
+    The body of a Scan is a Graph with constants of its own: ONNX Runtime converts int8 weights to
+    unsigned ones only in the graph of their product (see `_load` in inference/onnx_backend.py).
     """
 
     def __init__(self, name: str, precision: Precision) -> None:
@@ -59,7 +59,7 @@ class Graph:
         return names
 
     def input(self, name: str, shape: Sequence[int | str], dtype: type = np.float32) -> str:
-        """Add an input; the axes of its shape that are names are dynamic."""
+        """Add an input; axes that have a name instead of a size are dynamic."""
         self.inputs.append(_value_info(name, shape, dtype))
         return name
 
@@ -71,7 +71,7 @@ class Graph:
         self.outputs.append(_value_info(name, shape, np.float32))
 
     def constant(self, array: Array) -> str:
-        """Store a constant, once, and return its name; float64 becomes float32."""
+        """Return the name of a constant; equal ones are stored once, float64 becomes float32."""
         if array.dtype == np.float64:
             array = array.astype(np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -81,7 +81,7 @@ class Graph:
         return self._constant_names[key]
 
     def split(self, value: str, sizes: Sequence[int]) -> list[str]:
-        """Return the parts of the last axis that have these sizes."""
+        """Split the last axis into parts of these sizes and return them."""
         if len(sizes) == 1:
             return [value]
         return self.many("Split", value, np.array(sizes), outputs=len(sizes), axis=-1)
@@ -117,7 +117,7 @@ class Graph:
     def lookup(
         self, embedding_VE: Array, ids: str, weight_OE: Array, bias_O: Array | None = None
     ) -> str:
-        """Return W e + b for the embeddings e of ids [...]; int8 embeddings have a scale a row."""
+        """Return W e + b for the embeddings e of ids [...]; in int8, each row has its own scale."""
         if self.precision == "fp32":
             return self.product(self("Gather", embedding_VE, ids), weight_OE, bias_O)
         integers_VE, scale_V = quantize_rows(embedding_VE)
@@ -198,7 +198,7 @@ class Parameters:
         return self("source_embedding.weight", self.source_vocab, self.config.embedding_size)
 
     def target_embedding(self) -> Array:
-        """Return the embeddings of target pieces [V, E]; a shared matrix has its first name."""
+        """Return the embeddings of target pieces [V, E]; a shared matrix is stored only once."""
         if self.config.tie_target:
             return self.output_weight()
         name = "source" if self.config.joint_embeddings else "target"

@@ -1,23 +1,23 @@
 """A translation model as three ONNX graphs: encoder, target embedding, one step of the decoder.
 
 encoder: `source` [B, S], padded with PAD on the right, to `state` [B, Z], the initial decoder state
-of all layers side by side (and Luong's attentional state, where it is fed), and to the memory,
-all that is fixed for a sentence.
-embedding: `pieces` [N] to `inputs` [N, X], the products of their embeddings that a step needs. They
-can be kept, as they depend on nothing else.
+of all layers side by side (and Luong's attentional state, if it is fed to the next step), and to
+the memory: everything about a sentence that steps read.
+embedding: `pieces` [N] to `inputs` [N, X], the products of their embeddings, as a step reads them.
+They depend on nothing else and can be cached.
 step: `inputs` [B, K, X], `state` [B, K, Z] and the memory to `log_probs` [B, K, V], `next_state`
 [B, K, Z] and, with attention, `weights` [B, K, S].
 
-The memory is `values` and, with attention, `keys` and `mask`, which is added to the scores: minus
-infinity at padding; for additive scores also `energy`, their vector v, and for the lexical shortcut
-`words`. The graphs are the functions of `seq2seq.model` up to rounding, after algebra on the
-weights:
+The memory is `values` and, with attention, `keys` and `mask`; the mask is added to the scores and
+is minus infinity at padding. Additive scores also have `energy`, their vector v, and the lexical
+shortcut has `words`. The graphs are the functions of `seq2seq.model` up to rounding, after algebra
+on the weights:
 
-- W sum_s(a_s v_s) = sum_s(a_s W v_s), and the weights a_s of a sentence sum to one. So the product
-  by which a decoder reads the output of its attention is joined with the projections before it, and
-  computed once per source position, with its bias.
-- q'W'Kh = q'(W'K)h: of dot products only the keys' side is left.
-- The biases of r and z, and of n's input, are one.
+- W sum_s(a_s v_s) = sum_s(a_s W v_s), and the weights a_s of a sentence sum to one. So the matrix
+  that a decoder multiplies the attention output by is joined with the projections before it, and
+  the product is computed once per source position, with its bias.
+- q'W'Kh = q'(W'K)h: dot products need only a projection of the keys.
+- The input and hidden biases of r and z are added up in advance; those of n stay apart.
 
 Legend: B sentences, K hypotheses per sentence, S source length, E embedding size, D state of a
 decoder layer, Z whole state, h state of one direction of the encoder, H both directions, G = 3D
@@ -64,7 +64,7 @@ def encoder_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProt
 
 
 def embedding_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
-    """Return the graph that computes the products of target embeddings that a step needs."""
+    """Return the graph that computes the products of target embeddings, as a step reads them."""
     g = Graph("embedding", precision)
     pieces = g.input("pieces", ["N"], np.int64)
     weight_XE, bias_X = _decoder(params).embedding
@@ -96,7 +96,7 @@ def step_graph(params: Parameters, *, precision: Precision) -> onnx.ModelProto:
 
 
 class _Cell:
-    """One GRU layer. The biases of r and z, and of n's input, enter with the inputs."""
+    """One GRU layer. Both biases of r and z, and n's input bias, are added to the inputs."""
 
     def __init__(self, params: Parameters, name: str, input_size: int, size: int) -> None:
         self.size = size
@@ -261,14 +261,14 @@ def _initial_state(g: Graph, params: Parameters, decoder: _Decoder, encoded: _En
 
 
 class _FusedAttention:
-    """An attention joined with the decoder's product of its output: W (context + query) + b.
+    """The attention, joined with the decoder's product of its output: W (context + query) + b.
 
-    Here the context is the same at every step (score none).
+    This base class is the score none: the context is the same at every step.
     """
 
     def __init__(self, params: Parameters, context_XM: Array, bias_X: Array) -> None:
         self.context_XM, self.bias_X = context_XM, bias_X
-        # A state of the decoder is within 1, its sum with a product of the piece before is not.
+        # Decoder states lie within [-1, 1], but not after a product of the previous piece is added.
         self.query_bound = None if params.config.attention.previous_piece else 1.0
         self.residual_XQ = None
         if params.config.residual:
@@ -290,7 +290,7 @@ class _FusedAttention:
     def __call__(
         self, g: Graph, query_BKQ: str, other_XQ: Array | None = None
     ) -> tuple[str, str | None]:
-        """Return the product of the outputs, plus another product of the query, and the weights."""
+        """Return the product of the outputs, plus `other_XQ` times the query, and the weights."""
         context, weights = self.attend(g, query_BKQ)
         products = [weight for weight in (self.residual_XQ, other_XQ) if weight is not None]
         if products:
@@ -301,7 +301,7 @@ class _FusedAttention:
 
 
 class _DotProducts(_FusedAttention):
-    """One head; dot products, scaled or general, with all their matrices on the side of the keys.
+    """One head; dot products, scaled or general: all their matrices are applied to the keys.
 
     The values are the products of the encoder's states.
     """
@@ -360,8 +360,8 @@ class _AdditiveScores(_DotProducts):
         self.memory["energy"] = ["B", 1, len(self.energy_A1), 1]
 
     def make_memory(self, g: Graph, encoded: _EncoderStates) -> list[str]:
-        # The vector v is memory, not a constant of the step, where it would be laid out in advance;
-        # that makes products with a single column slow.
+        # The vector v is in the memory: ONNX Runtime would rearrange a constant of the step in
+        # advance, and that makes products with a single column slow.
         energy_B1A1 = _per_sentence(g, self.energy_A1[None])
         return [*super().make_memory(g, encoded), energy_B1A1]
 
@@ -440,15 +440,15 @@ class _Heads(_FusedAttention):
 
 
 def _joined(weight: Array, before: Array | None) -> Array:
-    """Return the matrix of two products in a row."""
+    """Return one matrix for two products in a row."""
     return weight if before is None else weight @ before
 
 
 class _Decoder:
     """A decoder style: its layers, its step, and the products that are computed before the step.
 
-    `embedding` is the matrix [X, E] and the bias that read an embedding, `context` the matrix
-    [X, M] and the bias that read an attention output.
+    `embedding` is the matrix [X, E] and the bias that are applied to embeddings, `context` the
+    matrix [X, M] and the bias that are applied to attention outputs.
     """
 
     embedding: tuple[Array, Array | None]
@@ -487,7 +487,7 @@ class _Decoder:
 class _DeepOutput(_Decoder):
     """The readout sees state, embedding and context (DeepOutputDecoder).
 
-    Maxout takes pairs of outputs; here, the second ones follow all first ones.
+    Maxout takes the larger of each pair of outputs; here, all first ones precede all second ones.
     """
 
     def __init__(self, params: Parameters) -> None:

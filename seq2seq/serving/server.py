@@ -29,7 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from seq2seq.errors import UserError, WorkerError, one_line, verdict
+from seq2seq.errors import UserError, WorkerError, exit_status, one_line
 from seq2seq.serving import api, libretranslate
 from seq2seq.serving.batching import Metrics
 from seq2seq.serving.service import Service, make_router, service_of
@@ -189,7 +189,7 @@ async def _client_closed(_: Request, __: Exception) -> Response:
 
 async def _server_error(_: Request, error: Exception) -> Response:
     # The log says more about a lost worker: the server is about to stop.
-    found = None if isinstance(error, WorkerError) else verdict(error)
+    found = None if isinstance(error, WorkerError) else exit_status(error)
     return JSONResponse({"error": found[1] if found else _INTERNAL}, 500)
 
 

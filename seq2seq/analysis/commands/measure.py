@@ -1,4 +1,4 @@
-"""`seq2seq compare`, `align`, `doctor` and `faults`: what is measured of runs."""
+"""`seq2seq compare`, `align`, `doctor` and `faults`: measurements of runs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def _add_align(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--words", choices=("spaces", "marks"),
         help="what a word is: split at spaces, or with punctuation marks as separate words, as in "
-        "data/sample; default: marks for the test set's own gold alignments, else spaces",
+        "data/sample, and so each character of a language without spaces; default: marks for the "
+        "test set's own gold alignments, and without any for such a language, else spaces",
     )  # fmt: skip
     parser.add_argument(
         "--reverse", metavar="RUN", help="a model for the opposite direction, for symmetrization"
@@ -143,14 +144,16 @@ def _align(arguments: argparse.Namespace) -> int:
     from seq2seq.evaluation.evaluate import load_test, write_lines
     from seq2seq.files import check_writable
     from seq2seq.inference.words import WORDS, format_links
+    from seq2seq.languages import language
 
     if arguments.output is not None:
         given = (arguments.test, arguments.target, arguments.gold)
         check_writable(Path(arguments.output), *given)
     translator = options.load_translator(arguments, arguments.run)
     pairs = load_test(arguments.test, translator, target=arguments.target)
-    own = arguments.gold is None and pairs[0].alignment is not None
-    split = WORDS[arguments.words or ("marks" if own else "spaces")]
+    is_spaced = all(language(code).is_spaced for code in translator.config.data.languages)
+    by_spaces = arguments.gold or (pairs[0].alignment is None and is_spaced)
+    split = WORDS[arguments.words or ("spaces" if by_spaces else "marks")]
     gold = alignment.gold_of(pairs, arguments.gold, split=split, first=int(arguments.one_based))
     if arguments.json and gold is None:
         raise UserError("--json needs gold alignments; pass --gold FILE")

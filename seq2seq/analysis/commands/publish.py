@@ -1,4 +1,4 @@
-"""Push a run to the Hugging Face hub, from where every command takes it as hf:user/name.
+"""Push a run to the Hugging Face hub; every command then takes it as hf:user/name.
 
 Log in before, with 'hf auth login' or HF_TOKEN. docs/hub.md says what is pushed.
 
