@@ -1,7 +1,7 @@
-"""What the project knows of a language: one table for all that is particular to some of them.
+"""Languages: one table of everything that is particular to some of them.
 
-docs/languages.md shows it. Of a language that is not in the table nothing is assumed but that
-spaces separate its words; what needs to know more, such as changes of case, leaves it alone.
+docs/languages.md shows the table. All that is assumed of other languages is that spaces separate
+their words; whatever needs to know more, such as changes of case, leaves their text alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seq2seq.errors import ConfigError
 log = logging.getLogger(__name__)
 
 UNDETERMINED = "und"  # the code of ISO 639 for a language that nobody named
-# Code: English name, three-letter code, script, how a number is written where that is certain.
+# Code: English name, three-letter code, script, and how a number is written, if that is certain.
 _TABLE = {
     "am": ("Amharic", "amh", "Ethiopic", ""), "ar": ("Arabic", "ara", "Arabic", ""),
     "bg": ("Bulgarian", "bul", "Cyrillic", ""), "bn": ("Bengali", "ben", "Bengali", ""),
@@ -86,8 +86,8 @@ _CHAT = dict.fromkeys(
     "what=wat|wut and=n|& with=w/ have=hv know=kno love=luv for=4 why=y something=smth "
     "message=msg right=rite though=tho",
 )
-# Letters that keep their accents where people type without them, and letters that are then written
-# as others. In a language that is not here, nobody leaves accents out, or it is not known how.
+# Letters that keep their accents when people type without accents, and letters that are then
+# replaced. In other languages nobody leaves accents out, or it is not known how.
 _KEPT = {
     "cs": "", "de": "", "el": "", "en": "ñÑ", "es": "ñÑ", "fr": "", "gl": "ñÑ", "hu": "",
     "it": "", "nl": "", "pl": "", "pt": "", "ro": "", "sk": "", "tr": "İ", "vi": "",
@@ -102,12 +102,27 @@ _FINAL_MARKS = {  # where they are not . ! ? …
     "hy": "։…", "ja": "。！？…", "km": "។?!…", "mr": "।.?!…", "my": "။", "ne": "।?!…", "pa": "।?!…",
     "ur": "۔!؟…", "zh": "。！？…",
 }  # fmt: skip
+# The months, and a date with the name of its month, the year after a bar.
+_DATES = {
+    "de": ("{0}. {1}| {2}", "Januar Februar März April Mai Juni Juli August September Oktober "
+           "November Dezember"),
+    "en": ("{0} {1}| {2}", "January February March April May June July August September October "
+           "November December"),
+    "es": ("{0} de {1}| de {2}", "enero febrero marzo abril mayo junio julio agosto septiembre "
+           "octubre noviembre diciembre"),
+    "fr": ("{0} {1}| {2}", "janvier février mars avril mai juin juillet août septembre octobre "
+           "novembre décembre"),
+    "it": ("{0} {1}| {2}", "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre "
+           "ottobre novembre dicembre"),
+    "pt": ("{0} de {1}| de {2}", "janeiro fevereiro março abril maio junho julho agosto setembro "
+           "outubro novembro dezembro"),
+}  # fmt: skip
 _BLEU = {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
 
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """A language, as the table has it; the defaults are what holds of an unknown one."""
+    """A row of the table; the defaults are those of an unknown language."""
 
     code: str  # as it was given
     name: str  # in English; the code if it is not known
@@ -119,6 +134,8 @@ class Language:
     respelled: Mapping[int, str] = field(default_factory=dict)  # letters (ord), without accents
     openings: str = ""  # marks that begin a sentence, and that people leave out
     final_marks: str = ".!?…"
+    date: str = ""  # day {0}, month {1}, and after a bar year {2}
+    months: tuple[str, ...] = ()  # in order, if it is known how a date is written
     bleu_tokenizer: str | None = None  # sacreBLEU's; None: its default, 13a
 
     @cached_property
@@ -153,12 +170,12 @@ class Language:
 
     @property
     def joiners(self) -> tuple[str, str]:
-        """What stands between two sentences of a line, and between two parts of a sentence."""
+        """The white space between two sentences of a line, and between two parts of a sentence."""
         return "" if self.script in ("Han", "Kana") else " ", " " if self.is_spaced else ""
 
     @property
     def joiner(self) -> str:
-        """What stands between two sentences of a line."""
+        """The white space between two sentences of a line."""
         return self.joiners[0]
 
     @property
@@ -168,12 +185,12 @@ class Language:
 
     @property
     def decimal_sign(self) -> str:
-        """The sign before decimals, or "" where that is not certain."""
+        """The sign before decimals, or "" if that is not certain."""
         return self.number[-2:-1]
 
     @property
     def thousands_sign(self) -> str:
-        """The sign between thousands, or "" where that is not certain."""
+        """The sign between thousands, or "" if that is not certain."""
         return self.number[1:2]
 
     @cached_property
@@ -209,7 +226,7 @@ class Language:
 
 @lru_cache
 def language(code: str) -> Language:
-    """Return what is known of a language by its code of ISO 639, also with a region or script."""
+    """Return the language with this ISO 639 code, which may have a region or script."""
     base = base_of(code)
     if base not in _TABLE:
         return Language(code, code)
@@ -226,6 +243,8 @@ def language(code: str) -> Language:
         {ord(pair[0]): pair[1:] for pair in _RESPELLED.get(base, "").split()},
         "¿¡" if base in ("es", "gl") else "",
         _FINAL_MARKS.get(base, ".!?…"),
+        _DATES.get(base, ("", ""))[0],
+        tuple(_DATES.get(base, ("", ""))[1].split()),
         _BLEU.get(base, "char" if script in _UNSPACED else None),
     )
 

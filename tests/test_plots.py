@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from seq2seq.analysis import heatmaps, plots
 from seq2seq.analysis.heatmaps import attention_figure, plot_sentences
@@ -48,6 +51,59 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     for module in (heatmaps, plots):
         monkeypatch.setattr(module, "write_figure", lambda figure, path: figures.append(figure))
     return figures
+
+
+def write_font(path: Path, family: str, characters: str) -> str:
+    """Write a font with squares for these characters; return its path."""
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    for corner in ((0, 500), (500, 500), (500, 0)):
+        pen.lineTo(corner)
+    pen.closePath()
+    names = [".notdef", *(f"u{ord(char):x}" for char in characters)]
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap({ord(char): f"u{ord(char):x}" for char in characters})
+    builder.setupGlyf(dict.fromkeys(names, pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys(names, (600, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": family, "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(path)
+    return str(path)
+
+
+def test_fonts_are_chosen_that_have_the_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = tmp_path / "damaged.ttf"
+    damaged.write_bytes(b"no font")
+    fonts = [
+        str(damaged),
+        write_font(tmp_path / "one.ttf", "One", "猫"),
+        write_font(tmp_path / "two.ttf", "Two", "猫犬"),
+        write_font(tmp_path / "three.ttf", "Three", "水"),
+    ]
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "matplotlib.font_manager.findSystemFonts", lambda: asked.append("") or fonts
+    )
+    for pieces, families in (
+        (["▁猫", "犬"], ["Two"]), (["▁猫水犬"], ["Two", "Three"]), (["▁agua"], []),
+    ):  # fmt: skip
+        figure = attention_figure([part(*pieces)])
+        plots.write_figure(figure, BytesIO(), dots=10)
+        label = figure.axes[0].get_yticklabels()[0]
+        assert label.get_fontfamily()[1:] == families
+    assert len(asked) == 2
+    assert not caplog.messages
+    for _ in range(2):
+        plots.write_figure(attention_figure([part("▁猫家鳥")]), BytesIO(), dots=10)
+    assert caplog.messages == [
+        "no installed font has 家 鳥, drawn as boxes; install one, such as the package "
+        "fonts-noto-cjk for Chinese, Japanese and Korean"
+    ]
 
 
 @pytest.mark.parametrize("suffix", STARTS)

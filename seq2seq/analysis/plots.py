@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 SUFFIXES = (".png", ".svg", ".pdf")
 _MOST_INCHES = 100.0
@@ -51,11 +54,52 @@ def new_figure(width: float, height: float, *, constrained: bool = True) -> Figu
 
 
 def write_figure(figure: Figure, file: Path | IO[bytes], *, dots: int = 150) -> None:
-    """Write the figure, by the suffix of a path or as PNG, with this many dots per inch."""
+    """Write the figure, by the suffix of a path or as PNG, with this many dots per inch.
+
+    Characters that matplotlib's own font lacks are in installed fonts that have them.
+    """
+    from matplotlib.text import Text
+
+    texts = figure.findobj(Text)
+    families = _families_with(frozenset().union(*(text.get_text() for text in texts)))
+    for text in texts:
+        text.set_fontfamily([*text.get_fontfamily(), *families])
     with warnings.catch_warnings():
         # A character that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(file, dpi=dots)
+
+
+@lru_cache
+def _families_with(characters: frozenset[str]) -> list[str]:
+    """Return installed fonts with the characters that the usual one lacks; log what none has."""
+    from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager
+    from matplotlib.ft2font import FT2Font
+
+    def known(path: str) -> set[str]:
+        try:
+            font = FT2Font(path)
+        except (OSError, RuntimeError):  # damaged
+            return set()
+        return {char for char in missing if font.scalable and font.get_char_index(ord(char))}
+
+    missing = set(filter(str.isprintable, characters))
+    missing -= known(findfont(FontProperties()))
+    # matplotlib's own list may lack fonts that were installed after it.
+    paths = findSystemFonts() if missing else []
+    paths.sort(key=lambda path: ("Regular" not in path, "Serif" in path))
+    fonts, families = {path: known(path) for path in paths}, []
+    for path in sorted(fonts, key=lambda path: -len(fonts[path])):
+        if fonts[path] & missing:
+            fontManager.addfont(path)
+            families.append(FT2Font(path).family_name)
+            missing -= fonts[path]
+    if missing:
+        log.warning(
+            "no installed font has %s, drawn as boxes; install one, such as the package "
+            "fonts-noto-cjk for Chinese, Japanese and Korean", " ".join(sorted(missing)[:9]),
+        )  # fmt: skip
+    return families
 
 
 def plain(text: str) -> str:

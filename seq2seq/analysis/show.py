@@ -291,7 +291,7 @@ def _vector(values: Tensor) -> str:
 
 
 def render_page(explanation: Explanation, *, words: bool = False) -> str:
-    """Return the page, which holds the data of `as_json`; with `words` it first shows words.
+    """Return the page; it holds the data of `as_json`. With `words` it first shows words.
 
     Raises DataError for a model without attention, unless there is an attribution.
     """

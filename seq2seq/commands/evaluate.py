@@ -58,6 +58,7 @@ def add(commands: options.Commands) -> None:
         "-o", "--output", metavar="FILE",
         help="write translations; default: RUN/<test name>.hypotheses.txt, replaced each time",
     )  # fmt: skip
+    options.add_arguments(parser, "--glossary")
     options.add_search(parser)
     options.add_arguments(parser, "--workers")
 

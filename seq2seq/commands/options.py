@@ -145,6 +145,11 @@ _SHARED: dict[str, dict[str, Any]] = {
         "default": None,
         "help": "translate each line as a whole, not sentence by sentence",
     },
+    "--glossary": {
+        "metavar": "FILE",
+        "help": "terms that must be translated as FILE says: a term, a tab and its translation on "
+        "each line",
+    },
     "--device": {"default": "auto", "help": "auto (a GPU if there is one), cpu, cuda or cuda:N"},
     "--precision": {
         "choices": ("auto", "fp32", "bf16", "int8"),
@@ -201,7 +206,12 @@ def parallelism(arguments: argparse.Namespace) -> Iterator[Parallelism]:
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given search options, as Translator.options takes them."""
     names = ("length_penalty", "coverage_penalty", "no_repeat_ngram", "split_sentences")
-    return {"beam_size": arguments.beam} | {name: getattr(arguments, name) for name in names}
+    found = {"beam_size": arguments.beam} | {name: getattr(arguments, name) for name in names}
+    if path := getattr(arguments, "glossary", None):
+        from seq2seq.inference.required import Glossary
+
+        found["glossary"] = Glossary.read(path)
+    return found
 
 
 def load_translator(arguments: argparse.Namespace, *runs: str) -> Translator:

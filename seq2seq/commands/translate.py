@@ -6,6 +6,7 @@ examples:
   seq2seq translate runs/quickstart --format jsonl --attention < spanish.txt
   seq2seq translate runs/quickstart -i spanish.txt -o english.txt --workers 4   (not all cores)
   torchrun --nproc-per-node 4 -m seq2seq translate runs/quickstart -i in.txt -o out.txt
+  seq2seq translate runs/quickstart -i spanish.txt --glossary terms.tsv
   seq2seq translate runs/a runs/b -i spanish.txt             (an ensemble)
   seq2seq translate runs/quickstart --samples 16 --mbr chrf  (minimum Bayes risk)
   echo '{"text": "No lo veo.", "prefix": "I can"}' | seq2seq translate runs/quickstart \\
@@ -35,6 +36,7 @@ def add(commands: options.Commands) -> None:
         help="each translation begins with exactly the text on its line of FILE (empty: any "
         "translation), which may end within a word; a space at its end completes the word",
     )  # fmt: skip
+    options.add_arguments(parser, "--glossary")
     options.add_search(parser)
     options.add_arguments(parser, "--workers")
     parser.add_argument(
@@ -99,6 +101,8 @@ def _translate(arguments: argparse.Namespace) -> int:
             raise UserError(f"--{name} requires --format jsonl")
     if arguments.tree and arguments.samples:
         raise UserError("--tree requires beam search; remove --samples")
+    if arguments.glossary and (arguments.prefix or arguments.samples):
+        raise UserError("--glossary requires beam search; remove --prefix and --samples")
     if arguments.prefix and arguments.input_format == "jsonl":
         raise UserError('--input-format jsonl has a "prefix" in each line; remove --prefix')
     with options.parallelism(arguments) as shared:

@@ -52,7 +52,7 @@ class Metric:
         return f"{text} (p {'< 0.001' if self.p_value < 0.0005 else f'= {self.p_value:.3f}'})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is known as JSON can hold it."""
+        """Return the values that are known, in types that JSON has."""
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
@@ -79,7 +79,7 @@ def score(
 def scorer_of(
     references: References, language: str, metrics: Sequence[Name]
 ) -> Callable[[Sequence[str]], dict[str, float]]:
-    """Return what scores hypotheses again and again, and keeps the n-grams of the references."""
+    """Return a function that scores hypotheses; it keeps the n-grams of the references."""
     streams = _streams([""] * len(references), references)
     kept = [(name, _scorer(name, language, streams)) for name in metrics]
     return lambda texts: {name: float(each.corpus_score(texts, None).score) for name, each in kept}
@@ -156,7 +156,7 @@ def _score(
     scorer = _scorer(name, language)
     try:
         result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
-    except TypeError:  # sacreBLEU cannot average scores of which some are exactly 0
+    except TypeError:  # sacreBLEU cannot average scores if some of them are exactly 0
         raise DataError(
             f"{len(hypotheses)} sentences are too few for an interval of {name}, which is 0 in "
             "some resamples; leave out --confidence and --report, or give more sentences"

@@ -1,4 +1,4 @@
-"""How well a run translates text as people type it: a test set, changed in ways that are common.
+"""Score a run on text as people type it: a test set, changed in common ways.
 
 Each kind of text is made from sentences of the test set and scored beside these unchanged. The
 sides of a line are its source and its references.

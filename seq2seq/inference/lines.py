@@ -148,10 +148,21 @@ def translate_lines(
         _windows(lines, window, parallelism, pipe),
         on_gpu=translator.on_gpu,
     )
-    for texts in results:
-        target.writelines(texts)
+    missing: list[str] = []
+    number = 0
+    for written in results:
+        target.writelines(text for text, _ in written)
         target.flush()
-        bar.update(len(texts))
+        bar.update(len(written))
+        missing += [
+            f"line {n}: {lacks[0]}" for n, (_, lacks) in enumerate(written, number + 1) if lacks
+        ]
+        number += len(written)
+    if missing:
+        log.warning(
+            "%d of %d lines: a term or token has not arrived in the translation (%s)",
+            len(missing), number, missing[0],
+        )  # fmt: skip
 
 
 def _with_prefixes(lines: Iterator[str], prefixes: Iterator[str], name: str) -> Iterator[InputLine]:
@@ -207,8 +218,8 @@ def _windows(
 
 def _translate(
     translator: Translator, request: Request, window: tuple[int, Sequence[InputLine]]
-) -> list[str]:
-    """Return for each line of a window the text to write."""
+) -> list[tuple[str, list[str]]]:
+    """Return for each line of a window the text to write, and what has not arrived."""
     first_number, lines = window
     options = request.options
     if request.mbr and not request.sampling:
@@ -222,8 +233,8 @@ def _translate(
         first_number=first_number,
     )
     return [
-        _written(line, translations, request)
-        for line, translations in zip(lines, found, strict=True)
+        (_written(line, of, request), [text for part in of[0].parts for text in part.missing])
+        for line, of in zip(lines, found, strict=True)
     ]
 
 

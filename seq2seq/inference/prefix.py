@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ class Prefix:
     beginnings: Sequence[Beginning] = ()
     spelling: Spelling | None = None  # needed for a rest and to decode a text
     is_all: bool = False  # nothing follows the text
+    ends_word: bool = False  # its last word ends with the text, before a space or a mark
 
     @property
     def longest(self) -> int:
@@ -58,6 +60,8 @@ class Prefix:
                     found.append(np.array([forced[len(tokens)]]))
             elif tokens[: len(forced)] == forced:
                 spelled = self.spelling.spell(tokens[len(forced) :]) if self.spelling else b""
+                if self.spelling and self.ends_word and not spelled:
+                    return self.spelling.word_ends
                 if spelled.startswith(rest):
                     return np.array([EOS]) if self.is_all else None
                 if self.spelling and rest.startswith(spelled):
@@ -118,6 +122,26 @@ class Spelling:
         first, last = (bisect_left(self._sorted, key) for key in (text, text + b"\xff"))
         ends = [EOS] if text == b" " else []
         return np.concatenate(([*ends, *shorter], self._sorted_ids[first:last])).astype(np.int64)
+
+    @cached_property
+    def word_ends(self) -> Ints:
+        """The pieces that may follow a whole word: the end, spaces and marks, but no hyphen."""
+        starts = (piece.decode(errors="replace")[:1] for piece in self._pieces)
+        ends = [
+            number
+            for number, char in enumerate(starts)
+            if char and not (char.isalnum() or char == "-")
+        ]
+        return np.array([EOS, *(number for number in ends if number > EOS)])
+
+    def words(self, text: str, *, ends: bool) -> Prefix:
+        """Return the prefix for a normalized text of whole words, before a mark or a space.
+
+        Without `ends`, as in languages that have no spaces, anything may follow.
+        """
+        forms = self.tokenizer.spell_prefix(text, complete=True)
+        spelled = [(f" {form}", self.tokenizer.encode_spelled(form)) for form in forms]
+        return Prefix(text, [Beginning(*each) for each in spelled], self, ends_word=ends)
 
     def prefix(self, text: str, *, is_all: bool = False) -> Prefix:
         """Return the prefix for a text; white space at its end completes its last word.

@@ -27,6 +27,8 @@ from seq2seq.errors import ConfigError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from seq2seq.inference.required import Glossary
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating]
 
@@ -133,8 +135,8 @@ class Hypothesis:
     `tokens` excludes BOS and EOS. `log_prob` is the model's, EOS included; `score` is
     equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false where the length
     limit ended the hypothesis although the model preferred another piece. `log_probs` has the log
-    probability of each piece given those before it, that of EOS included; they sum to `log_prob`.
-    `weights` has a row of attention for each step, that of EOS included, over the source pieces of
+    probability of each piece, EOS included, given those before it; they sum to `log_prob`.
+    `weights` has a row of attention for each step, EOS included, over the source pieces of
     the sentence: [len(tokens) + 1, source length]. `tree` is the beam search that found it.
     """
 
@@ -163,7 +165,8 @@ class SearchOptions:
     The longest output has max_length_factor * (source pieces) + max_length_offset pieces before
     EOS. Padding and BOS are never produced, the unknown piece only with `allow_unk`; log
     probabilities are not renormalized for forbidden pieces. With `split_sentences` texts are
-    translated sentence by sentence, else line by line. `keep_weights` and `keep_tree` keep
+    translated sentence by sentence, else line by line, and terms of the `glossary` arrive as it
+    says (seq2seq.inference.required). `keep_weights` and `keep_tree` keep
     the attention weights, and the tree of a beam search, for each hypothesis.
 
     Raises ConfigError for values that a recipe's `inference` section could not have.
@@ -180,6 +183,7 @@ class SearchOptions:
     keep_weights: bool = False
     keep_tree: bool = False
     allow_unk: bool = False
+    glossary: Glossary | None = None
 
     def __post_init__(self) -> None:
         try:

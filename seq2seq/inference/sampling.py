@@ -147,9 +147,11 @@ def expected_utilities(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    scorer = CHRF()
-    if metric == "bleu":
-        scorer = BLEU(effective_order=True, tokenize=bleu_tokenizer(language))
+    scorer = (
+        CHRF()
+        if metric == "chrf"
+        else BLEU(effective_order=True, tokenize=bleu_tokenizer(language))
+    )
     if log_probs is None:
         log_probs = [0.0] * len(candidates)
     highest = max(log_probs, default=0.0)

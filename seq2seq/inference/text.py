@@ -9,6 +9,7 @@ from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.inference.protocol import BeamNode, Floats
+from seq2seq.inference.required import Glossary, Required, mask, required_of
 from seq2seq.inference.sentences import split_sentences
 from seq2seq.languages import Language
 from seq2seq.wings import offered
@@ -37,18 +38,22 @@ class Sentence:
     text: str
     ids: list[int]
     space: str = ""  # the white space before it, if it is not the first
+    required: tuple[Required, ...] = ()  # must arrive; the text has stand-ins for its tokens
 
 
 def split_text(
-    text: str, tokenizer: Tokenizer, max_pieces: int, *, language: str | None, target: Language
-) -> list[list[Sentence]]:
+    text: str, tokenizer: Tokenizer, max_pieces: int, *, language: str | None, target: Language,
+    protect: tuple[Glossary, str, str] | None = None,
+) -> list[list[Sentence]]:  # fmt: skip
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
     A sentence of at most max_pieces is one part. A longer one is cut at sentence ends, then at
-    clause marks, then at spaces, as little as needed; only white space is lost. What is too long
+    clause marks, then at spaces, as little as needed; only white space is lost. Text that is too long
     and has none of these is cut into parts of at most 64 pieces: the time to translate grows with
     the square of the length, and no word is that long. In a target language without spaces
-    between words, only line feeds stay of the white space between sentences.
+    between words, only line feeds stay of the white space between sentences. With a glossary and
+    the codes of both languages to `protect`, the parts say what must arrive
+    (seq2seq.inference.required).
     """
     found: list[list[Sentence]] = []
     space = ""  # before the next sentence
@@ -58,6 +63,9 @@ def split_text(
             space += "".join(filter(str.isspace, raw))
             continue
         space += raw[: len(raw) - len(raw.lstrip())]
+        tokens: list[Required] = []
+        if protect:
+            sentence, tokens = mask(sentence, *protect)
         ids = _encode(sentence, tokenizer, max_pieces)
         parts, encoded = [sentence], [ids or []]
         if ids is None:
@@ -67,7 +75,8 @@ def split_text(
         if "\n" not in space:
             space = (space or " ") if target.joiners[0] else ""
         spaces = [space if found else "", *target.joiners[1:] * (len(parts) - 1)]
-        found.append(list(map(Sentence, parts, encoded, spaces)))
+        required = [required_of(part, tokens, protect[0]) if protect else () for part in parts]
+        found.append(list(map(Sentence, parts, encoded, spaces, required)))
         space = raw[len(raw.rstrip()) :]
     return found
 
@@ -130,6 +139,7 @@ class Part:
     log_probs: list[float] = field(default_factory=list)  # of each target piece; sum to log_prob
     tree: list[BeamNode] | None = None  # the beam search that found it
     space: str = " "  # see Sentence
+    missing: list[str] = field(default_factory=list)  # that should have arrived (see required)
 
     @property
     def unlikely(self) -> bool:
@@ -149,6 +159,7 @@ class Part:
             "log_prob": self.log_prob,
             "finished": self.finished,
             "unlikely": self.unlikely,
+            "missing": self.missing,
         }
         if attention:
             found["attention"] = None if self.weights is None else self.weights.tolist()
@@ -211,7 +222,7 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
 
 
 def _attention_html(parts: Sequence[Part], **numbers: float) -> str | None:
-    """Return the HTML that the wing seq2seq.analysis makes; without it None: the repr is shown."""
+    """Return HTML from the wing seq2seq.analysis; without it None, and the repr is shown."""
     try:
         heatmaps = offered("heatmaps", "seq2seq.analysis")
     except ModuleNotFoundError:

@@ -18,6 +18,7 @@ from seq2seq.data.tokenizer import EOS, EOS_PIECE, Tokenizer, normalize_line
 from seq2seq.device import is_cpu
 from seq2seq.errors import CheckpointError, ConfigError, DataError
 from seq2seq.inference.alternatives import Alternative, next_words
+from seq2seq.inference.arrival import let_arrive
 from seq2seq.inference.prefix import NO_PREFIX, Prefix, Spelling
 from seq2seq.inference.protocol import (
     SEARCH_KEYS,
@@ -28,6 +29,7 @@ from seq2seq.inference.protocol import (
     Ints,
     SearchOptions,
 )
+from seq2seq.inference.required import Glossary
 from seq2seq.inference.sampling import Metric, Sampling, minimum_bayes_risk, sample
 from seq2seq.inference.search import StepCallback, force_decode, search
 from seq2seq.inference.sentences import language_rules, split_sentences
@@ -44,7 +46,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _MAX_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
-_Begun = tuple[Sentence, Prefix]  # a part and what its translation begins with
+_Begun = tuple[Sentence, Prefix]  # a part, and the prefix of its translation
 
 
 class Translator:
@@ -143,27 +145,27 @@ class Translator:
         return self.backends[0].batch_scale
 
     def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
-        """Return the most source pieces of a batch in which each sentence takes this many rows.
+        """Return the largest number of source pieces in a batch with this many rows a sentence.
 
-        A GPU takes more of them than a CPU unless the log probabilities of all pieces reach NumPy,
-        which those of an ensemble always do.
+        On a GPU it is larger, unless the log probabilities of all pieces reach NumPy, as they
+        always do with an ensemble.
         """
         scale = 1 if all_pieces or len(self.backends) > 1 else self.batch_scale
         return max(1, self.config.inference.batch_tokens * scale // rows)
 
     @property
     def worker_memory(self) -> int | None:
-        """The bytes that a forked worker takes, at most, beside the weights, which it shares.
+        """The most bytes that a forked worker takes, besides the shared weights.
 
-        Most of them are log probabilities and their copies. None with PyTorch, which divides the
-        work among threads, or is on a GPU.
+        Most of them are log probabilities and their copies. None with PyTorch: it divides the work
+        among threads, or is on a GPU.
         """
         if any(hasattr(backend, "model") for backend in self.backends):
             return None
         rows = self.config.inference.batch_tokens * len(self.backends)
         return (100 << 20) + 4 * rows * self.target.vocab_size
 
-    def options(self, **changes: int | float | bool | None) -> SearchOptions:
+    def options(self, **changes: int | float | bool | Glossary | None) -> SearchOptions:
         """Return the run's search options with these changes; None changes nothing.
 
         The beam is at least `nbest`. Raises ConfigError for values out of range.
@@ -173,7 +175,7 @@ class Translator:
         if values["beam_size"] >= 1:
             values["beam_size"] = max(values["beam_size"], values.get("nbest", 1))
         if values["split_sentences"]:
-            language_rules(self.config.data.source_language)  # says once that it has none
+            language_rules(self.config.data.source_language)  # logs once if there are none
         return SearchOptions(**values)
 
     def translate(
@@ -184,6 +186,7 @@ class Translator:
         sampling: Sampling | None = None,
         mbr: Metric | None = None,
         prefixes: Iterable[str] | None = None,
+        glossary: Glossary | None = None,
         first_number: int = 1,
         on_step: StepCallback | None = None,
     ) -> list[list[Translation]]:
@@ -199,23 +202,29 @@ class Translator:
         parts of all lines that are being translated, by their numbers from 0, and the pieces of the
         most likely unfinished hypothesis of each.
 
+        Terms of the `glossary`, or of that of the options, and tokens that nobody translates arrive
+        in the translation (seq2seq.inference.required); what does not is in `Part.missing`. This is
+        left to the model in samples, and in lines with a prefix.
+
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
         the source between sentences. A prefix may end within a word; white space at its end
         completes the last word. Where both have several sentences, each but the last one of the
-        prefix is the whole translation of the sentence in its place. A sentence that is cut ends
-        this: its first part begins with the rest. Raises DataError if there is not one prefix for
-        each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
+        prefix is the whole translation of the sentence in its place. If a sentence is cut, its
+        first part begins with the rest of the prefix. Raises DataError if there is not one prefix
+        for each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
         """
         lines = _listed("lines", lines)
         texts = [""] * len(lines) if prefixes is None else _listed("prefixes", prefixes)
         if len(texts) != len(lines):
             raise DataError(f"{len(texts)} prefixes for {len(lines)} lines; give one for each line")
         chosen = options or self.options()
+        chosen = replace(chosen, glossary=glossary) if glossary else chosen
         rows: list[list[_Begun]] = []
         keys: list[int] = []
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
-            rows.append(self._begin(self.split(line, chosen), text, chosen, number))
+            split = self.split(line, chosen, protect=not (sampling or text.strip()))
+            rows.append(self._begin(split, text, chosen, number))
             # What is drawn for a sentence depends only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys, on_step)
@@ -232,17 +241,24 @@ class Translator:
             [(sentence, NO_PREFIX) for sentence in sentences], options, on_step=on_step
         )
 
-    def split(self, text: str, options: SearchOptions) -> list[list[Sentence]]:
-        """Return the sentences of a text, each as the parts that are translated (split_text)."""
+    def split(
+        self, text: str, options: SearchOptions, *, protect: bool = True
+    ) -> list[list[Sentence]]:
+        """Return the sentences of a text, each as the parts that are translated (split_text).
+
+        They say what must arrive in their translations unless `protect` is false.
+        """
         source, target = self.config.data.languages
-        most = self.config.inference.max_source_length
-        rules = source if options.split_sentences else None
-        return split_text(text, self.source, most, language=rules, target=language(target))
+        return split_text(
+            text, self.source, self.config.inference.max_source_length,
+            language=source if options.split_sentences else None, target=language(target),
+            protect=(options.glossary or Glossary(), source, target) if protect else None,
+        )  # fmt: skip
 
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
     ) -> list[_Begun]:
-        """Return the parts of a text, each with what its translation must begin with."""
+        """Return the parts of a text, each with the prefix of its translation."""
         if not normalize_line(text):
             return [(part, NO_PREFIX) for sentence in split for part in sentence]
         split = split or [[Sentence("", [])]]
@@ -291,6 +307,41 @@ class Translator:
         on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
+        required = [sentence.required for sentence, _ in begun]
+        searched = options
+        if any(required):  # attention says where what is missing belongs
+            searched = replace(options, keep_weights=True)
+        parts = self._search(begun, searched, sampling, keys, on_step)
+        if any(required):
+            spaced = language(self.config.data.target_language).is_spaced
+
+            def search_again(tried: Sequence[tuple[int, str]]) -> list[list[Part]]:
+                numbers = np.array([number for number, _ in tried])
+                again = [(begun[n][0], self.spelling.words(text, ends=spaced)) for n, text in tried]
+                stepped = on_step and (lambda ids_B, ids_BT: on_step(numbers[ids_B], ids_BT))
+                return self._search(again, searched, on_step=stepped)
+
+            parts = let_arrive(parts, required, search_again, spaced=spaced)
+            if not options.keep_weights:
+                parts = [[replace(part, weights=None) for part in each] for each in parts]
+        if mbr:
+            for candidates in parts:
+                log_probs = None if sampling else [part.log_prob for part in candidates]
+                texts = [part.text for part in candidates]
+                target = self.config.data.target_language
+                best = minimum_bayes_risk(texts, mbr, target, log_probs)
+                candidates.insert(0, candidates.pop(best))
+        return parts
+
+    def _search(
+        self,
+        begun: Sequence[_Begun],
+        options: SearchOptions,
+        sampling: Sampling | None = None,
+        keys: Sequence[int] = (),
+        on_step: StepCallback | None = None,
+    ) -> list[list[Part]]:
+        """Return what one search finds for each part."""
         sentences = [sentence for sentence, _ in begun]
         size = sampling.num_samples if sampling else options.beam_size
         all_pieces = bool(sampling) or any(prefix is not NO_PREFIX for _, prefix in begun)
@@ -304,17 +355,10 @@ class Translator:
             watched = on_step and (lambda ids_B, pieces_BT: on_step(indices[ids_B], pieces_BT))
             return search(decoding, options, following, watched)
 
-        found = self._decode(sentences, budget, decode)
+        found = self._in_batches(sentences, budget, decode)
         parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
         if not sampling:  # an empty text is no alternative
             parts = [[part for part in each if part.text or part is each[0]] for each in parts]
-        if mbr:
-            for candidates in parts:
-                log_probs = None if sampling else [part.log_prob for part in candidates]
-                texts = [part.text for part in candidates]
-                language = self.config.data.target_language
-                best = minimum_bayes_risk(texts, mbr, language, log_probs)
-                candidates.insert(0, candidates.pop(best))
         return parts
 
     @cached_property
@@ -351,7 +395,7 @@ class Translator:
         def decode(decoding: Decoding, indices: Ints) -> list[Hypothesis]:
             return force_decode(decoding, [forced[index] for index in indices], options)
 
-        found = self._decode(sentences, self.batch_tokens(1, all_pieces=True), decode)
+        found = self._in_batches(sentences, self.batch_tokens(1, all_pieces=True), decode)
         parts = (self.parts(*each)[0] for each in zip(sentences, ([f] for f in found), strict=True))
         # The given text may have characters that its pieces cannot reproduce.
         return [replace(p, text=normalize_line(t)) for p, t in zip(parts, targets, strict=True)]
@@ -379,7 +423,7 @@ class Translator:
         if number < 1:
             raise ConfigError(f"number: expected 1 or more, found {number}")
         chosen = options or self.options()
-        split = self.split(source, chosen)
+        split = self.split(source, chosen, protect=False)
         begun = self._begin(split, f"{prefix} ", chosen)
         if not split:
             raise DataError("the source is empty; give a text to find alternatives in")
@@ -417,13 +461,13 @@ class Translator:
         members = [backend.decoding(source_BS) for backend in self.backends]
         return members[0] if len(members) == 1 else Ensemble(members)
 
-    def _decode(
+    def _in_batches(
         self,
         sentences: Sequence[Sentence],
         budget: int,
         decode: Callable[[Decoding, Ints], list[T]],
     ) -> list[T]:
-        """Return what `decode` makes of each sentence, in batches of similar length."""
+        """Return the result of `decode` for each sentence, in batches of similar length."""
         found: dict[int, T] = {}
         with _checkpoint_errors(), self.backends[0].computing():
             for source_BS, indices in source_batches([s.ids for s in sentences], budget):

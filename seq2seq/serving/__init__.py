@@ -71,6 +71,10 @@ def add(commands: options.Commands) -> None:
         "--api-keys", metavar="FILE", help="accept only requests with a key from this file (a line)"
     )
     parser.add_argument(
+        "--glossary", nargs="+", default=[], metavar="FILE", dest="glossaries",
+        help="glossaries that a request can name, each by its file's name without the suffix",
+    )  # fmt: skip
+    parser.add_argument(
         "--no-access-log", action="store_true", help="do not log a line for each request"
     )
     group = parser.add_argument_group("limits")
@@ -101,6 +105,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     import logging
     from functools import partial
 
+    from seq2seq.inference.required import Glossary
     from seq2seq.serving.batching import Batcher
     from seq2seq.serving.served_models import load_models
     from seq2seq.serving.server import access_log, listen, run
@@ -109,6 +114,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     log = logging.getLogger(__name__)
     limits = Limits(**{field.name: getattr(arguments, field.name) for field in fields(Limits)})
     keys = _read_keys(arguments.api_keys) if arguments.api_keys else []
+    glossaries = {Path(path).stem: Glossary.read(path) for path in arguments.glossaries}
+    if len(glossaries) < len(arguments.glossaries):
+        raise UserError("--glossary: two files have the same name; rename one")
     listening = listen(arguments.host, arguments.port)
     names = ("device", "precision", "backend", "threads", "workers")  # what a process can be sent
     chosen = argparse.Namespace(**{name: getattr(arguments, name) for name in names})
@@ -126,7 +134,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     host, port = listening.getsockname()[:2]
     reach = "only this machine can reach it" if host in _LOCAL else "other machines can reach it"
     log.info("listening on http://%s:%d (%s)", f"[{host}]" if ":" in host else host, port, reach)
-    return run(Service(batcher, search, keys), listening)
+    return run(Service(batcher, search, keys, glossaries), listening)
 
 
 def _read_keys(path: str) -> list[str]:

@@ -23,7 +23,7 @@ from seq2seq.inference.protocol import SearchOptions
 from seq2seq.serving import interactive
 from seq2seq.serving.batching import Kind, RequestError, log_warnings
 from seq2seq.serving.served_models import ServedModel
-from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
+from seq2seq.serving.service import Keyed, Number, Service, Terms, make_router, service_of
 
 Work = Callable[[threading.Event], Any]  # the event is set when nobody waits for it any more
 
@@ -50,6 +50,7 @@ class LineRequest(SentenceRequest):
         None, ge=1, le=_MOST_HYPOTHESES, description="beam size; default: the server's"
     )
     nbest: Number = Field(1, ge=1, le=_MOST_HYPOTHESES, description="number of translations")
+    glossary: Terms = None
     tree: bool = Field(False, description="return all hypotheses of the search, with the best one")
 
 
@@ -238,8 +239,9 @@ def _translation(
     model = _model(service, wanted)
     beam = {"beam_size": wanted.beam} if wanted.beam else {}
     options = _options(
-        service, model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree
-    )
+        service, model, **beam, nbest=wanted.nbest, keep_weights=True, keep_tree=wanted.tree,
+        glossary=service.glossary(wanted.glossary),
+    )  # fmt: skip
 
     def work(ended: threading.Event) -> dict[str, Any]:
         def checked(text: str) -> None:

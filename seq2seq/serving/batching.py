@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, product
 from operator import attrgetter
@@ -153,14 +153,16 @@ def _fail(items: Iterable[_Waiting], error: Exception) -> None:
 
 
 def log_warnings(model: str, translations: Sequence[Translation]) -> None:
-    """Log how many sentences have an unlikely or unfinished translation, if any do."""
+    """Log how many sentences have a translation with a warning, if any do."""
     parts = [part for translation in translations for part in translation.parts]
     unlikely = sum(part.unlikely for part in parts)
     unfinished = sum(not part.finished for part in parts)
-    if unlikely or unfinished:
+    missing = sum(bool(part.missing) for part in parts)
+    if unlikely or unfinished or missing:
         log.warning(
-            "%s: of %d sentences, the translations of %d are unlikely and of %d ended by the "
-            "length limit", model, len(parts), unlikely, unfinished,
+            "%s: of %d sentences, the translations of %d are unlikely, of %d ended by the length "
+            "limit, and of %d without a term or token of theirs", model, len(parts), unlikely,
+            unfinished, missing,
         )  # fmt: skip
 
 
@@ -287,6 +289,7 @@ class Batcher:
         self._check_queue()
         split = self.split(model, lines, options)
         sentences = [sentence for line in split for sentence in line]
+        options = replace(options, glossary=None)  # the sentences have its terms
         loop, request, size = asyncio.get_running_loop(), object(), sum(map(_size, sentences))
         items = [
             _Waiting(

@@ -36,7 +36,8 @@ def translate(
     `show` is called at each step of the search with the text of the most likely unfinished
     hypotheses. What it raises ends the search.
     """
-    parts = [part for sentence in translator.split(line, options) for part in sentence]
+    split = translator.split(line, options, protect=not prefix.strip())
+    parts = [part for sentence in split for part in sentence]
     texts = dict.fromkeys(range(len(parts)), "")
 
     def on_step(parts_B: Ints, pieces_BT: Ints) -> None:

@@ -21,7 +21,7 @@ from seq2seq.languages import language
 from seq2seq.serving import documents
 from seq2seq.serving.batching import RequestError
 from seq2seq.serving.served_models import DetectedLanguage, Language, LanguageName, ServedModel
-from seq2seq.serving.service import Keyed, Number, Service, make_router, service_of
+from seq2seq.serving.service import Keyed, Number, Service, Terms, make_router, service_of
 
 T = TypeVar("T")
 
@@ -35,6 +35,7 @@ router = make_router()
 class _Languages(Keyed):
     source: str = Field(description="code of a language, also with a region, or auto")
     target: str = Field(description="code of the language to translate into")
+    glossary: Terms = None
 
 
 class TranslateRequest(_Languages):
@@ -81,7 +82,11 @@ class TranslateResponse(BaseModel):
     warnings: list[str] | list[list[str]] | None = Field(
         None,
         description="if a translation may be wrong. unlikely: the model itself finds that of a "
-        "sentence unlikely; unfinished: the length limit ended one",
+        "sentence unlikely; unfinished: the length limit ended one; "
+        "missing: a term or token of the text is not in the translation",
+    )
+    missing: list[str] | list[list[str]] | None = Field(
+        None, description="with the warning missing only: the terms and tokens"
     )
     alternatives: list[str] | list[list[str]] | None = Field(
         None, description="with alternatives of 1 or more only; best first, each a different text"
@@ -105,6 +110,7 @@ class SettingsResponse(BaseModel):
     language: LanguagePair
     suggestions: bool = False
     filesTranslation: bool = True
+    glossaries: list[str] = Field(description="names that a request can give")
     supportedFilesFormat: list[str] = list(_FILES)
 
 
@@ -129,10 +135,16 @@ class _Item:
         return list(dict.fromkeys(documents.write(self.parts, each) for each in chosen))[:most]
 
     @property
+    def missing(self) -> list[str]:
+        """The terms and tokens that are not in the best translation."""
+        return [text for best, *_ in self.found for part in best.parts for text in part.missing]
+
+    @property
     def warnings(self) -> list[str]:
         """Why the best translation may be wrong."""
         parts = [part for best, *_ in self.found for part in best.parts]
         wrong = {
+            "missing": bool(self.missing),
             "unlikely": any(part.unlikely for part in parts),
             "unfinished": not all(part.finished for part in parts),
         }
@@ -168,6 +180,7 @@ async def translate_file(request: Request, wanted: FileRequest) -> Response:
     given = TranslateRequest(
         q=documents.read_subtitles(text) if kind == ".srt" else text, source=wanted.source,
         target=wanted.target, format="text" if kind == ".txt" else "html",
+        glossary=wanted.glossary,
     )  # fmt: skip
     [found] = (await _answer(service, given))["translatedText"]
     found = documents.write_subtitles(found) if kind == ".srt" else found
@@ -214,6 +227,8 @@ async def _answer(service: Service, wanted: TranslateRequest) -> dict[str, list[
     answer: dict[str, list[Any]] = {"translatedText": [each[0] for each in every]}
     if any(warnings := [item.warnings for item in items]):
         answer["warnings"] = warnings
+    if any(item.missing for item in items):
+        answer["missing"] = [item.missing for item in items]
     if wanted.alternatives:
         answer["alternatives"] = [each[1:] for each in every]
     if is_auto:
@@ -247,12 +262,14 @@ async def _translate(service: Service, items: Sequence[_Item], wanted: Translate
     """Find the translations of the lines of each item."""
     loop = asyncio.get_running_loop()
     end = loop.time() + service.limits.seconds
+    glossary = service.glossary(wanted.glossary)
     # Only `auto` makes more than one model.
     for model in {item.model.name: item.model for item in items if item.model}.values():
         own = [item for item in items if item.model is model]
         options = model.translator.options(
-            **service.search, nbest=wanted.alternatives + 1, keep_weights=wanted.format == "html"
-        )
+            **service.search, nbest=wanted.alternatives + 1, keep_weights=wanted.format == "html",
+            glossary=glossary,
+        )  # fmt: skip
         lines = [line for item in own for line in item.lines]
         translated = iter(
             await service.batcher.translate(model.name, lines, options, seconds=end - loop.time())
@@ -289,6 +306,7 @@ async def settings(request: Request) -> SettingsResponse:
         keyRequired=bool(service.keys),
         charLimit=service.limits.characters,
         language=LanguagePair(source=languages[first.source], target=languages[first.target]),
+        glossaries=[*service.glossaries],
     )
 
 

@@ -18,7 +18,8 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from seq2seq.errors import one_line
+from seq2seq.errors import DataError, one_line
+from seq2seq.inference.required import Glossary
 from seq2seq.serving import Limits
 from seq2seq.serving.batching import Batcher, RequestError
 from seq2seq.serving.served_models import ServedModel, ServedModels
@@ -34,6 +35,10 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+Terms = Annotated[
+    str | dict[str, str] | None,
+    Field(description="the name of a glossary of the server, or terms and their translations"),
+]
 Number = Annotated[int, BeforeValidator(_no_bool)]
 
 
@@ -61,6 +66,7 @@ class Service:
     batcher: Batcher
     search: Mapping[str, Any] = field(default_factory=dict)  # for Translator.options
     keys: Sequence[str] = ()  # none: no key is needed
+    glossaries: Mapping[str, Glossary] = field(default_factory=dict)  # by name
     # translated files by the keys of their addresses: names and contents
     files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
 
@@ -101,6 +107,23 @@ class Service:
             raise RequestError(
                 f"alternatives: {alternatives}; ask for at most {limits.alternatives}"
             )
+
+    def glossary(self, wanted: str | dict[str, str] | None) -> Glossary | None:
+        """Return the glossary of a name, or of the terms of a request.
+
+        Raises RequestError for an unknown name, and for what is not terms.
+        """
+        if wanted is None or isinstance(wanted, str):
+            if wanted and wanted not in self.glossaries:
+                names = ", ".join(self.glossaries) or "a JSON object of terms"
+                raise RequestError(
+                    f"glossary: there is no '{one_line(wanted[:40])}'; use one of {names}"
+                )
+            return self.glossaries[wanted] if wanted else None
+        try:
+            return Glossary(wanted)
+        except DataError as error:
+            raise RequestError(str(error)) from None
 
     def language(self, name: str, code: str) -> str:
         """Return the code that the models have for a language.

@@ -1,4 +1,4 @@
-"""`seq2seq explain` and `plot`: what a model does, as tables and pictures."""
+"""`seq2seq explain` and `plot`: how a model translates, in tables and pictures."""
 
 from __future__ import annotations
 

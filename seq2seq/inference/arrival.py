@@ -1,0 +1,150 @@
+"""Where a missing text belongs in a translation, and stand-ins back to what they stand for.
+
+A translation that lacks a required text is searched again with the text forced where the attention
+on its source is: lexically constrained decoding (Hokamp and Liu 2017; Post and Vilar 2018; Hu et
+al. 2019) at the place that attention suggests instead of at all places.
+
+Legend: T target pieces, S source pieces
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from seq2seq.data.tokenizer import SPACE_PIECE, bytes_of_piece
+from seq2seq.inference.required import Required, find_missing
+from seq2seq.inference.text import Part
+from seq2seq.inference.words import membership, words, words_of_pieces
+
+
+def let_arrive(
+    parts: Sequence[list[Part]],
+    required: Sequence[Sequence[Required]],
+    search_again: Callable[[Sequence[tuple[int, str]]], list[list[Part]]],
+    *,
+    spaced: bool,
+) -> list[list[Part]]:
+    """Return translations in which what is required of each sentence arrives, as a reader sees it.
+
+    `search_again` returns the translations of sentences, by number, that begin with a text. It is
+    called for what is missing from left to right, since what follows a beginning changes.
+    Translations that lack something are left out unless all of a sentence do.
+    """
+    found, fixed = [*parts], [0] * len(parts)
+    for _ in range(max(map(len, required))):
+        begun = {
+            number: text
+            for number, each in enumerate(required)
+            if (text := _beginning(found[number][0], each, fixed[number], spaced))
+        }
+        again = search_again([*begun.items()]) if begun else []
+        for (number, text), of in zip(begun.items(), again, strict=True):
+            found[number], fixed[number] = of, len(text)
+    restored = [
+        [_restore(part, each, spaced) for part in of]
+        for of, each in zip(found, required, strict=True)
+    ]
+    return [[part for part in of if not part.missing] or of for of in restored]
+
+
+def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> str:
+    """Return how a translation could begin so that a missing text arrives; "": all texts have.
+
+    The first `fixed` characters of the translation stay. The text is the one that belongs before
+    the others that are missing.
+    """
+    missing = find_missing(part.text, required, spaced=spaced)
+    places = [(_place(part, each, fixed, spaced), each.form) for each in missing]
+    if not places:
+        return ""
+    place, form = min(places, key=lambda each: each[0])
+    kept = part.text[:place]
+    if not re.search(r"\w", kept) and part.text[place : place + 1].isupper():
+        form = form[:1].upper() + form[1:]
+    return f"{kept}{' ' if spaced and kept[-1:].isalnum() else ''}{form}"
+
+
+def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
+    """Return where the word begins that attends most to a required text, from a place on."""
+    split = words if spaced else list
+    ours, theirs = _spans(part.source, split(part.source)), _spans(part.text, split(part.text))
+    own = [
+        n for n, (start, end) in enumerate(ours) if start < required.end and required.start < end
+    ]
+    sources, targets = (
+        words_of_pieces(pieces, split) for pieces in (part.source_pieces, part.target_pieces)
+    )
+    if part.weights is None:  # a diagonal
+        share = required.start / max(1, len(part.source))
+        mass = [-abs(start / max(1, len(part.text)) - share) for start, _ in theirs]
+    else:
+        of_S = np.array([bool({*of} & {*own}) for of in sources])
+        mass_T = part.weights[:, of_S].sum(1)
+        mass = [mass_T[row > 0].max(initial=0) for row in membership(targets)][: len(theirs)]
+    free = [
+        (mass, -start) for mass, (start, _) in zip(mass, theirs, strict=False) if start >= fixed
+    ]
+    return -max(free)[1] if free else len(part.text)
+
+
+def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
+    """Return a translation with tokens in place of their stand-ins, and what has not arrived.
+
+    A token is one piece, with the sum of the log probabilities and weights of its stand-in's source
+    pieces, and the mean of the weights of its target pieces.
+    """
+    missing = [each.text for each in find_missing(part.text, required, spaced=spaced)]
+    tokens = [each for each in required if each.source]
+    if not tokens:
+        return replace(part, missing=missing)
+    source, text = part.source, part.text
+    for token in tokens:
+        source, text = token.put_back(source, token.source), token.put_back(text, token.text)
+    sources = [(token, token.source) for token in tokens]
+    source_pieces, starts_S = _merged(part.source_pieces, sources)
+    target_pieces, starts_T = _merged(part.target_pieces, [(token, token.text) for token in tokens])
+    weights = part.weights
+    if weights is not None:
+        sizes_T = np.diff([*starts_T, len(weights)])
+        weights = np.add.reduceat(np.add.reduceat(weights, starts_S, 1), starts_T, 0)
+        weights = weights / sizes_T[:, None].astype(weights.dtype)
+    return replace(
+        part, source=source, text=text, source_pieces=source_pieces, target_pieces=target_pieces,
+        weights=weights, log_probs=np.add.reduceat(part.log_probs, starts_T).tolist(),
+        missing=missing,
+    )  # fmt: skip
+
+
+def _merged(
+    pieces: Sequence[str], values: Sequence[tuple[Required, str]]
+) -> tuple[list[str], list[int]]:
+    """Return pieces with one for each token, and the number of the first piece of each before."""
+    raw = list(map(bytes_of_piece, pieces))
+    ends, text = np.cumsum([len(each) for each in raw]), b"".join(raw)
+    merged = {}  # by the first piece: the one after the last, what it joins, and the new piece
+    for token, value in values:
+        for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), text):
+            first, last = np.searchsorted(ends, [match.start(), match.end() - 1], "right").tolist()
+            around = b"".join(raw[first : last + 1]).decode(errors="replace")
+            new = token.put_back(around, value).replace(" ", SPACE_PIECE)
+            merged[first] = last + 1, token.joins[1], new
+    found, starts, number, joins = list[str](), list[int](), 0, False
+    while number < len(pieces):
+        starts.append(number)
+        end, joins_next, piece = merged.get(number, (number + 1, False, pieces[number]))
+        found.append(piece.removeprefix(SPACE_PIECE) if joins else piece)
+        joins, number = joins_next, end
+    return found, starts
+
+
+def _spans(text: str, split: Sequence[str]) -> list[tuple[int, int]]:
+    found, end = [], 0
+    for word in split:
+        start = text.index(word, end)
+        end = start + len(word)
+        found.append((start, end))
+    return found

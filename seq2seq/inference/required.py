@@ -1,0 +1,160 @@
+"""What must arrive in the translation of a sentence: terms of a glossary, and tokens.
+
+A model reads and writes a stand-in in place of each token (seq2seq.inference.tokens): a number,
+which models copy better than addresses and placeholders, and whose neighbours they translate
+better. It reads the words of terms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from seq2seq.data.tokenizer import normalize_line
+from seq2seq.errors import DataError
+from seq2seq.inference.tokens import Token, find_tokens
+
+
+class Required(NamedTuple):
+    """A text that must arrive, and its place in what the model reads."""
+
+    text: str
+    form: str  # what the model writes for it: a stand-in, or the text itself
+    start: int
+    end: int
+    source: str = ""  # of a token: the text in the source
+    joins: tuple[bool, bool] = (False, False)  # without a space to the word before it, after it
+
+    def put_back(self, text: str, value: str) -> str:
+        """Return a text with a value in place of the stand-in."""
+        before, after = (" ?" * joins for joins in self.joins)
+        return re.sub(rf"{before}(?<!\w){self.form}(?!\w){after}", lambda _: value, text)
+
+
+@dataclass(frozen=True, eq=False)
+class Glossary:
+    """Terms of the source language, and how each is translated.
+
+    A term matches whole words as they are written, or in any case if it is in lower case; of terms
+    that match at a place the longest does.
+    """
+
+    terms: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise DataError for what is not texts."""
+        for pair in self.terms.items():
+            if not all(isinstance(text, str) and normalize_line(text) for text in pair):
+                found = ": ".join(map(repr, pair))
+                raise DataError(f"glossary: {found}: expected a term and its translation, as texts")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Glossary:
+        """Read lines of a term, a tab and its translation; # begins a comment.
+
+        Raises DataError for a file that cannot be read, and for another line.
+        """
+        terms: dict[str, str] = {}
+        try:
+            lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+        except UnicodeDecodeError:
+            raise DataError(f"{path}: not UTF-8; save it as UTF-8") from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            source, *targets = map(normalize_line, line.split("\t"))
+            if len(targets) != 1 or not source or not targets[0]:
+                raise DataError(
+                    f"{path}: line {number}: expected a term, a tab and its translation, found "
+                    f"{line.strip()!r}"
+                )
+            if terms.setdefault(source, targets[0]) != targets[0]:
+                raise DataError(
+                    f"{path}: line {number}: {source!r} has another translation above; keep one"
+                )
+        if not terms:
+            raise DataError(
+                f"{path}: no terms; write a term, a tab and its translation on each line"
+            )
+        return cls(terms)
+
+    @cached_property
+    def _normal(self) -> dict[str, str]:
+        return {normalize_line(s): normalize_line(t) for s, t in self.terms.items()}
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        terms = sorted(self._normal, key=len, reverse=True)
+        each = (
+            rf"(?i:{re.escape(term)})" if term == term.lower() else re.escape(term)
+            for term in terms
+        )
+        return re.compile(rf"(?!\B\w)(?:{'|'.join(each)})(?<!\w\B)")
+
+    def find(self, text: str) -> Iterator[Required]:
+        """Yield the terms of a normalized text, in order."""
+        for match in self._pattern.finditer(text) if self.terms else ():
+            found = match[0]
+            target = self._normal.get(found) or self._normal[found.lower()]
+            if found.isupper() and len(found) > 1 and found not in self._normal:
+                target = target.upper()
+            yield Required(target, target, *match.span())
+
+
+def mask(text: str, glossary: Glossary, source: str, target: str) -> tuple[str, list[Required]]:
+    """Return a normalized text with stand-ins in place of its tokens, and these tokens.
+
+    Terms of the glossary are left alone. Source and target are codes of languages.
+    """
+    tokens: Sequence[Token] = find_tokens(text, source, target)
+    terms = [(term.start, term.end) for term in glossary.find(text)] if tokens else []
+    found, masked, end = [], "", 0
+    names = (name for name in _stand_ins() if name not in text)
+    for token in tokens:
+        if any(start < token.end and token.start < stop for start, stop in terms):
+            continue
+        before, after = text[token.start - 1 : token.start], text[token.end : token.end + 1]
+        joins = before.isalnum(), after.isalnum()
+        masked += text[end : token.start] + " " * joins[0]
+        form, start, end = next(names), len(masked), token.end
+        masked += form + " " * joins[1]
+        origin = text[token.start : token.end]
+        found.append(Required(token.target, form, start, start + len(form), origin, joins))
+    return masked + text[end:], found
+
+
+def required_of(part: str, tokens: Sequence[Required], glossary: Glossary) -> tuple[Required, ...]:
+    """Return what must arrive in the translation of a part of a masked text, in order."""
+    found = [*glossary.find(part)]
+    for token in tokens:
+        if match := re.search(rf"(?<!\w){token.form}(?!\w)", part):
+            found.append(token._replace(start=match.start(), end=match.end()))
+    return tuple(sorted(found, key=lambda each: each.start))
+
+
+def find_missing(text: str, required: Sequence[Required], *, spaced: bool) -> list[Required]:
+    """Return what has not arrived in a translation, in the order of the source."""
+    missing, needed = [], Counter(each.form for each in required)
+    arrived = {form: _count(text, form, spaced) for form in needed}
+    for each in reversed(required):
+        if needed[each.form] > arrived[each.form]:
+            missing.append(each)
+            needed[each.form] -= 1
+    return missing[::-1]
+
+
+def _count(text: str, form: str, spaced: bool) -> int:
+    forms = "|".join(re.escape(each) for each in (form, form[:1].upper() + form[1:]))
+    return len(re.findall(rf"(?!\B\w)(?:{forms})(?<!\w\B)" if spaced else forms, text))
+
+
+def _stand_ins() -> Iterator[str]:
+    """Yield numbers, of which those that follow each other have different digits."""
+    return (str(473 + 171 * number % 500) for number in range(500))
