@@ -48,9 +48,9 @@ def split_text(
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
     A sentence of at most max_pieces is one part. A longer one is cut at sentence ends, then at
-    clause marks, then at spaces, as little as needed; only white space is lost. Text that is too long
-    and has none of these is cut into parts of at most 64 pieces: the time to translate grows with
-    the square of the length, and no word is that long. In a target language without spaces
+    clause marks, then at spaces, as little as needed; only white space is lost. Text that is too
+    long and has none of these is cut into parts of at most 64 pieces: the time to translate grows
+    with the square of the length, and no word is that long. In a target language without spaces
     between words, only line feeds stay of the white space between sentences. With a glossary and
     the codes of both languages to `protect`, the parts say what must arrive
     (seq2seq.inference.required).
