@@ -21,6 +21,7 @@ from seq2seq.data.augmentation import (
 )
 from seq2seq.data.cleaning import normalize
 from seq2seq.errors import ConfigError
+from seq2seq.languages import language
 
 SETTINGS = settings(max_examples=60, deadline=None)
 KINDS = tuple(AugmentationConfig.model_fields)
@@ -234,6 +235,20 @@ def test_names_and_tokens_are_text_that_cleaning_keeps():
     emoji = {char for _ in range(2000) for char in token_to_copy(rng, "emoji")}
     # Symbols, skin tones and the mark for a picture.
     assert {unicodedata.category(char) for char in emoji} == {"So", "Sk", "Mn"}
+
+
+def test_names_are_made_of_all_pieces_of_a_vocabulary():
+    pieces, number = ["schr", "itz", "ngu", "oö"], 400
+    sides, languages = (["Vi a Tom."] * number, ["I saw Tom."] * number), ("es", "en")
+    found = augment(
+        *sides, range(number), only("names"), np.random.default_rng(1),
+        tuple(map(language, languages)), pieces,
+    )  # fmt: skip
+    names = [pair.source.removeprefix("Vi a ").removesuffix(".") for pair in found.values()]
+    for piece in pieces:
+        assert sum(piece.capitalize() in name for name in names) > 4
+        assert sum(name.endswith(piece) for name in names) > 4
+    assert sum(all(piece not in name.lower() for piece in pieces) for name in names) > number / 4
 
 
 def test_recipe_with_a_wrong_rate_or_a_weight_of_the_test_set(tmp_path):
