@@ -57,7 +57,8 @@ def augment(
     where names or tokens were put in, the source stays as correct as they must be copied. Names are
     made of pieces of a vocabulary, too: a model cannot copy a piece that no name has had.
     """
-    kinds, unfit = ["joined", *_KINDS], set(inapplicable(config, languages))
+    kinds = ["joined", *_KINDS]
+    unfit = {kind for kind in kinds if not applies(kind, *languages)}
     rates = [getattr(config, kind) for kind in kinds]
     changes = _KINDS | {kind: partial(_KINDS[kind], pieces=pieces) for kind in _COPYING}
     chosen = generator.random((len(rows), len(kinds))) < rates
@@ -79,17 +80,14 @@ def augment(
     return found
 
 
-def inapplicable(config: AugmentationConfig, languages: Languages) -> list[str]:
-    """Return the kinds that a recipe asks for and that change no pair of these languages."""
-    source, target = languages
-    are_cased = source.is_cased and target.is_cased
-    applies = {
-        **dict.fromkeys(("names", "title_case", "upper_case"), are_cased),
+def applies(kind: str, source: Language, target: Language) -> bool:
+    """Return whether a kind of change is known to make sense in these languages."""
+    return {
+        **dict.fromkeys(("names", "title_case", "upper_case"), source.is_cased and target.is_cased),
         "lower_case": source.is_cased,
         "accents": source.kept is not None or bool(source.respelled),
         "typos": source.is_alphabetic,
-    }
-    return [kind for kind, does in applies.items() if getattr(config, kind) and not does]
+    }.get(kind, True)
 
 
 def final_marks(language: Language) -> str:
@@ -209,11 +207,6 @@ def _end(language: Language) -> re.Pattern[str]:
     return re.compile(rf"\s*[{final_marks(language)}]+[\"'»”)」』）]*\Z")
 
 
-def without_end(text: str, language: Language) -> str:
-    """Return a text without final marks."""
-    return text.rstrip(final_marks(language)).rstrip()
-
-
 def _final_punctuation(
     source: str, target: str, rng: random.Random, ours: Language, theirs: Language
 ) -> Texts:
@@ -221,7 +214,8 @@ def _final_punctuation(
     if not _has_final_marks(source, target, ours, theirs):
         return source, target
     if rng.random() < 0.75:
-        return without_end(source, ours), without_end(target, theirs)
+        found = source.rstrip(final_marks(ours)), target.rstrip(final_marks(theirs))
+        return found[0].rstrip(), found[1].rstrip()
     times, mark, own = rng.randint(1, 3), source[-1], target[-1]
     if mark in theirs.final_marks:
         own = mark
@@ -230,8 +224,8 @@ def _final_punctuation(
     return source + mark * times, target + own * times
 
 
-def _typo(source: str, target: str, rng: random.Random, ours: Language, _: Language) -> Texts:
-    for _ in range(1 + (rng.random() < len(source) / 300)):
+def _typo(source: str, target: str, rng: random.Random, ours: Language, *_: Language) -> Texts:
+    for _number in range(1 + (rng.random() < len(source) / 300)):
         source = with_typo(source, rng, ours)
     return source, target
 
