@@ -60,7 +60,10 @@ def augment(
     kinds = ["joined", *_KINDS]
     unfit = {kind for kind in kinds if not applies(kind, *languages)}
     rates = [getattr(config, kind) for kind in kinds]
-    changes = _KINDS | {kind: partial(_KINDS[kind], pieces=pieces) for kind in _COPYING}
+    changes = _KINDS | {
+        "names": partial(_name, pieces=pieces),
+        "copied_tokens": partial(_copied, pieces=pieces),
+    }
     chosen = generator.random((len(rows), len(kinds))) < rates
     rng = random.Random(int(generator.integers(1 << 62)))
     found = {}
