@@ -417,6 +417,20 @@ def test_names_and_tokens_are_text_that_cleaning_keeps():
     assert {unicodedata.category(char) for char in emoji} == {"So", "Sk", "Mn"}
 
 
+def test_names_are_made_of_all_pieces_of_a_vocabulary():
+    pieces, number = ["schr", "itz", "ngu", "oö"], 400
+    sides, languages = (["Vi a Tom."] * number, ["I saw Tom."] * number), ("es", "en")
+    found = augment(
+        *sides, range(number), only("names"), np.random.default_rng(1),
+        tuple(map(language, languages)), pieces,
+    )  # fmt: skip
+    names = [pair.source.removeprefix("Vi a ").removesuffix(".") for pair in found.values()]
+    for piece in pieces:
+        assert sum(piece.capitalize() in name for name in names) > 4
+        assert sum(name.endswith(piece) for name in names) > 4
+    assert sum(all(piece not in name.lower() for piece in pieces) for name in names) > number / 4
+
+
 def test_recipe_with_a_wrong_rate_or_a_weight_of_the_test_set(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     text = "run_dir: x\ndata:\n  train: [{path: a.tsv}]\n  valid: {path: b.tsv%s}\n%s"

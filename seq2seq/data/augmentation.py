@@ -11,6 +11,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,15 +49,21 @@ def augment(
     config: AugmentationConfig,
     generator: np.random.Generator,
     languages: Languages,
+    pieces: Sequence[str] = (),
 ) -> dict[int, Changed]:
     """Return the changed pairs among those in `rows`, by their places in it.
 
     Each kind of change falls on a pair with its own probability, whatever the other kinds do; but
-    where names or tokens were put in, the source stays as correct as they must be copied.
+    where names or tokens were put in, the source stays as correct as they must be copied. Names are
+    made of pieces of a vocabulary, too: a model cannot copy a piece that no name has had.
     """
     kinds = ["joined", *_KINDS]
     unfit = {kind for kind in kinds if not applies(kind, *languages)}
     rates = [getattr(config, kind) for kind in kinds]
+    changes = _KINDS | {
+        "names": partial(_name, pieces=pieces),
+        "copied_tokens": partial(_copied, pieces=pieces),
+    }
     chosen = generator.random((len(rows), len(kinds))) < rates
     rng = random.Random(int(generator.integers(1 << 62)))
     found = {}
@@ -69,7 +76,7 @@ def augment(
                 others = [rng.choice(rows) for _ in range(rng.choice((1, 1, 2, 3)))]
                 pair = _joined(pair, [(sources[row], targets[row]) for row in others], languages)
             elif kind not in unfit and (kind not in _SOURCE_ONLY or not copies):
-                pair = _KINDS[kind](*pair, rng, *languages)
+                pair = changes[kind](*pair, rng, *languages)
             copies |= kind in _COPYING and pair != unchanged
         if pair != before and all(map(str.strip, pair)):
             found[place] = Changed(rows[place], *pair)
@@ -105,11 +112,14 @@ def _has_end(text: str, language: Language) -> bool:
     return text.endswith(tuple(final_marks(language)))
 
 
-def _name(source: str, target: str, rng: random.Random, ours: Language, theirs: Language) -> Texts:
+def _name(
+    source: str, target: str, rng: random.Random, *both: Language, pieces: Sequence[str] = ()
+) -> Texts:
     """Put made-up names, or tokens, in place of names (words with a capital that both sides share).
 
     Rarely leave one of the names alone: it is its own translation.
     """
+    ours, theirs = both
     shared = set(NAME.findall(source)).intersection(NAME.findall(target))
     names, new = sorted(filter(str.istitle, shared)), {}
     if ours.capitalizes_nouns or theirs.capitalizes_nouns:
@@ -120,9 +130,9 @@ def _name(source: str, target: str, rng: random.Random, ours: Language, theirs: 
         return (name := rng.choice(names)), name
     for word in names:
         if rng.random() < 0.8:
-            new[word] = made_up_name(rng)
+            new[word] = made_up_name(rng, pieces)
             while elides and new[word][0] not in _CONSONANTS:
-                new[word] = made_up_name(rng)
+                new[word] = made_up_name(rng, pieces)
         else:
             kind = rng.choice(("address", "identifier"))
             new[word] = token_to_copy(rng, kind, _words(source, ours))
@@ -150,14 +160,17 @@ def _digits(source: str, target: str, rng: random.Random, *_: Language) -> Texts
     return _replaced(NUMBER, new, source), _replaced(NUMBER, new, target)
 
 
-def _copied(source: str, target: str, rng: random.Random, *both: Language) -> Texts:
+def _copied(
+    source: str, target: str, rng: random.Random, *both: Language, pieces: Sequence[str] = ()
+) -> Texts:
     """Add a token, or a name, at places that correspond on both sides; rarely leave it alone."""
     ours, theirs = both
     kinds = ["number", "emoji", "emoji", "address", "identifier"]
     if ours.script == theirs.script == "Latin":  # made-up names are
         kinds += ["name", "name"]
     kind = rng.choice(kinds)
-    token = made_up_name(rng) if kind == "name" else token_to_copy(rng, kind, _words(source, ours))
+    is_name = kind == "name"
+    token = made_up_name(rng, pieces) if is_name else token_to_copy(rng, kind, _words(source, ours))
     if rng.random() < 0.04:
         return token, token
     forms = {
@@ -313,20 +326,27 @@ _ENDS = (
 _FOREIGN = "áéíóúüñàèìòùâêîôûäëïöåøæœãõçćčşšžźżłńňřťďěůýğıāēīōūąęșțđðþýơưạảấầếễịọốộụữỹ"
 
 
-def made_up_name(rng: random.Random) -> str:
-    """Return a name that nobody has, of one to three words, as it could be from anywhere."""
-    words = [_made_up_word(rng).capitalize() for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3)))]
+def made_up_name(rng: random.Random, pieces: Sequence[str] = ()) -> str:
+    """Return a name that nobody has, of one to three words, as it could be from anywhere.
+
+    With pieces of words, some of its words begin or end with one of them.
+    """
+    number = rng.choice((1, 1, 1, 1, 2, 2, 3))
+    words = [_made_up_word(rng, pieces).capitalize() for _ in range(number)]
     if rng.random() < 0.06:
         words[-1] = rng.choice(("O'", "Mc", "D'", "Mac", "Al-", "Ben-", "Saint-")) + words[-1]
     elif rng.random() < 0.04:
-        words[-1] += "-" + _made_up_word(rng).capitalize()
+        words[-1] += "-" + _made_up_word(rng, pieces).capitalize()
     return " ".join(words)
 
 
-def _made_up_word(rng: random.Random) -> str:
+def _made_up_word(rng: random.Random, pieces: Sequence[str] = ()) -> str:
     word = ""
     for _ in range(rng.choice((1, 2, 2, 2, 2, 3, 3, 4))):
         word += rng.choice(_STARTS) + rng.choice(_VOWELS) + rng.choice(_ENDS)
+    if pieces and rng.random() < 0.5:
+        piece, half = rng.choice(pieces), len(word) // 2
+        word = piece + word[half:] if rng.random() < 0.5 else word[:half] + piece
     if rng.random() < 0.25:
         place = rng.randrange(len(word))
         word = word[:place] + rng.choice(_FOREIGN) + word[place + 1 :]

@@ -135,8 +135,9 @@ class Windows:
             return indices, source, target, used
         sources, targets = (side.texts() for side in self._texts.read(starts.tolist(), self._rows))
         found = augment(
-            sources, targets, used.tolist(), self._config.augmentation, generator, self._languages
-        )
+            sources, targets, used.tolist(), self._config.augmentation, generator,
+            self._languages, self._tokenizers[0].letters,
+        )  # fmt: skip
         sides = [pair.source for pair in found.values()], [pair.target for pair in found.values()]
         changed = encode(self._tokenizers, *sides)
         fit = np.flatnonzero(self._fit(*changed))  # the others stay unchanged
