@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from seq2seq.inference.protocol import SearchOptions
+from seq2seq.inference.required import Glossary
 from seq2seq.inference.search import StepCallback
 from seq2seq.inference.text import Part, Sentence
 from seq2seq.inference.translator import Translator
@@ -106,10 +107,10 @@ def both_directions(translator: Translator, run: str = "") -> ServedModels:
 @contextlib.contextmanager
 def served(
     models: ServedModels, limits: Limits | None = None, keys: Sequence[str] = (),
-    search: Mapping[str, Any] | None = None,
+    search: Mapping[str, Any] | None = None, glossaries: Mapping[str, Glossary] | None = None,
 ) -> Iterator[Client]:  # fmt: skip
     """Serve models from a thread."""
-    service = Service(Batcher(models, limits), search or {}, keys)
+    service = Service(Batcher(models, limits), search or {}, keys, glossaries or {})
     server = make_server(service)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listening],))

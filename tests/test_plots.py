@@ -11,7 +11,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from seq2seq.analysis import heatmaps, plots
-from seq2seq.analysis.heatmaps import attention_figure, plot_sentences
+from seq2seq.analysis.heatmaps import attention_figure, pad, plot_sentences
 from seq2seq.analysis.plots import (
     fixed_buckets,
     plot_length,
@@ -101,8 +101,8 @@ def test_fonts_are_chosen_that_have_the_characters(
     for _ in range(2):
         plots.write_figure(attention_figure([part("▁猫家鳥")]), BytesIO(), dots=10)
     assert caplog.messages == [
-        "no installed font has 家 鳥, drawn as boxes; install one, such as the package "
-        "fonts-noto-cjk for Chinese, Japanese and Korean"
+        "no installed font has characters such as 家 鳥, so they are drawn as boxes; install one, "
+        "such as the package fonts-noto-cjk for Chinese, Japanese and Korean"
     ]
 
 
@@ -287,11 +287,11 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     sentences = [" ".join("abcdefghij"[: n % 10 + 1]) for n in range(60)]
     pairs = [Pair(sentence, sentence) for sentence in sentences]
     worse = [sentence.replace("d", "x") for sentence in sentences]
-    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", "en")
+    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", ("en", "en"))
     curves = labelled(drawn[0])
     found = [
         score(bucket.of(worse), bucket.of(sentences), "en", resamples=1000)["bleu"]
-        for bucket in fixed_buckets(sentences)
+        for bucket in fixed_buckets(sentences, "en")
     ]
     assert curves["worse"][1] == [metric.score for metric in found]
     corners = drawn[0].axes[0].collections[1].get_paths()[0].vertices
@@ -303,7 +303,7 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
     assert ticks == ["1-5\n30", "6-10\n30"]
     with pytest.raises(DataError, match="numbers must be equal"):
-        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png", "en")
+        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png", ("en", "en"))
 
 
 def test_runs_translate_the_test_set(
@@ -325,6 +325,21 @@ def test_runs_translate_the_test_set(
         greedy = translator.options(beam_size=1)
         expected = translator.translate(["gato", "perro"], greedy)
         assert lines == [best[0].line for best in expected]
+
+
+def test_sources_without_spaces_have_lengths() -> None:
+    sources = ["彼は。", "彼女は京都に住んでいます。", "彼 は 。"]
+    found = fixed_buckets(sources, "ja", (2, 5))
+    assert [(bucket.label, bucket.sentences) for bucket in found] == [
+        ("1-2", (0, 2)),
+        ("over 5", (1,)),
+    ]
+    assert [bucket.label for bucket in fixed_buckets(sources, "en", (2, 5))] == ["1-2", "3-5"]
+
+
+def test_columns_of_a_terminal_are_as_wide_as_their_text() -> None:
+    assert pad(["猫", "abc", "ที่", "食べる"]) == ["猫    ", "abc   ", "ที่     ", "食べる"]
+    assert pad(["犬", "1.0"], right=True) == [" 犬", "1.0"]
 
 
 def test_run_names_are_unique() -> None:

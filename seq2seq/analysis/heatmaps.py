@@ -144,8 +144,14 @@ def attention_lines(part: Part, *, words: bool = False) -> Iterator[str]:
     """Yield both texts, and a line for each target piece or word: the heaviest of the source."""
     found = _map(part, words=words)
     yield f"{part.source}\n{part.text}   (log p = {part.log_prob:.3f})"
-    for label, row_S in zip(found.target, found.weights_TS, strict=True):
-        yield f"{label:{max(map(len, found.target))}}  {heaviest(found.source, row_S)}".rstrip()
+    for label, row_S in zip(pad(found.target), found.weights_TS, strict=True):
+        yield f"{label}  {heaviest(found.source, row_S)}".rstrip()
+
+
+def pad(cells: Sequence[str], *, right: bool = False) -> list[str]:
+    """Return texts with spaces, so that all have the same width in a terminal."""
+    gaps = [" " * (max(map(_columns, cells)) - _columns(cell)) for cell in cells]
+    return [gap + cell if right else cell + gap for cell, gap in zip(cells, gaps, strict=True)]
 
 
 def heaviest(names: Sequence[str], weights_S: npt.NDArray[np.floating]) -> str:
@@ -173,9 +179,14 @@ def _map(part: Part, *, words: bool) -> _Map:
 
 
 def _text_width(text: str) -> float:
-    """Return a generous estimate in inches; East Asian wide characters count twice."""
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return _CHARACTER * (len(text) + wide)
+    """Return a generous estimate in inches."""
+    return _CHARACTER * _columns(text)
+
+
+def _columns(text: str) -> int:
+    """Return the width of a text in a terminal, where East Asian wide characters count twice."""
+    marks = sum(unicodedata.category(char) == "Mn" for char in text)
+    return len(text) - marks + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
 
 
 def _draw(axes: Axes, heat_map: _Map) -> Any:

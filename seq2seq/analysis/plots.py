@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -18,6 +18,7 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import RESAMPLES, Metric, References, score
 from seq2seq.files import check_writable
+from seq2seq.languages import language as language_of
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import Record, read_metrics
@@ -86,18 +87,18 @@ def _families_with(characters: frozenset[str]) -> list[str]:
     missing = set(filter(str.isprintable, characters))
     missing -= known(findfont(FontProperties()))
     # matplotlib's own list may lack fonts that were installed after it.
-    paths = findSystemFonts() if missing else []
-    paths.sort(key=lambda path: ("Regular" not in path, "Serif" in path))
-    fonts, families = {path: known(path) for path in paths}, []
-    for path in sorted(fonts, key=lambda path: -len(fonts[path])):
+    fonts = {path: known(path) for path in (findSystemFonts() if missing else [])}
+    families = []
+    for path in sorted(fonts, key=lambda p: (-len(fonts[p]), "Regular" not in p, "Serif" in p)):
         if fonts[path] & missing:
             fontManager.addfont(path)
             families.append(FT2Font(path).family_name)
             missing -= fonts[path]
     if missing:
         log.warning(
-            "no installed font has %s, drawn as boxes; install one, such as the package "
-            "fonts-noto-cjk for Chinese, Japanese and Korean", " ".join(sorted(missing)[:9]),
+            "no installed font has characters such as %s, so they are drawn as boxes; install one, "
+            "such as the package fonts-noto-cjk for Chinese, Japanese and Korean",
+            " ".join(sorted(missing)[:5]),
         )  # fmt: skip
     return families
 
@@ -246,12 +247,15 @@ class LengthBucket:
         return f"{self.shortest}-{self.longest}"
 
 
-def fixed_buckets(sources: Sequence[str], bounds: Sequence[int] = BOUNDS) -> list[LengthBucket]:
+def fixed_buckets(
+    sources: Sequence[str], language: str, bounds: Sequence[int] = BOUNDS
+) -> list[LengthBucket]:
     """Return buckets that end at each bound, and one of all longer sentences; none is empty.
 
-    Words are separated by white space. An empty source is in the first bucket.
+    Words are separated by white space, if the language has any. An empty source is in the first
+    bucket.
     """
-    lengths_N = [len(source.split()) for source in sources]
+    lengths_N = [language_of(language).count_words(source) for source in sources]
     bucket_N = np.digitize(lengths_N, bounds, right=True)
     shortest = [1, *(bound + 1 for bound in bounds)]
     return [
@@ -261,17 +265,19 @@ def fixed_buckets(sources: Sequence[str], bounds: Sequence[int] = BOUNDS) -> lis
     ]
 
 
-def _bleu(hypotheses: Sequence[str], references: References, language: str) -> Metric:
+def _bleu(texts: Sequence[str], references: References, language: str) -> Metric:
     """Return BLEU with its interval, without one for too few sentences."""
-    bleu = partial(score, hypotheses, references, language, metrics=("bleu",))
     try:
-        return bleu(resamples=RESAMPLES)["bleu"]
+        return score(texts, references, language, metrics=("bleu",), resamples=RESAMPLES)["bleu"]
     except DataError:
-        return bleu()["bleu"]
+        return score(texts, references, language, metrics=("bleu",))["bleu"]
 
 
 def plot_length(
-    systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, language: str
+    systems: Mapping[str, Sequence[str]],
+    pairs: Sequence[Pair],
+    path: Path,
+    languages: tuple[str, str],
 ) -> None:
     """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
 
@@ -280,13 +286,14 @@ def plot_length(
     """
     check_picture(path)
     references = references_of(pairs)
-    groups = fixed_buckets([pair.source for pair in pairs])
+    source, target = languages
+    groups = fixed_buckets([pair.source for pair in pairs], source)
     x = range(len(groups))
     figure = new_figure(7.5, 4.6)
     axes = figure.subplots()
     for number, (name, hypotheses) in enumerate(systems.items()):
-        score(hypotheses, references, language, metrics=())  # raises if their numbers differ
-        found = [_bleu(each.of(hypotheses), each.of(references), language) for each in groups]
+        score(hypotheses, references, target, metrics=())  # raises if their numbers differ
+        found = [_bleu(each.of(hypotheses), each.of(references), target) for each in groups]
         color, bleu = f"C{number}", [metric.score for metric in found]
         middle = np.array([metric.mean or metric.score for metric in found])
         half = np.array([metric.interval or 0.0 for metric in found])

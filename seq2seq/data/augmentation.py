@@ -11,7 +11,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,14 +49,21 @@ def augment(
     config: AugmentationConfig,
     generator: np.random.Generator,
     languages: Languages,
+    pieces: Sequence[str] = (),
 ) -> dict[int, Changed]:
     """Return the changed pairs among those in `rows`, by their places in it.
 
     Each kind of change falls on a pair with its own probability, whatever the other kinds do; but
-    where names or tokens were put in, the source stays as correct as they must be copied.
+    where names or tokens were put in, the source stays as correct as they must be copied. Names are
+    made of pieces of a vocabulary, too: a model cannot copy a piece that no name has had.
     """
-    kinds, unfit = ["joined", *_KINDS], set(inapplicable(config, languages))
+    kinds = ["joined", *_KINDS]
+    unfit = {kind for kind in kinds if not applies(kind, *languages)}
     rates = [getattr(config, kind) for kind in kinds]
+    changes = _KINDS | {
+        "names": partial(_name, pieces=pieces),
+        "copied_tokens": partial(_copied, pieces=pieces),
+    }
     chosen = generator.random((len(rows), len(kinds))) < rates
     rng = random.Random(int(generator.integers(1 << 62)))
     found = {}
@@ -69,24 +76,21 @@ def augment(
                 others = [rng.choice(rows) for _ in range(rng.choice((1, 1, 2, 3)))]
                 pair = _joined(pair, [(sources[row], targets[row]) for row in others], languages)
             elif kind not in unfit and (kind not in _SOURCE_ONLY or not copies):
-                pair = _KINDS[kind](*pair, rng, *languages)
+                pair = changes[kind](*pair, rng, *languages)
             copies |= kind in _COPYING and pair != unchanged
         if pair != before and all(map(str.strip, pair)):
             found[place] = Changed(rows[place], *pair)
     return found
 
 
-def inapplicable(config: AugmentationConfig, languages: Languages) -> list[str]:
-    """Return the kinds that a recipe asks for and that change no pair of these languages."""
-    source, target = languages
-    are_cased = source.is_cased and target.is_cased
-    applies = {
-        **dict.fromkeys(("names", "title_case", "upper_case"), are_cased),
+def applies(kind: str, source: Language, target: Language) -> bool:
+    """Return whether a kind of change is known to make sense in these languages."""
+    return {
+        **dict.fromkeys(("names", "title_case", "upper_case"), source.is_cased and target.is_cased),
         "lower_case": source.is_cased,
         "accents": source.kept is not None or bool(source.respelled),
         "typos": source.is_alphabetic,
-    }
-    return [kind for kind, does in applies.items() if getattr(config, kind) and not does]
+    }.get(kind, True)
 
 
 def final_marks(language: Language) -> str:
@@ -113,7 +117,14 @@ def _marks(language: Language) -> tuple[str, ...]:
     return tuple(final_marks(language))
 
 
-def _name(source: str, target: str, rng: random.Random, ours: Language, theirs: Language) -> Texts:
+def _name(
+    source: str,
+    target: str,
+    rng: random.Random,
+    ours: Language,
+    theirs: Language,
+    pieces: Sequence[str] = (),
+) -> Texts:
     """Put made-up names, or tokens, in place of names (words with a capital that both sides share).
 
     Rarely leave one of the names alone: it is its own translation.
@@ -128,9 +139,9 @@ def _name(source: str, target: str, rng: random.Random, ours: Language, theirs: 
         return (name := rng.choice(names)), name
     for word in names:
         if rng.random() < 0.8:
-            new[word] = made_up_name(rng)
+            new[word] = made_up_name(rng, pieces)
             while elides and new[word][0] not in _CONSONANTS:
-                new[word] = made_up_name(rng)
+                new[word] = made_up_name(rng, pieces)
         else:
             kind = rng.choice(("address", "identifier"))
             new[word] = token_to_copy(rng, kind, _words(source, ours))
@@ -159,14 +170,20 @@ def _digits(source: str, target: str, rng: random.Random, *_: Language) -> Texts
 
 
 def _copied(
-    source: str, target: str, rng: random.Random, ours: Language, theirs: Language
+    source: str,
+    target: str,
+    rng: random.Random,
+    ours: Language,
+    theirs: Language,
+    pieces: Sequence[str] = (),
 ) -> Texts:
     """Add a token, or a name, at places that correspond on both sides; rarely leave it alone."""
     kinds = ["number", "emoji", "emoji", "address", "identifier"]
     if ours.script == theirs.script == "Latin":  # made-up names are
         kinds += ["name", "name"]
     kind = rng.choice(kinds)
-    token = made_up_name(rng) if kind == "name" else token_to_copy(rng, kind, _words(source, ours))
+    is_name = kind == "name"
+    token = made_up_name(rng, pieces) if is_name else token_to_copy(rng, kind, _words(source, ours))
     if rng.random() < 0.04:
         return token, token
     forms = {
@@ -193,11 +210,6 @@ def _end(language: Language) -> re.Pattern[str]:
     return re.compile(rf"\s*[{final_marks(language)}]+[\"'»”)」』）]*\Z")
 
 
-def without_end(text: str, language: Language) -> str:
-    """Return a text without final marks."""
-    return text.rstrip(final_marks(language)).rstrip()
-
-
 def _final_punctuation(
     source: str, target: str, rng: random.Random, ours: Language, theirs: Language
 ) -> Texts:
@@ -205,7 +217,8 @@ def _final_punctuation(
     if not _has_final_marks(source, target, ours, theirs):
         return source, target
     if rng.random() < 0.75:
-        return without_end(source, ours), without_end(target, theirs)
+        found = source.rstrip(final_marks(ours)), target.rstrip(final_marks(theirs))
+        return found[0].rstrip(), found[1].rstrip()
     times, mark, own = rng.randint(1, 3), source[-1], target[-1]
     if mark in theirs.final_marks:
         own = mark
@@ -214,8 +227,8 @@ def _final_punctuation(
     return source + mark * times, target + own * times
 
 
-def _typo(source: str, target: str, rng: random.Random, ours: Language, _: Language) -> Texts:
-    for _ in range(1 + (rng.random() < len(source) / 300)):
+def _typo(source: str, target: str, rng: random.Random, ours: Language, *_: Language) -> Texts:
+    for _number in range(1 + (rng.random() < len(source) / 300)):
         source = with_typo(source, rng, ours)
     return source, target
 
@@ -346,20 +359,27 @@ _ENDS = (
 _FOREIGN = "áéíóúüñàèìòùâêîôûäëïöåøæœãõçćčşšžźżłńňřťďěůýğıāēīōūąęșțđðþýơưạảấầếễịọốộụữỹ"
 
 
-def made_up_name(rng: random.Random) -> str:
-    """Return a name that nobody has, of one to three words, as it could be from anywhere."""
-    words = [_made_up_word(rng).capitalize() for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3)))]
+def made_up_name(rng: random.Random, pieces: Sequence[str] = ()) -> str:
+    """Return a name that nobody has, of one to three words, as it could be from anywhere.
+
+    With pieces of words, some of its words begin or end with one of them.
+    """
+    number = rng.choice((1, 1, 1, 1, 2, 2, 3))
+    words = [_made_up_word(rng, pieces).capitalize() for _ in range(number)]
     if rng.random() < 0.06:
         words[-1] = rng.choice(("O'", "Mc", "D'", "Mac", "Al-", "Ben-", "Saint-")) + words[-1]
     elif rng.random() < 0.04:
-        words[-1] += "-" + _made_up_word(rng).capitalize()
+        words[-1] += "-" + _made_up_word(rng, pieces).capitalize()
     return " ".join(words)
 
 
-def _made_up_word(rng: random.Random) -> str:
+def _made_up_word(rng: random.Random, pieces: Sequence[str] = ()) -> str:
     word = ""
     for _ in range(rng.choice((1, 2, 2, 2, 2, 3, 3, 4))):
         word += rng.choice(_STARTS) + rng.choice(_VOWELS) + rng.choice(_ENDS)
+    if pieces and rng.random() < 0.5:
+        piece, half = rng.choice(pieces), len(word) // 2
+        word = piece + word[half:] if rng.random() < 0.5 else word[:half] + piece
     if rng.random() < 0.25:
         place = rng.randrange(len(word))
         word = word[:place] + rng.choice(_FOREIGN) + word[place + 1 :]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.config import DataConfig
-from seq2seq.data.augmentation import augment, inapplicable
+from seq2seq.data.augmentation import applies, augment
 from seq2seq.data.dataset import PreparedPairs, encode
 from seq2seq.data.ragged import Ints, Ragged, concat, cut_batches, take
 from seq2seq.data.tokenizer import UNK, Tokenizer
@@ -65,9 +65,11 @@ class Windows:
         self._texts, self._tokenizers = pairs.store, tokenizers
         self._config, self._seed = config, seed
         self._languages = language(config.source_language), language(config.target_language)
-        if config.augmentation and (kinds := inapplicable(config.augmentation, self._languages)):
-            names = " and ".join(each.name for each in self._languages)
-            log.info("data.augmentation: left out for %s: %s", names, ", ".join(kinds))
+        rates = config.augmentation.model_dump() if config.augmentation else {}
+        unfit = [kind for kind in rates if rates[kind] and not applies(kind, *self._languages)]
+        if unfit:
+            names = " to ".join(each.name for each in self._languages)
+            log.info("data.augmentation: left out, %s: %s", names, ", ".join(unfit))
         self._ids = pairs.encode(tokenizers, processes=config.processes)
         parts = (self._ids.read([n], _ROWS) for n in range(0, len(pairs), _ROWS))
         fit = np.concatenate([self._fit(*part) for part in parts])
@@ -133,8 +135,9 @@ class Windows:
             return indices, source, target, used
         sources, targets = (side.texts() for side in self._texts.read(starts.tolist(), self._rows))
         found = augment(
-            sources, targets, used.tolist(), self._config.augmentation, generator, self._languages
-        )
+            sources, targets, used.tolist(), self._config.augmentation, generator,
+            self._languages, self._tokenizers[0].letters,
+        )  # fmt: skip
         sides = [pair.source for pair in found.values()], [pair.target for pair in found.values()]
         changed = encode(self._tokenizers, *sides)
         fit = np.flatnonzero(self._fit(*changed))  # the others stay unchanged

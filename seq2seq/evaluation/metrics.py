@@ -77,7 +77,7 @@ def score(
 
 
 def scorer_of(
-    references: References, language: str, metrics: Sequence[Name]
+    references: References, language: str, metrics: Sequence[Name] = ("bleu", "chrf")
 ) -> Callable[[Sequence[str]], dict[str, float]]:
     """Return a function that scores hypotheses; it keeps the n-grams of the references."""
     streams = _streams([""] * len(references), references)
@@ -150,15 +150,13 @@ def paired_test(
     }
 
 
-def _score(
-    name: Name, language: str, hypotheses: Sequence[str], streams: Any, resamples: int
-) -> Metric:
+def _score(name: Name, language: str, texts: Sequence[str], streams: Any, resamples: int) -> Metric:
     scorer = _scorer(name, language)
     try:
-        result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
+        result = scorer.corpus_score(texts, streams, n_bootstrap=resamples)
     except TypeError:  # sacreBLEU cannot average scores if some of them are exactly 0
         raise DataError(
-            f"{len(hypotheses)} sentences are too few for an interval of {name}, which is 0 in "
+            f"{len(texts)} sentences are too few for an interval of {name}, which is 0 in "
             "some resamples; leave out --confidence and --report, or give more sentences"
         ) from None
     signature = str(scorer.get_signature())
@@ -176,12 +174,12 @@ def _scorer(name: Name, language: str, references: Any = None) -> Any:
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    if name == "bleu":
-        # BLEU warns about tokenized text at each call; see `evaluate`.
+    if name == "chrf":
+        return CHRF(references=references)
+    if name == "bleu":  # without `force` it warns about tokenized text at each call; see `evaluate`
         return BLEU(tokenize=languages.bleu_tokenizer(language), force=True, references=references)
-    if name == "ter" and not languages.language(language).is_spaced:
-        return TER(normalized=True, asian_support=True, references=references)
-    return CHRF(references=references) if name == "chrf" else TER(references=references)
+    is_asian = not languages.language(language).is_spaced
+    return TER(normalized=is_asian, asian_support=is_asian, references=references)
 
 
 def _streams(hypotheses: Sequence[str], references: References) -> Any:

@@ -44,9 +44,7 @@ class Validator:
         targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
         self.cut = partial(evaluation_batches, sources, targets)
         self.batch_tokens = config.inference.batch_tokens
-        self.score = scorer_of(
-            references_of(self.pairs), config.data.target_language, ("bleu", "chrf")
-        )
+        self.score = scorer_of(references_of(self.pairs), config.data.target_language)
 
     @torch.no_grad()
     def __call__(self, model: TranslationModel) -> Validation:

@@ -140,11 +140,13 @@ class Part:
     tree: list[BeamNode] | None = None  # the beam search that found it
     space: str = " "  # see Sentence
     missing: list[str] = field(default_factory=list)  # that should have arrived (see required)
+    given: frozenset[int] = frozenset()  # the target pieces of what had to arrive
 
     @property
     def unlikely(self) -> bool:
-        """Whether the model finds the translation so unlikely that it is probably wrong."""
-        return self.log_prob < UNLIKELY * len(self.target_pieces)
+        """Whether the model finds its own words so unlikely that they are probably wrong."""
+        own = self.log_prob - sum(self.log_probs[piece] for piece in self.given)
+        return own < UNLIKELY * (len(self.target_pieces) - len(self.given))
 
     def as_json(self, *, attention: bool, tree: bool = False) -> dict[str, Any]:
         """Return the part for JSON, on request with the rows of its weights and with its tree."""

@@ -326,7 +326,7 @@ class Translator:
                 parts = [[replace(part, weights=None) for part in each] for each in parts]
         if mbr:
             for candidates in parts:
-                log_probs = None if sampling else [part.log_prob for part in candidates]
+                log_probs = [] if sampling else [part.log_prob for part in candidates]
                 texts = [part.text for part in candidates]
                 target = self.config.data.target_language
                 best = minimum_bayes_risk(texts, mbr, target, log_probs)

@@ -188,17 +188,12 @@ def _displayed(text: str, pieces: Sequence[str]) -> DisplayedWords:
     if max((word for of in of_pieces for word in of), default=-1) + 1 != len(found):
         found, of_pieces = text.split(), words_of_pieces(pieces)
     # In a script without spaces, the characters of one piece are shown as one word.
-    joined = {
-        right
-        for of in of_pieces
-        for left, right in pairwise(of)
-        if match(_CHARACTER, found[left]) and match(_CHARACTER, found[right])
-    }
-    number = np.cumsum([n not in joined for n in range(len(found))]) - 1
-    merged = [""] * (number[-1] + 1 if found else 0)
-    for n, word in zip(number, found, strict=True):
-        merged[n] += word
-    return DisplayedWords(merged, [sorted({int(number[n]) for n in of}) for of in of_pieces])
+    is_character = [bool(match(_CHARACTER, word)) for word in found]
+    joined = {b for of in of_pieces for a, b in pairwise(of) if is_character[a] and is_character[b]}
+    starts = [n for n in range(len(found)) if n not in joined]
+    merged = ["".join(found[start:end]) for start, end in pairwise([*starts, len(found)])]
+    numbers = np.searchsorted(starts, range(len(found)), side="right") - 1
+    return DisplayedWords(merged, [sorted(set(numbers[of].tolist())) for of in of_pieces])
 
 
 def _merged(

@@ -35,6 +35,7 @@ from serving import Client, served
 
 from seq2seq.analysis import Method
 from seq2seq.cli import main
+from seq2seq.inference.required import Glossary
 from seq2seq.inference.translator import Translator
 from seq2seq.serving.served_models import ServedModel, ServedModels
 
@@ -76,7 +77,8 @@ def packaged() -> dict[str, ServedModel]:
 @pytest.fixture(scope="module")
 def both(packaged: dict[str, ServedModel]) -> Iterator[Client]:
     """A server with the models that come with the program."""
-    with served(ServedModels(packaged)) as both:
+    glossaries = {"shop": Glossary({"perro": "hound"})}
+    with served(ServedModels(packaged), glossaries=glossaries) as both:
         yield both
 
 
@@ -912,6 +914,69 @@ def test_server_that_is_gone_is_named_until_it_is_back(browser: Browser, client:
     shown(page)
     expect(notice).to_be_hidden()
     page.close()
+
+
+def test_terms_are_kept_and_translated_as_the_list_says(page_of_both: Page) -> None:
+    page = page_of_both
+    typed(page, SPANISH)
+    # From a word of the translation, which attention links to one of the text.
+    page.locator(".word", has_text="kitchen").click()
+    page.locator("#others summary").click()
+    term, translation = page.locator("#others input").all()
+    expect(term).to_have_value("cocina")
+    expect(translation).to_have_value("kitchen")
+    translation.fill("galley")
+    translation.press("Enter")
+    expect(page.locator("#others")).to_be_hidden()
+    expect(page.locator("#translation")).to_contain_text("galley")
+    page.reload()
+    assert "galley" in shown(page)
+    # From the list, which is another one for the other direction.
+    page.locator("#glossary > summary").click()
+    expect(page.locator("#terms li")).to_have_text("cocina → galley×")
+    page.get_by_label("Translate", exact=True).fill("perro")
+    page.get_by_label("as", exact=True).fill("puppy")
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator("#translation")).to_contain_text("puppy")
+    expect(page.locator("#terms-count")).to_have_text("2")
+    page.locator("#from").select_option("en")
+    expect(page.locator("#terms li")).to_have_count(0)
+    page.locator("#from").select_option("es")
+    page.get_by_role("button", name="Remove “cocina”").click()
+    expect(page.locator("#translation")).to_contain_text("kitchen")
+    # One of the server's takes the place of the list.
+    page.get_by_label("Use").select_option("shop")
+    expect(page.locator("#translation")).to_contain_text("hound")
+    expect(page.locator("#add-term")).to_be_hidden()
+    page.get_by_label("Use").select_option("the words below")
+    expect(page.locator("#translation")).to_contain_text("puppy")
+
+
+def test_text_that_does_not_arrive_is_marked(page_of_both: Page) -> None:
+    page = page_of_both
+
+    def without(route: Route) -> None:
+        missing = '"missing": ["DOG-1", "x@y.es"]'
+        route.fulfill(
+            content_type="text/event-stream",
+            body=re.sub(r'"missing": \[.*?\]', missing, route.fetch().text()),
+        )
+
+    page.evaluate("""localStorage.setItem("glossary es en", '{"perro": "DOG-1"}')""")
+    page.reload()
+    page.route("**/api/stream", without)
+    page.fill("#text", f"{SPANISH[:-1]} x@y.es.")
+    shown(page)
+    expect(page.locator("#doubts li").last).to_have_text("Not in the translation: DOG-1, x@y.es")
+    expect(page.locator(".mirror mark.missing")).to_have_text(["perro", "x@y.es"])
+    page.locator(".word").first.hover()
+    page.mouse.move(0, 0)
+    expect(page.locator(".mirror mark.missing")).to_have_count(2)
+    page.unroute("**/api/stream")
+    page.fill("#text", "Hola.")
+    shown(page)
+    expect(page.locator(".mirror mark")).to_have_count(0)
+    expect(page.locator("#doubts")).to_be_hidden()
 
 
 def test_page_speaks_spanish(browser: Browser, both: Client) -> None:

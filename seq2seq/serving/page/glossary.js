@@ -5,8 +5,19 @@ import {capital, nameOf, stored} from "./interface.js";
 export class Glossary {
   // `root` is the section that shows the list, and `changed` is called when it changes.
   constructor(root, settings, changed) {
-    Object.assign(this, {root, changed, isOffered: Boolean(settings.glossaries), terms: {}});
-    root.hidden = !this.isOffered;
+    const names = settings.glossaries; // of the server's; a page without a server takes none
+    Object.assign(this, {root, changed, isOffered: Boolean(names), terms: {}});
+    root.hidden = !names;
+    this.named = root.querySelector("select");
+    this.named.closest("p").hidden = !names?.length;
+    this.named.append(...(names ?? []).map(name => make("option", name, {value: name})));
+    this.named.value = stored.get("glossary") ?? "";
+    if (this.named.selectedIndex < 0) this.named.value = "";
+    this.named.addEventListener("change", () => {
+      stored.set("glossary", this.named.value);
+      this.show();
+      changed();
+    });
     const form = root.querySelector("form");
     form.addEventListener("submit", event => {
       event.preventDefault();
@@ -25,9 +36,16 @@ export class Glossary {
     this.show();
   }
 
-  // What a request has of the list.
+  // What a request has of it.
   get asked() {
+    if (this.named.value) return {glossary: this.named.value};
     return this.isOffered && Object.keys(this.terms).length ? {glossary: this.terms} : {};
+  }
+
+  // The terms that are translated as a text.
+  sources(translation) {
+    const lower = translation.toLowerCase();
+    return Object.keys(this.terms).filter(term => this.terms[term].toLowerCase() === lower);
   }
 
   // Without a translation, the term is removed.
@@ -41,7 +59,9 @@ export class Glossary {
 
   show() {
     const terms = Object.entries(this.terms);
-    this.root.querySelector("#terms-count").textContent = terms.length || "";
+    const isOwn = !this.named.value;
+    this.root.querySelector("#terms-count").textContent = isOwn ? terms.length || "" : this.named.value;
+    for (const part of this.root.querySelectorAll("form, #terms")) part.hidden = !isOwn;
     this.root.querySelector("#terms").replaceChildren(
       ...terms.map(([term, translation]) => {
         const label = say("Remove “{term}”", {term});
@@ -62,7 +82,7 @@ export class Glossary {
 
   // A form for a term, to be put at a word.
   form(term, translation) {
-    if (!this.isOffered) return [];
+    if (!this.isOffered || this.named.value) return [];
     const [from, into] = [
       [say("Translate"), term],
       [say("as"), translation],

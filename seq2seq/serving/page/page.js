@@ -300,8 +300,16 @@ function pointAt(place, words) {
 // --- What may be wrong
 
 // Ranges of the text that did not arrive in the translation.
-function missing() {
-  return [];
+function missing({parts}) {
+  const places = locate(parts.map(part => part.source), text()); // prettier-ignore
+  return parts.flatMap(({source, missing = []}, n) =>
+    missing.flatMap(target =>
+      [target, ...glossary.sources(target)].flatMap(each => {
+        const start = places[n] ? source.toLowerCase().indexOf(each.toLowerCase()) : -1;
+        return start < 0 ? [] : [[places[n][0] + start, places[n][0] + start + each.length, "missing"]];
+      }),
+    ),
+  );
 }
 
 // Say in plain words which sentences may have a wrong translation, and why; the places are marked.
@@ -313,6 +321,7 @@ function showPlaces() {
     return [
       part.unlikely && say("the model itself finds this translation unlikely; it may be wrong."),
       !part.finished && say("the translation ended at the length limit; it may be incomplete."),
+      part.missing?.length && say("not in the translation: {texts}", {texts: part.missing.join(", ")}),
     ]
       .filter(Boolean)
       .map(line => capital(where + line));

@@ -42,6 +42,7 @@ export const spanish = {
     "el propio modelo ve improbable esta traducción; puede estar mal.",
   "the translation ended at the length limit; it may be incomplete.":
     "la traducción acabó en el límite de longitud; puede estar incompleta.",
+  "not in the translation: {texts}": "no está en la traducción: {texts}",
 
   // Words
   "Instead of “{word}”": "En lugar de «{word}»",
@@ -49,9 +50,10 @@ export const spanish = {
   "The model knows no other word here.": "El modelo no conoce otra palabra para este lugar.",
   "Undo my choice of words": "Deshacer mis cambios",
   "Your words": "Tus palabras",
-  "What a word or a phrase is always translated as. You can also select a word of a translation. The list stays in this browser.":
+  "How a word or a phrase is always translated. You can also choose a word of a translation. The list stays in this browser.":
     "Cómo se traduce siempre una palabra o una expresión. También puedes elegir una palabra de una traducción. La lista se queda en este navegador.",
-  "Glossary of the server": "Glosario del servidor",
+  Use: "Usar",
+  "the words below": "las palabras de abajo",
   Translate: "Traducir",
   "Always translate this word as…": "Traducir siempre esta palabra como…",
   as: "como",

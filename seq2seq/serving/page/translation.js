@@ -150,25 +150,26 @@ export class Translation {
 
   // Offer other words in the place of one.
   async offer(word) {
-    const {asked, found} = this;
+    const {source, text, words} = this.found.parts[word.place];
     const n = this.words.indexOf(word);
     const before = this.words.slice(0, n).map(({space, word}) => space + word).join(""); // prettier-ignore
-    const prefix = before + (before && word.space);
     this.stopAt(word);
     const share = make("span", null, {class: "number share"});
-    const title = make("h2", say("Instead of “{word}”", {word: word.word}), {id: "others-title"});
+    const bare = word.word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "");
+    const title = make("h2", say("Instead of “{word}”", {word: bare || word.word}), {id: "others-title"});
     const list = append(make("ol"), make("li", say("Computing…"), {class: "soft"}));
     const [link] = this.linked(word);
-    const source = link ? found.parts[word.place].words.source[link.s] : "";
     popover.replaceChildren(
       append(title, " ", share),
       list,
-      ...this.on.term(source, word.word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "")),
+      ...this.on.term(link ? words.source[link.s] : "", bare),
     );
     open(word.span);
     let others;
     try {
-      others = await backend.alternatives({...asked, prefix, number: ASKED}, this.work.signal);
+      // No other sentence changes.
+      const asked = {model: this.asked.model, q: source, prefix: text.slice(0, word.start), number: ASKED};
+      others = await backend.alternatives(asked, this.work.signal);
     } catch (error) {
       if (error.name !== "AbortError") list.replaceChildren(make("li", error.message, {class: "wrong"}));
       return;
@@ -186,11 +187,11 @@ export class Translation {
           make("button", null, {type: "button"}),
           make("strong", other.word, {lang: this.box.lang}),
           make("span", percent(other.log_prob), {class: "number share"}),
-          sentence(found, word, other.text, this.box.lang),
+          sentence(text, other.text, this.box.lang),
         );
         choice.addEventListener("click", () => {
           popover.hidePopover();
-          this.on.choose(`${prefix}${other.word} `);
+          this.on.choose(`${before}${before && word.space}${other.word} `);
         });
         return append(make("li"), choice);
       }),
@@ -212,13 +213,9 @@ export function locate(words, text) {
   });
 }
 
-// The sentence that changes in a translation, with the words that do.
-function sentence(found, {place}, changed, lang) {
-  const text = parts => parts.map(({space, text}) => space + text).join("");
-  const [before, after] = [found.parts.slice(0, place), found.parts.slice(place + 1)].map(text);
-  const isBetween = changed.startsWith(before.trimStart()) && changed.endsWith(after.trimEnd());
-  const whole = isBetween ? changed.slice(before.trimStart().length, changed.length - after.trimEnd().length) : changed; // prettier-ignore
-  const [was, is] = [found.parts[place].text, whole].map(each => each.split(/\s+/).filter(Boolean));
+// A sentence, with the words that are other ones than before.
+function sentence(before, text, lang) {
+  const [was, is] = [before, text].map(each => each.split(/\s+/).filter(Boolean));
   let [first, last] = [0, 0];
   while (first < is.length && is[first] === was[first]) first++;
   while (last < Math.min(is.length, was.length) - first && is.at(-1 - last) === was.at(-1 - last)) last++;
