@@ -1,8 +1,8 @@
-"""Where a missing text belongs in a translation, and stand-ins back to what they stand for.
+"""Have required texts in a translation, and tokens in place of their stand-ins.
 
-A translation that lacks a required text is searched again with the text forced where the attention
-on its source is: lexically constrained decoding (Hokamp and Liu 2017; Post and Vilar 2018; Hu et
-al. 2019) at the place that attention suggests instead of at all places.
+A translation that lacks a required text is searched again, with the text forced where the attention
+is on its source: lexically constrained decoding (Hokamp and Liu 2017; Post and Vilar 2018; Hu et
+al. 2019), at the place that attention suggests instead of at all places.
 
 Legend: T target pieces, S source pieces
 """
@@ -28,11 +28,11 @@ def let_arrive(
     *,
     spaced: bool,
 ) -> list[list[Part]]:
-    """Return translations in which what is required of each sentence arrives, as a reader sees it.
+    """Return translations that have the texts required of each sentence, without stand-ins.
 
     `search_again` returns the translations of sentences, by number, that begin with a text. It is
-    called for what is missing from left to right, since what follows a beginning changes.
-    Translations that lack something are left out unless all of a sentence do.
+    called for missing texts from left to right, since everything after a beginning changes.
+    Translations that lack a text are left out unless all translations of a sentence do.
     """
     found, fixed = [*parts], [0] * len(parts)
     for _ in range(max(map(len, required))):
@@ -52,10 +52,10 @@ def let_arrive(
 
 
 def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> str:
-    """Return how a translation could begin so that a missing text arrives; "": all texts have.
+    """Return a beginning of the translation with a missing text at its end; "" if none is missing.
 
-    The first `fixed` characters of the translation stay. The text is the one that belongs before
-    the others that are missing.
+    The first `fixed` characters of the translation stay. Of several missing texts, it is the one
+    that belongs before the others.
     """
     missing = find_missing(part.text, required, spaced=spaced)
     places = [(_place(part, each, fixed, spaced), each.form) for each in missing]
@@ -69,7 +69,7 @@ def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: boo
 
 
 def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
-    """Return where the word begins that attends most to a required text, from a place on."""
+    """Return the start of the word, from `fixed` on, that attends most to a required text."""
     split: Split = words if spaced else list
     starts = [start for start, _ in _spans(part.text, split)]
     if part.weights is None:  # a diagonal
@@ -86,7 +86,7 @@ def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
 
 
 def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
-    """Return a translation with tokens in place of their stand-ins, and what has not arrived.
+    """Return a translation with tokens in place of their stand-ins, and a list of missing texts.
 
     A token is one piece, with the sum of the log probabilities and weights of its stand-in's source
     pieces, and the mean of the weights of its target pieces.
@@ -116,7 +116,7 @@ def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
 def _merged(
     pieces: Sequence[str], values: Sequence[tuple[Required, str]]
 ) -> tuple[list[str], list[int]]:
-    """Return pieces with one for each token, and the number of the first piece of each before."""
+    """Return pieces, with one for each token, and the index of the first old piece of each."""
     raw = list(map(bytes_of_piece, pieces))
     ends, text = np.cumsum([len(each) for each in raw]), b"".join(raw)
     merged = {}  # by the first piece: the one after the last, what it joins, and the new piece

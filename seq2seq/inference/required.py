@@ -1,8 +1,8 @@
-"""What must arrive in the translation of a sentence: terms of a glossary, and tokens.
+"""Texts that are required in a translation: terms of a glossary, and tokens.
 
-A model reads and writes a stand-in in place of each token (seq2seq.inference.tokens): a number,
-which models copy better than addresses and placeholders, and whose neighbours they translate
-better. It reads the words of terms.
+In place of each token (seq2seq.inference.tokens), a model reads and writes a number, its stand-in:
+models copy numbers better than addresses and placeholders, and translate the words beside them
+better. Terms are read as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seq2seq.inference.tokens import Token, find_tokens
 
 
 class Required(NamedTuple):
-    """A text that must arrive, and its place in what the model reads."""
+    """A text that the translation must have, and its place in the text that the model reads."""
 
     text: str
     form: str  # what the model writes for it: a stand-in, or the text itself
@@ -40,14 +40,14 @@ class Required(NamedTuple):
 class Glossary:
     """Terms of the source language, and how each is translated.
 
-    A term matches whole words as they are written, or in any case if it is in lower case; of terms
-    that match at a place the longest does.
+    A term matches whole words as they are written, or in any case if it is in lower case. If
+    several terms match at a place, the longest one counts.
     """
 
     terms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise DataError for what is not texts."""
+        """Raise DataError for anything but texts."""
         for pair in self.terms.items():
             if not all(isinstance(text, str) and normalize_line(text) for text in pair):
                 found = ": ".join(map(repr, pair))
@@ -57,7 +57,7 @@ class Glossary:
     def read(cls, path: str | Path) -> Glossary:
         """Read lines of a term, a tab and its translation; # begins a comment.
 
-        Raises DataError for a file that cannot be read, and for another line.
+        Raises DataError for a file that cannot be read, and for any other line.
         """
         terms: dict[str, str] = {}
         try:
@@ -131,7 +131,7 @@ def mask(text: str, glossary: Glossary, source: str, target: str) -> tuple[str, 
 
 
 def required_of(part: str, tokens: Sequence[Required], glossary: Glossary) -> tuple[Required, ...]:
-    """Return what must arrive in the translation of a part of a masked text, in order."""
+    """Return the texts that are required of a part of a masked text, in order."""
     found = [*glossary.find(part)]
     for token in tokens:
         if match := re.search(rf"(?<!\w){token.form}(?!\w)", part):
@@ -147,7 +147,7 @@ def show_tokens(text: str, required: Sequence[Required]) -> str:
 
 
 def find_missing(text: str, required: Sequence[Required], *, spaced: bool) -> list[Required]:
-    """Return what has not arrived in a translation, in the order of the source."""
+    """Return the required texts that a translation lacks, in the order of the source."""
     missing, needed = [], Counter(each.form for each in required)
     arrived = {form: len(find_form(text, form, spaced=spaced)) for form in needed}
     for each in reversed(required):
@@ -165,5 +165,5 @@ def find_form(text: str, form: str, *, spaced: bool) -> list[tuple[int, int]]:
 
 
 def _stand_ins() -> Iterator[str]:
-    """Yield numbers, of which those that follow each other have different digits."""
+    """Yield numbers; successive ones have different digits."""
     return (str(473 + 171 * number % 500) for number in range(500))
