@@ -1,8 +1,8 @@
-"""Have required texts in a translation, and tokens in place of their stand-ins.
+"""Where a missing text belongs in a translation, and stand-ins back to what they stand for.
 
-A translation that lacks a required text is searched again, with the text forced where the attention
-is on its source: lexically constrained decoding (Hokamp and Liu 2017; Post and Vilar 2018; Hu et
-al. 2019), at the place that attention suggests instead of at all places.
+A translation that lacks a required text is searched again with the text forced where the attention
+on its source is: lexically constrained decoding (Hokamp and Liu 2017; Post and Vilar 2018; Hu et
+al. 2019) at the place that attention suggests instead of at all places.
 
 Legend: T target pieces, S source pieces
 """
@@ -28,11 +28,11 @@ def let_arrive(
     *,
     spaced: bool,
 ) -> list[list[Part]]:
-    """Return translations that have the texts required of each sentence, without stand-ins.
+    """Return translations in which what is required of each sentence arrives, as a reader sees it.
 
     `search_again` returns the translations of sentences, by number, that begin with a text. It is
-    called for missing texts from left to right, since everything after a beginning changes.
-    Translations that lack a text are left out unless all translations of a sentence do.
+    called for what is missing from left to right, since what follows a beginning changes.
+    Translations that lack something are left out unless all of a sentence do.
     """
     found, fixed = [*parts], [0] * len(parts)
     for _ in range(max(map(len, required))):
@@ -52,10 +52,10 @@ def let_arrive(
 
 
 def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> str:
-    """Return a beginning of the translation with a missing text at its end; "" if none is missing.
+    """Return how a translation could begin so that a missing text arrives; "": all texts have.
 
-    The first `fixed` characters of the translation stay. Of several missing texts, it is the one
-    that belongs before the others.
+    The first `fixed` characters of the translation stay. The text is the one that belongs before
+    the others that are missing.
     """
     missing = find_missing(part.text, required, spaced=spaced)
     places = [(_place(part, each, fixed, spaced), each.form) for each in missing]
@@ -69,7 +69,7 @@ def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: boo
 
 
 def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
-    """Return the start of the word, from `fixed` on, that attends most to a required text."""
+    """Return where the word begins that attends most to a required text, from a place on."""
     split: Split = words if spaced else list
     starts = [start for start, _ in _spans(part.text, split)]
     if part.weights is None:  # a diagonal
@@ -86,7 +86,7 @@ def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
 
 
 def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
-    """Return a translation with tokens in place of their stand-ins, and a list of missing texts.
+    """Return a translation with tokens in place of their stand-ins, and what has not arrived.
 
     A token is one piece, with the sum of the log probabilities and weights of its stand-in's source
     pieces, and the mean of the weights of its target pieces.
@@ -118,20 +118,18 @@ def _merged(
 ) -> tuple[list[str], list[int]]:
     """Return pieces, with one for each token, and the index of the first old piece of each."""
     raw = list(map(bytes_of_piece, pieces))
-    ends, text = np.cumsum([len(each) for each in raw]), b"".join(raw)
-    merged = {}  # by the first piece: the one after the last, what it joins, and the new piece
-    for token, value in values:
-        for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), text):
-            first, last = np.searchsorted(ends, [match.start(), match.end() - 1], "right").tolist()
-            around = b"".join(raw[first : last + 1]).decode(errors="replace")
-            new = token.put_back(around, value).replace(" ", SPACE_PIECE)
-            merged[first] = last + 1, token.joins[1], new
-    found, starts, number, joins = list[str](), list[int](), 0, False
-    while number < len(pieces):
-        starts.append(number)
-        end, joins_next, piece = merged.get(number, (number + 1, False, pieces[number]))
-        found.append(piece.removeprefix(SPACE_PIECE) if joins else piece)
-        joins, number = joins_next, end
+    piece_of = [number for number, piece in enumerate(raw) for _ in piece]  # by byte
+    places = [
+        (piece_of[match.start()], piece_of[match.end() - 1] + 1, token, value)
+        for token, value in values
+        for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), b"".join(raw))
+    ]
+    found, starts = [*pieces], [*range(len(pieces))]
+    for first, end, token, value in sorted(places, reverse=True):
+        if token.joins[1]:
+            found[end] = found[end].removeprefix(SPACE_PIECE)
+        new = token.put_back(b"".join(raw[first:end]).decode(errors="replace"), value)
+        found[first:end], starts[first:end] = [new.replace(" ", SPACE_PIECE)], [first]
     return found, starts
 
 
