@@ -184,11 +184,14 @@ def test_docbook_pairs_parts_of_equal_structure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".json", ".yml"])
 def test_strings_are_paired_by_keys(tmp_path: Path, suffix: str) -> None:
-    spanish = '{"es": {"a": {"b": "<b>Hola</b>,<br>%{name}"}, "list": ["uno", "dos"], "c": "x"}}'
-    english = '{"en": {"list": ["one"], "a": {"b": "Hello, %{name}"}, "d": "y", "e": 1}}'
+    spanish = (
+        '{"es": {"a": {"b": "<b>Hola</b>,<br>%{name}"}, "list": ["uno", "$t(x.y)"], "c": "x"}}'
+    )
+    english = '{"en": {"list": ["one", "{{x}}s"], "a": {"b": "Hello, %{name}"}, "d": "y", "e": 1}}'
     assert read(tmp_path, "strings", spanish, english, suffix) == [
         ("Hola, %{name}", "Hello, %{name}"),
         ("uno", "one"),
+        ("\ufffc", "\ufffcs"),
     ]
 
 

@@ -10,15 +10,15 @@ Legend: T target pieces, S source pieces
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from seq2seq.data.tokenizer import SPACE_PIECE, bytes_of_piece
-from seq2seq.inference.required import Required, find_missing
+from seq2seq.inference.required import Required, find_form, find_missing, show_tokens
 from seq2seq.inference.text import Part
-from seq2seq.inference.words import membership, words, words_of_pieces
+from seq2seq.inference.words import Split, membership, words, words_of_pieces
 
 
 def let_arrive(
@@ -70,24 +70,18 @@ def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: boo
 
 def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
     """Return where the word begins that attends most to a required text, from a place on."""
-    split = words if spaced else list
-    ours, theirs = _spans(part.source, split(part.source)), _spans(part.text, split(part.text))
-    own = [
-        n for n, (start, end) in enumerate(ours) if start < required.end and required.start < end
-    ]
-    sources, targets = (
-        words_of_pieces(pieces, split) for pieces in (part.source_pieces, part.target_pieces)
-    )
+    split: Split = words if spaced else list
+    starts = [start for start, _ in _spans(part.text, split)]
     if part.weights is None:  # a diagonal
         share = required.start / max(1, len(part.source))
-        mass = [-abs(start / max(1, len(part.text)) - share) for start, _ in theirs]
+        masses = [-abs(start / max(1, len(part.text)) - share) for start in starts]
     else:
-        of_S = np.array([bool({*of} & {*own}) for of in sources])
+        own = (required.start, required.end)
+        of_S = [*_pieces_of(part.source, part.source_pieces, [own], split)]
         mass_T = part.weights[:, of_S].sum(1)
-        mass = [mass_T[row > 0].max(initial=0) for row in membership(targets)][: len(theirs)]
-    free = [
-        (mass, -start) for mass, (start, _) in zip(mass, theirs, strict=False) if start >= fixed
-    ]
+        rows = membership(words_of_pieces(part.target_pieces, split)) > 0
+        masses = [mass_T[row].max(initial=0) for row in rows]
+    free = [(mass, -start) for mass, start in zip(masses, starts, strict=False) if start >= fixed]
     return -max(free)[1] if free else len(part.text)
 
 
@@ -99,24 +93,24 @@ def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
     """
     missing = [each.text for each in find_missing(part.text, required, spaced=spaced)]
     tokens = [each for each in required if each.source]
-    if not tokens:
-        return replace(part, missing=missing)
-    source, text = part.source, part.text
-    for token in tokens:
-        source, text = token.put_back(source, token.source), token.put_back(text, token.text)
-    sources = [(token, token.source) for token in tokens]
-    source_pieces, starts_S = _merged(part.source_pieces, sources)
-    target_pieces, starts_T = _merged(part.target_pieces, [(token, token.text) for token in tokens])
-    weights = part.weights
-    if weights is not None:
-        sizes_T = np.diff([*starts_T, len(weights)])
-        weights = np.add.reduceat(np.add.reduceat(weights, starts_S, 1), starts_T, 0)
-        weights = weights / sizes_T[:, None].astype(weights.dtype)
-    return replace(
-        part, source=source, text=text, source_pieces=source_pieces, target_pieces=target_pieces,
-        weights=weights, log_probs=np.add.reduceat(part.log_probs, starts_T).tolist(),
-        missing=missing,
-    )  # fmt: skip
+    if tokens:
+        source, text = part.source, show_tokens(part.text, tokens)
+        for token in tokens:
+            source = token.put_back(source, token.source)
+        sources, starts_S = _merged(part.source_pieces, [(each, each.source) for each in tokens])
+        targets, starts_T = _merged(part.target_pieces, [(each, each.text) for each in tokens])
+        weights = part.weights
+        if weights is not None:
+            sizes_T = np.diff([*starts_T, len(weights)]).astype(weights.dtype)
+            weights = np.add.reduceat(np.add.reduceat(weights, starts_S, 1), starts_T, 0)
+            weights /= sizes_T[:, None]
+        part = replace(
+            part, source=source, text=text, source_pieces=sources, target_pieces=targets,
+            weights=weights, log_probs=np.add.reduceat(part.log_probs, starts_T).tolist(),
+        )  # fmt: skip
+    places = [span for each in required for span in find_form(part.text, each.text, spaced=spaced)]
+    given = _pieces_of(part.text, part.target_pieces, places, words if spaced else list)
+    return replace(part, missing=missing, given=frozenset(given))
 
 
 def _merged(
@@ -141,9 +135,24 @@ def _merged(
     return found, starts
 
 
-def _spans(text: str, split: Sequence[str]) -> list[tuple[int, int]]:
+def _pieces_of(
+    text: str, pieces: Sequence[str], places: Sequence[tuple[int, int]], split: Split
+) -> Iterator[int]:
+    """Yield the numbers of the pieces that have characters of the words at some places."""
+    inside = {
+        number
+        for number, (start, end) in enumerate(_spans(text, split))
+        if any(start < stop and begin < end for begin, stop in places)
+    }
+    for number, of in enumerate(words_of_pieces(pieces, split)):
+        if inside.intersection(of):
+            yield number
+
+
+def _spans(text: str, split: Split) -> list[tuple[int, int]]:
+    """Return where the words of a text begin and end."""
     found, end = [], 0
-    for word in split:
+    for word in split(text):
         start = text.index(word, end)
         end = start + len(word)
         found.append((start, end))

@@ -135,8 +135,8 @@ class Hypothesis:
     `tokens` excludes BOS and EOS. `log_prob` is the model's, EOS included; `score` is
     equation 14 of Wu et al. (2016), see `SearchOptions`. `finished` is false where the length
     limit ended the hypothesis although the model preferred another piece. `log_probs` has the log
-    probability of each piece given those before it, that of EOS included; they sum to `log_prob`.
-    `weights` has a row of attention for each step, that of EOS included, over the source pieces of
+    probability of each piece, EOS included, given those before it; they sum to `log_prob`.
+    `weights` has a row of attention for each step, EOS included, over the source pieces of
     the sentence: [len(tokens) + 1, source length]. `tree` is the beam search that found it.
     """
 

@@ -139,10 +139,17 @@ def required_of(part: str, tokens: Sequence[Required], glossary: Glossary) -> tu
     return tuple(sorted(found, key=lambda each: each.start))
 
 
+def show_tokens(text: str, required: Sequence[Required]) -> str:
+    """Return a translation with tokens in place of their stand-ins."""
+    for each in required:
+        text = each.put_back(text, each.text) if each.source else text
+    return text
+
+
 def find_missing(text: str, required: Sequence[Required], *, spaced: bool) -> list[Required]:
     """Return what has not arrived in a translation, in the order of the source."""
     missing, needed = [], Counter(each.form for each in required)
-    arrived = {form: _count(text, form, spaced) for form in needed}
+    arrived = {form: len(find_form(text, form, spaced=spaced)) for form in needed}
     for each in reversed(required):
         if needed[each.form] > arrived[each.form]:
             missing.append(each)
@@ -150,9 +157,11 @@ def find_missing(text: str, required: Sequence[Required], *, spaced: bool) -> li
     return missing[::-1]
 
 
-def _count(text: str, form: str, spaced: bool) -> int:
+def find_form(text: str, form: str, *, spaced: bool) -> list[tuple[int, int]]:
+    """Return where a text has a form, perhaps with a capital, as whole words if it has spaces."""
     forms = "|".join(re.escape(each) for each in (form, form[:1].upper() + form[1:]))
-    return len(re.findall(rf"(?!\B\w)(?:{forms})(?<!\w\B)" if spaced else forms, text))
+    pattern = rf"(?!\B\w)(?:{forms})(?<!\w\B)" if spaced else forms
+    return [match.span() for match in re.finditer(pattern, text)]
 
 
 def _stand_ins() -> Iterator[str]:

@@ -48,9 +48,9 @@ def split_text(
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
     A sentence of at most max_pieces is one part. A longer one is cut at sentence ends, then at
-    clause marks, then at spaces, as little as needed; only white space is lost. What is too long
-    and has none of these is cut into parts of at most 64 pieces: the time to translate grows with
-    the square of the length, and no word is that long. In a target language without spaces
+    clause marks, then at spaces, as little as needed; only white space is lost. Text that is too
+    long and has none of these is cut into parts of at most 64 pieces: the time to translate grows
+    with the square of the length, and no word is that long. In a target language without spaces
     between words, only line feeds stay of the white space between sentences. With a glossary and
     the codes of both languages to `protect`, the parts say what must arrive
     (seq2seq.inference.required).
@@ -140,11 +140,13 @@ class Part:
     tree: list[BeamNode] | None = None  # the beam search that found it
     space: str = " "  # see Sentence
     missing: list[str] = field(default_factory=list)  # that should have arrived (see required)
+    given: frozenset[int] = frozenset()  # the target pieces of what had to arrive
 
     @property
     def unlikely(self) -> bool:
-        """Whether the model finds the translation so unlikely that it is probably wrong."""
-        return self.log_prob < UNLIKELY * len(self.target_pieces)
+        """Whether the model finds its own words so unlikely that they are probably wrong."""
+        own = self.log_prob - sum(self.log_probs[piece] for piece in self.given)
+        return own < UNLIKELY * (len(self.target_pieces) - len(self.given))
 
     def as_json(self, *, attention: bool, tree: bool = False) -> dict[str, Any]:
         """Return the part for JSON, on request with the rows of its weights and with its tree."""
@@ -222,7 +224,7 @@ def join_parts(parts: Sequence[Sequence[Part]]) -> list[Translation]:
 
 
 def _attention_html(parts: Sequence[Part], **numbers: float) -> str | None:
-    """Return the HTML that the wing seq2seq.analysis makes; without it None: the repr is shown."""
+    """Return HTML from the wing seq2seq.analysis; without it None, and the repr is shown."""
     try:
         heatmaps = offered("heatmaps", "seq2seq.analysis")
     except ModuleNotFoundError:

@@ -46,7 +46,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _MAX_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
-_Begun = tuple[Sentence, Prefix]  # a part and what its translation begins with
+_Begun = tuple[Sentence, Prefix]  # a part, and the prefix of its translation
 
 
 class Translator:
@@ -145,20 +145,20 @@ class Translator:
         return self.backends[0].batch_scale
 
     def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
-        """Return the most source pieces of a batch in which each sentence takes this many rows.
+        """Return the largest number of source pieces in a batch with this many rows a sentence.
 
-        A GPU takes more of them than a CPU unless the log probabilities of all pieces reach NumPy,
-        which those of an ensemble always do.
+        On a GPU it is larger, unless the log probabilities of all pieces reach NumPy, as they
+        always do with an ensemble.
         """
         scale = 1 if all_pieces or len(self.backends) > 1 else self.batch_scale
         return max(1, self.config.inference.batch_tokens * scale // rows)
 
     @property
     def worker_memory(self) -> int | None:
-        """The bytes that a forked worker takes, at most, beside the weights, which it shares.
+        """The most bytes that a forked worker takes, besides the shared weights.
 
-        Most of them are log probabilities and their copies. None with PyTorch, which divides the
-        work among threads, or is on a GPU.
+        Most of them are log probabilities and their copies. None with PyTorch: it divides the work
+        among threads, or is on a GPU.
         """
         if any(hasattr(backend, "model") for backend in self.backends):
             return None
@@ -175,7 +175,7 @@ class Translator:
         if values["beam_size"] >= 1:
             values["beam_size"] = max(values["beam_size"], values.get("nbest", 1))
         if values["split_sentences"]:
-            language_rules(self.config.data.source_language)  # says once that it has none
+            language_rules(self.config.data.source_language)  # logs once if there are none
         return SearchOptions(**values)
 
     def translate(
@@ -210,9 +210,9 @@ class Translator:
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
         the source between sentences. A prefix may end within a word; white space at its end
         completes the last word. Where both have several sentences, each but the last one of the
-        prefix is the whole translation of the sentence in its place. A sentence that is cut ends
-        this: its first part begins with the rest. Raises DataError if there is not one prefix for
-        each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
+        prefix is the whole translation of the sentence in its place. If a sentence is cut, its
+        first part begins with the rest of the prefix. Raises DataError if there is not one prefix
+        for each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
         """
         lines = _listed("lines", lines)
         texts = [""] * len(lines) if prefixes is None else _listed("prefixes", prefixes)
@@ -258,7 +258,7 @@ class Translator:
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
     ) -> list[_Begun]:
-        """Return the parts of a text, each with what its translation must begin with."""
+        """Return the parts of a text, each with the prefix of its translation."""
         if not normalize_line(text):
             return [(part, NO_PREFIX) for sentence in split for part in sentence]
         split = split or [[Sentence("", [])]]
@@ -326,7 +326,7 @@ class Translator:
                 parts = [[replace(part, weights=None) for part in each] for each in parts]
         if mbr:
             for candidates in parts:
-                log_probs = None if sampling else [part.log_prob for part in candidates]
+                log_probs = [] if sampling else [part.log_prob for part in candidates]
                 texts = [part.text for part in candidates]
                 target = self.config.data.target_language
                 best = minimum_bayes_risk(texts, mbr, target, log_probs)
@@ -355,7 +355,7 @@ class Translator:
             watched = on_step and (lambda ids_B, pieces_BT: on_step(indices[ids_B], pieces_BT))
             return search(decoding, options, following, watched)
 
-        found = self._decode(sentences, budget, decode)
+        found = self._in_batches(sentences, budget, decode)
         parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
         if not sampling:  # an empty text is no alternative
             parts = [[part for part in each if part.text or part is each[0]] for each in parts]
@@ -395,7 +395,7 @@ class Translator:
         def decode(decoding: Decoding, indices: Ints) -> list[Hypothesis]:
             return force_decode(decoding, [forced[index] for index in indices], options)
 
-        found = self._decode(sentences, self.batch_tokens(1, all_pieces=True), decode)
+        found = self._in_batches(sentences, self.batch_tokens(1, all_pieces=True), decode)
         parts = (self.parts(*each)[0] for each in zip(sentences, ([f] for f in found), strict=True))
         # The given text may have characters that its pieces cannot reproduce.
         return [replace(p, text=normalize_line(t)) for p, t in zip(parts, targets, strict=True)]
@@ -461,13 +461,13 @@ class Translator:
         members = [backend.decoding(source_BS) for backend in self.backends]
         return members[0] if len(members) == 1 else Ensemble(members)
 
-    def _decode(
+    def _in_batches(
         self,
         sentences: Sequence[Sentence],
         budget: int,
         decode: Callable[[Decoding, Ints], list[T]],
     ) -> list[T]:
-        """Return what `decode` makes of each sentence, in batches of similar length."""
+        """Return the result of `decode` for each sentence, in batches of similar length."""
         found: dict[int, T] = {}
         with _checkpoint_errors(), self.backends[0].computing():
             for source_BS, indices in source_batches([s.ids for s in sentences], budget):

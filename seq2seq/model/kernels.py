@@ -69,7 +69,7 @@ class _Loop:
     ) -> tuple[_Records, Tensor]:
         """Return the records of the product with a matrix [Y, I, O], or `transposed` [Y, O, I].
 
-        Also returns the output of `_End` for the matrix, which every step reads.
+        Also returns the output of `_End` for the matrix, to be read by every step.
         """
         # A view of a weight is a new object at each step, but has the same address. The matrix is
         # kept, so that no other one gets that address.

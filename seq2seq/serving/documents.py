@@ -1,4 +1,4 @@
-"""Split texts, HTML and subtitles into what is translated, and put the translations together.
+"""Split texts, HTML and subtitles into parts to translate, and put the translations together.
 
 A text is translated line by line. HTML is translated block by block, with inline tags where their
 words went; all tags are kept as they were written. Blocks (paragraphs, list items, line breaks and
@@ -103,7 +103,7 @@ class Block:
         return before + _render(translation.text, elements) + after
 
 
-Parts = Sequence[str | Line | Block]  # of a document: what is translated, and what is between
+Parts = Sequence[str | Line | Block]  # of a document: parts to translate, and strings between
 
 
 def read_text(text: str) -> Parts:

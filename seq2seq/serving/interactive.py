@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.analysis import Method, to_json
 from seq2seq.errors import DataError
 from seq2seq.inference.protocol import Ints, SearchOptions
+from seq2seq.inference.required import show_tokens
 from seq2seq.inference.text import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.words import source_words, target_words, word_attention
@@ -42,7 +43,8 @@ def translate(
 
     def on_step(parts_B: Ints, pieces_BT: Ints) -> None:
         texts.update(zip(parts_B.tolist(), map(translator.target.decode, pieces_BT), strict=True))
-        show("".join(part.space + texts[place] for place, part in enumerate(parts)).strip())
+        shown = (show_tokens(texts[place], part.required) for place, part in enumerate(parts))
+        show("".join(part.space + text for part, text in zip(parts, shown, strict=True)).strip())
 
     [found] = translator.translate([line], options, prefixes=[prefix], on_step=on_step)
     return found

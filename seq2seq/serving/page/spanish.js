@@ -183,7 +183,7 @@ export const spanish = {
   steps: "pasos",
   "{shown} of {steps}": "{shown} de {steps}",
   Play: "Reproducir",
-  "Each step keeps the likeliest hypotheses of all that the step before leads to. The numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.":
+  "Each step keeps the most likely hypotheses of all that the step before leads to. The numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.":
     "Cada paso conserva las hipótesis más probables de todas a las que lleva el paso anterior. Los números son logaritmos de probabilidades. Gruesa: la traducción; verde: acabada; discontinua: descartada.",
   tree: "árbol",
   "finished hypothesis": "hipótesis acabada",

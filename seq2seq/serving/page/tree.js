@@ -143,7 +143,7 @@ export function drawTree(tree, language) {
     make(
       "p",
       say(
-        "Each step keeps the likeliest hypotheses of all that the step before leads to. The numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.",
+        "Each step keeps the most likely hypotheses of all that the step before leads to. The numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.",
       ),
       {class: "small soft"},
     ),
