@@ -394,6 +394,7 @@ def test_heat_map_has_the_weights_of_explain(
 ) -> None:
     typed(page)
     inside(page)
+    expect(page.locator(".map tbody tr").first).to_be_visible()
     rows = page.locator(".map tbody tr").all()
     cells = [
         [float(cell.get_attribute("data-weight") or "") for cell in row.locator("td").all()]
@@ -597,7 +598,7 @@ def test_a_target_word_is_dragged_onto_a_source_word(page: Page, by_touch: bool)
     typed(page)
     inside(page)
     word, onto = page.locator(".targets button").nth(1), page.locator(".sources button").nth(3)
-    word.scroll_into_view_if_needed()
+    onto.scroll_into_view_if_needed()
     path = []
     for chip in (word, onto):
         box = chip.bounding_box()
