@@ -379,7 +379,7 @@ class _Tanh(torch.autograd.Function):
 
 
 def maxout(deep: Tensor) -> Tensor:
-    """Return the larger of each two neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
+    """Return the maxima of pairs of neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
 
     The gradient of torch.amax is slow.
     """
