@@ -219,7 +219,7 @@ def _windows(
 def _translate(
     translator: Translator, request: Request, window: tuple[int, Sequence[InputLine]]
 ) -> list[tuple[str, list[str]]]:
-    """Return for each line of a window the text to write, and what has not arrived."""
+    """Return for each line of a window the text to write, and the required texts that it lacks."""
     first_number, lines = window
     options = request.options
     if request.mbr and not request.sampling:
