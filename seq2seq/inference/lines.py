@@ -160,7 +160,7 @@ def translate_lines(
         number += len(written)
     if missing:
         log.warning(
-            "%d of %d lines: a term or token has not arrived in the translation (%s)",
+            "%d of %d lines: the translation lacks a term or token (%s)",
             len(missing), number, missing[0],
         )  # fmt: skip
 
