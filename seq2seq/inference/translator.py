@@ -141,7 +141,7 @@ class Translator:
 
     @property
     def batch_scale(self) -> int:
-        """How many times as many lines as on a CPU are worth translating together."""
+        """How many times as large as on a CPU batches should be."""
         return self.backends[0].batch_scale
 
     def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
@@ -225,7 +225,7 @@ class Translator:
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
             split = self.split(line, chosen, protect=not (sampling or text.strip()))
             rows.append(self._begin(split, text, chosen, number))
-            # What is drawn for a sentence depends only on its place in the input.
+            # The samples of a sentence depend only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys, on_step)
 

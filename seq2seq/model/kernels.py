@@ -31,7 +31,7 @@ aten = torch.ops.aten
 
 @dataclass
 class _Records:
-    """What the steps of a backward pass record to compute the gradient of one matrix."""
+    """The records of a backward pass from which the gradient of one matrix is computed."""
 
     matrix_YOI: Tensor
     bias_O: Tensor | None
