@@ -757,9 +757,14 @@ def test_translation_is_text_that_can_be_selected_and_copied(page_of_both: Page)
     page.get_by_role("button", name="Copy the translation").click()
     expect(page.locator("#copy")).to_have_attribute("data-said", "Copied")
     assert page.evaluate("navigator.clipboard.readText()") == selected
+    # As where the page comes over HTTP from another machine.
+    page.evaluate("""() => {
+        window.kept = navigator.clipboard;
+        Object.defineProperty(navigator, "clipboard", {value: undefined});
+    }""")
     page.get_by_role("button", name="Copy a link").click()
     expect(page.locator("#share")).to_have_attribute("data-said", "Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    assert page.evaluate("kept.readText()") == page.url
     page.get_by_role("button", name="Clear the text").click()
     expect(page.locator("#text")).to_have_value("")
     expect(page.locator("#text")).to_be_focused()
