@@ -11,7 +11,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,33 +102,24 @@ def _joined(pair: Texts, others: Sequence[Texts], languages: Languages) -> Texts
     """Return pairs as one, as far as the ends of their sentences show on both sides."""
     ours, theirs = (each.joiner for each in languages)
     for other in others:
-        if not _has_final_marks(*pair, *languages):
+        if not all(map(_has_end, pair, languages)):
             break
         pair = pair[0] + ours + other[0], pair[1] + theirs + other[1]
     return pair
 
 
-def _has_final_marks(source: str, target: str, ours: Language, theirs: Language) -> bool:
-    return source.endswith(_marks(ours)) and target.endswith(_marks(theirs))
-
-
-@cache
-def _marks(language: Language) -> tuple[str, ...]:
-    return tuple(final_marks(language))
+def _has_end(text: str, language: Language) -> bool:
+    return text.endswith(tuple(final_marks(language)))
 
 
 def _name(
-    source: str,
-    target: str,
-    rng: random.Random,
-    ours: Language,
-    theirs: Language,
-    pieces: Sequence[str] = (),
+    source: str, target: str, rng: random.Random, *both: Language, pieces: Sequence[str] = ()
 ) -> Texts:
     """Put made-up names, or tokens, in place of names (words with a capital that both sides share).
 
     Rarely leave one of the names alone: it is its own translation.
     """
+    ours, theirs = both
     shared = set(NAME.findall(source)).intersection(NAME.findall(target))
     names, new = sorted(filter(str.istitle, shared)), {}
     if ours.capitalizes_nouns or theirs.capitalizes_nouns:
@@ -170,14 +161,10 @@ def _digits(source: str, target: str, rng: random.Random, *_: Language) -> Texts
 
 
 def _copied(
-    source: str,
-    target: str,
-    rng: random.Random,
-    ours: Language,
-    theirs: Language,
-    pieces: Sequence[str] = (),
+    source: str, target: str, rng: random.Random, *both: Language, pieces: Sequence[str] = ()
 ) -> Texts:
     """Add a token, or a name, at places that correspond on both sides; rarely leave it alone."""
+    ours, theirs = both
     kinds = ["number", "emoji", "emoji", "address", "identifier"]
     if ours.script == theirs.script == "Latin":  # made-up names are
         kinds += ["name", "name"]
@@ -200,43 +187,34 @@ def with_token(form: str, token: str, text: str, language: Language) -> str:
     if not language.joiner:  # these marks take up the place of a space
         form = form.replace(" (", "（").replace(")", "）")
         form = form if token.isascii() else form.replace(" ", "")
-    marks = _end(language).search(text)
+    marks = re.search(rf"\s*[{final_marks(language)}]+[\"'»”)」』）]*\Z", text)
     end = marks.start() if marks else len(text)
     return form.format(token, text[:end], text[end:])
 
 
-@cache
-def _end(language: Language) -> re.Pattern[str]:
-    return re.compile(rf"\s*[{final_marks(language)}]+[\"'»”)」』）]*\Z")
-
-
-def _final_punctuation(
-    source: str, target: str, rng: random.Random, ours: Language, theirs: Language
-) -> Texts:
+def _final_punctuation(source: str, target: str, rng: random.Random, *both: Language) -> Texts:
     """Leave final marks out on both sides, or repeat them."""
-    if not _has_final_marks(source, target, ours, theirs):
+    if not all(map(_has_end, (source, target), both)):
         return source, target
     if rng.random() < 0.75:
-        found = source.rstrip(final_marks(ours)), target.rstrip(final_marks(theirs))
-        return found[0].rstrip(), found[1].rstrip()
+        ours, theirs = map(final_marks, both)
+        return source.rstrip(ours).rstrip(), target.rstrip(theirs).rstrip()
     times, mark, own = rng.randint(1, 3), source[-1], target[-1]
-    if mark in theirs.final_marks:
+    if mark in both[1].final_marks:
         own = mark
     elif mark.translate(_WESTERN) != own.translate(_WESTERN):
         return source, target
     return source + mark * times, target + own * times
 
 
-def _typo(source: str, target: str, rng: random.Random, ours: Language, *_: Language) -> Texts:
-    for _number in range(1 + (rng.random() < len(source) / 300)):
+def _typo(source: str, target: str, rng: random.Random, ours: Language, theirs: Language) -> Texts:
+    for _ in range(1 + (rng.random() < len(source) / 300)):
         source = with_typo(source, rng, ours)
     return source, target
 
 
-def _careless(
-    source: str, target: str, rng: random.Random, ours: Language, theirs: Language
-) -> Texts:
-    source, target = _final_punctuation(source, target, rng, ours, theirs)
+def _careless(source: str, target: str, rng: random.Random, *both: Language) -> Texts:
+    (source, target), ours = _final_punctuation(source, target, rng, *both), both[0]
     source = without_accents(source, ours)
     source = ours.lower(source) if ours.is_cased else source
     if rng.random() < 0.5:
@@ -248,10 +226,11 @@ def as_in_chats(text: str, rng: random.Random, language: Language) -> str:
     """Return a text in lower case with words shortened, drawn out or in capitals, as in chats."""
     if not language.is_cased:
         return text
-    if language.chat:
-        text = _chat_word(language).sub(
-            lambda word: rng.choice(language.chat[word[0]]) if rng.random() < 0.7 else word[0], text
-        )
+    if chat := language.chat:
+        text = re.sub(
+            rf"\b(?:{'|'.join(chat)})\b",
+            lambda word: rng.choice(chat[word[0]]) if rng.random() < 0.7 else word[0], text,
+        )  # fmt: skip
         text = text.replace("'", "") if rng.random() < 0.5 else text
     words = text.split(" ")
     place, kind = rng.randrange(len(words)), rng.random()
@@ -260,11 +239,6 @@ def as_in_chats(text: str, rng: random.Random, language: Language) -> str:
     elif kind < 0.5 and words[place][-1:].isalpha():
         words[place] += words[place][-1] * rng.randint(1, 4)
     return " ".join(words)
-
-
-@cache
-def _chat_word(language: Language) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(language.chat)})\b")
 
 
 # In this order, after `joined`, which needs other pairs; the names are keys of data.augmentation.
@@ -277,13 +251,9 @@ _KINDS: dict[str, Callable[[str, str, random.Random, Language, Language], Texts]
     "typos": _typo,
     "careless": _careless,
     "lower_case": lambda source, target, _, ours, __: (ours.lower(source), target),
-    "title_case": lambda source, target, _, ours, theirs: (
-        title_case(source, ours), title_case(target, theirs),
-    ),
-    "upper_case": lambda source, target, _, ours, theirs: (
-        ours.upper(source), theirs.upper(target),
-    ),
-}  # fmt: skip
+    "title_case": lambda s, t, _, ours, theirs: (title_case(s, ours), title_case(t, theirs)),
+    "upper_case": lambda s, t, _, ours, theirs: (ours.upper(s), theirs.upper(t)),
+}
 
 _COPYING = {"names", "copied_tokens"}
 _SOURCE_ONLY = {"accents", "typos", "careless", "lower_case"}
@@ -301,11 +271,8 @@ def without_accents(text: str, language: Language) -> str:
     for char in unicodedata.normalize("NFD", text):
         is_accent = unicodedata.category(char) == "Mn"
         base = base if is_accent else char
-        if (
-            not is_accent
-            or not base.isascii()
-            or unicodedata.normalize("NFC", base + char) in language.kept
-        ):
+        whole = unicodedata.normalize("NFC", base + char) if is_accent else ""
+        if not is_accent or not base.isascii() or whole in language.kept:
             kept += char
     return unicodedata.normalize("NFC", kept)
 

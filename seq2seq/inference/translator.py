@@ -308,9 +308,8 @@ class Translator:
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
         required = [sentence.required for sentence, _ in begun]
-        searched = options
-        if any(required):  # attention says where what is missing belongs
-            searched = replace(options, keep_weights=True)
+        # Attention says where what is missing belongs.
+        searched = replace(options, keep_weights=options.keep_weights or any(required))
         parts = self._search(begun, searched, sampling, keys, on_step)
         if any(required):
             spaced = language(self.config.data.target_language).is_spaced
