@@ -27,8 +27,8 @@ _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 def is_cpu(name: str) -> bool:
     """Return whether the device with the given name is the CPU.
 
-    Raises ConfigError if the device is not available. Only where there may be a GPU does it import
-    torch; without torch, auto is the CPU.
+    Raises ConfigError if the device is not available. Imports torch only if there may be a GPU;
+    without torch, auto is the CPU.
     """
     _check_name(name)
     if name.startswith("cpu"):

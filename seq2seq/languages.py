@@ -1,7 +1,7 @@
-"""What the project knows of a language: one table for all that is particular to some of them.
+"""Languages: one table of everything that is particular to some of them, languages.tsv.
 
-docs/languages.md shows it. Of a language that is not in the table nothing is assumed but that
-spaces separate its words; what needs to know more, such as changes of case, leaves it alone.
+docs/languages.md explains its columns. All that is assumed of other languages is that spaces
+separate their words; whatever needs to know more, such as changes of case, leaves their text alone.
 """
 
 from __future__ import annotations
@@ -10,181 +10,73 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from pathlib import Path
 
 from seq2seq.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 UNDETERMINED = "und"  # the code of ISO 639 for a language that nobody named
-# Code: English name, three-letter code, script, how a number is written where that is certain.
-_TABLE = {
-    "am": ("Amharic", "amh", "Ethiopic", ""), "ar": ("Arabic", "ara", "Arabic", ""),
-    "bg": ("Bulgarian", "bul", "Cyrillic", ""), "bn": ("Bengali", "ben", "Bengali", ""),
-    "ca": ("Catalan", "cat", "Latin", "1.234,5"), "cs": ("Czech", "ces", "Latin", "1\xa0234,5"),
-    "da": ("Danish", "dan", "Latin", "1.234,5"), "de": ("German", "deu", "Latin", "1.234,5"),
-    "el": ("Greek", "ell", "Greek", "1.234,5"), "en": ("English", "eng", "Latin", "1,234.5"),
-    "eo": ("Esperanto", "epo", "Latin", ""), "es": ("Spanish", "spa", "Latin", ""),
-    "et": ("Estonian", "est", "Latin", ""), "eu": ("Basque", "eus", "Latin", ""),
-    "fa": ("Persian", "fas", "Arabic", ""), "fi": ("Finnish", "fin", "Latin", "1\xa0234,5"),
-    "fr": ("French", "fra", "Latin", "1\u202f234,5"), "gl": ("Galician", "glg", "Latin", ""),
-    "gu": ("Gujarati", "guj", "Gujarati", ""), "he": ("Hebrew", "heb", "Hebrew", "1,234.5"),
-    "hi": ("Hindi", "hin", "Devanagari", ""), "hr": ("Croatian", "hrv", "Latin", "1.234,5"),
-    "hu": ("Hungarian", "hun", "Latin", "1\xa0234,5"), "hy": ("Armenian", "hye", "Armenian", ""),
-    "id": ("Indonesian", "ind", "Latin", "1.234,5"), "it": ("Italian", "ita", "Latin", "1.234,5"),
-    "ja": ("Japanese", "jpn", "Kana", "1,234.5"), "ka": ("Georgian", "kat", "Georgian", ""),
-    "km": ("Khmer", "khm", "Khmer", ""), "kn": ("Kannada", "kan", "Kannada", ""),
-    "ko": ("Korean", "kor", "Hangul", "1,234.5"), "lo": ("Lao", "lao", "Lao", ""),
-    "lt": ("Lithuanian", "lit", "Latin", ""), "lv": ("Latvian", "lav", "Latin", ""),
-    "ml": ("Malayalam", "mal", "Malayalam", ""), "mr": ("Marathi", "mar", "Devanagari", ""),
-    "my": ("Burmese", "mya", "Burmese", ""), "nb": ("Norwegian Bokmål", "nob", "Latin", ""),
-    "ne": ("Nepali", "nep", "Devanagari", ""), "nl": ("Dutch", "nld", "Latin", "1.234,5"),
-    "no": ("Norwegian", "nor", "Latin", ""), "pa": ("Punjabi", "pan", "Gurmukhi", ""),
-    "pl": ("Polish", "pol", "Latin", "1\xa0234,5"), "pt": ("Portuguese", "por", "Latin", ""),
-    "ro": ("Romanian", "ron", "Latin", "1.234,5"),
-    "ru": ("Russian", "rus", "Cyrillic", "1\xa0234,5"), "si": ("Sinhala", "sin", "Sinhala", ""),
-    "sk": ("Slovak", "slk", "Latin", "1\xa0234,5"),
-    "sl": ("Slovenian", "slv", "Latin", "1.234,5"), "sr": ("Serbian", "srp", "Cyrillic", "1.234,5"),
-    "sv": ("Swedish", "swe", "Latin", "1\xa0234,5"), "ta": ("Tamil", "tam", "Tamil", ""),
-    "te": ("Telugu", "tel", "Telugu", ""), "th": ("Thai", "tha", "Thai", "1,234.5"),
-    "tr": ("Turkish", "tur", "Latin", "1.234,5"),
-    "uk": ("Ukrainian", "ukr", "Cyrillic", "1\xa0234,5"), "ur": ("Urdu", "urd", "Arabic", ""),
-    "vi": ("Vietnamese", "vie", "Latin", "1.234,5"), "zh": ("Chinese", "zho", "Han", "1,234.5"),
-}  # fmt: skip
 _CASED = {"Latin", "Cyrillic", "Greek", "Armenian"}
-_ALPHABETS = _CASED | {"Arabic", "Hebrew", "Georgian"}  # a key types a letter
+_ALPHABETS = _CASED | {"Arabic", "Hebrew", "Georgian"}
 _UNSPACED = {"Han", "Kana", "Thai", "Lao", "Khmer", "Burmese"}
-
-# Rows of keys, where one layout is the usual one.
-_QWERTY = "qwertyuiop asdfghjkl zxcvbnm"
-_NORDIC = "qwertyuiopå asdfghjklöä zxcvbnm"
-_GAJ = "qwertzuiopšđ asdfghjklčć yxcvbnm"
-_KEYBOARDS = {
-    "ca": "qwertyuiop asdfghjklñ zxcvbnm", "cs": "qwertzuiopú asdfghjklů yxcvbnm",
-    "da": "qwertyuiopå asdfghjklæø zxcvbnm", "de": "qwertzuiopü asdfghjklöä yxcvbnm",
-    "el": "ςερτυθιοπ ασδφγηξκλ ζχψωβνμ", "en": "qwertyuiop asdfghjkl; zxcvbnm",
-    "es": "qwertyuiop asdfghjklñ zxcvbnm", "et": "qwertyuiopüõ asdfghjklöä zxcvbnm",
-    "eu": "qwertyuiop asdfghjklñ zxcvbnm", "fi": _NORDIC, "fr": "azertyuiop qsdfghjklm wxcvbn",
-    "gl": "qwertyuiop asdfghjklñ zxcvbnm", "he": "קראטוןםפ שדגכעיחלךף זסבהנמצתץ", "hr": _GAJ,
-    "hu": "qwertzuiopőú asdfghjkléáű yxcvbnm", "id": _QWERTY,
-    "it": "qwertyuiopè asdfghjklòà zxcvbnm", "nb": "qwertyuiopå asdfghjkløæ zxcvbnm",
-    "nl": _QWERTY, "no": "qwertyuiopå asdfghjkløæ zxcvbnm", "pl": _QWERTY,
-    "pt": "qwertyuiop asdfghjklç zxcvbnm", "ro": _QWERTY,
-    "ru": "йцукенгшщзхъ фывапролджэ ячсмитьбю", "sk": "qwertzuiopú asdfghjklô yxcvbnm",
-    "sl": _GAJ, "sv": _NORDIC, "tr": "qwertyuıopğü asdfghjklşi zxcvbnmöç",
-    "uk": "йцукенгшщзхї фівапролджє ячсмитьбю",
-}  # fmt: skip
-# How chats shorten words: the word, and its spellings.
-_CHAT = {
-    "es": "que=q|k|ke porque=xq|pq|porq por=x para=pa|pra tambien=tb|tmb|tbn te=t de=d bien=bn "
+_BLEU = {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
+# How chats shorten Spanish and English words; no key is a word of the other language.
+_CHAT = dict.fromkeys(
+    ("en", "es"),
+    "que=q|k|ke porque=xq|pq|porq por=x para=pa|pra tambien=tb|tmb|tbn te=t de=d bien=bn "
     "cuando=cdo|cuand quiero=kiero|qiero quien=kien|qien aqui=aki como=cmo donde=dnd nada=nd "
     "gracias=grax|grcs estoy=toy esta=ta estas=tas hola=ola mensaje=msj tengo=tngo verdad=vdd "
-    "siempre=smpre pues=ps todos=tods hasta=asta hacer=acer besos=bss",
-    "en": "you=u are=r your=ur please=pls|plz because=cuz|bc|cos thanks=thx|tnx people=ppl see=c "
+    "siempre=smpre pues=ps todos=tods hasta=asta hacer=acer besos=bss "
+    "you=u are=r your=ur please=pls|plz because=cuz|bc|cos thanks=thx|tnx people=ppl see=c "
     "tomorrow=tmrw|tmr tonight=2nite about=abt really=rly great=gr8 before=b4 okay=ok|k "
     "what=wat|wut and=n|& with=w/ have=hv know=kno love=luv for=4 why=y something=smth "
     "message=msg right=rite though=tho",
-}
-# Letters that keep their accents where people type without them, and letters that are then written
-# as others. In a language that is not here, nobody leaves accents out, or it is not known how.
-_KEPT = {
-    "cs": "", "de": "äöüÄÖÜ", "el": "", "en": "ñÑ", "es": "ñÑ", "fr": "", "gl": "ñÑ", "hu": "",
-    "it": "", "nl": "", "pl": "", "pt": "", "ro": "", "sk": "", "tr": "", "vi": "",
-}  # fmt: skip
-_RESPELLED = {
-    "ar": "أا إا آا", "de": "äae öoe üue ÄAe ÖOe ÜUe ßss",
-    "el": "άα έε ήη ίι όο ύυ ώω ΆΑ ΈΕ ΉΗ ΊΙ ΌΟ ΎΥ ΏΩ", "pl": "łl ŁL", "ru": "ёе ЁЕ",
-    "tr": "ıi İI", "vi": "đd ĐD",
-}  # fmt: skip
-_FINAL_MARKS = {  # those beside . ! ? … that end a sentence
-    "am": "።", "ar": "؟", "bn": "।", "el": ";", "fa": "؟", "hi": "।", "hy": "։", "ja": "。！？",
-    "km": "។", "mr": "।", "my": "။", "ne": "।", "pa": "।", "ur": "۔؟", "zh": "。！？",
-}  # fmt: skip
-_MARKS = {  # marks within a sentence that differ from those of Latin script
-    "ar": {",": "،"}, "fa": {",": "،"}, "ur": {",": "،"},
-    "ja": {", ": "、", ": ": "：", " (": "（", ")": "）"},
-    "zh": {", ": "，", ": ": "：", " (": "（", ")": "）"},
-}  # fmt: skip
-# Day and month, and after a bar what a year adds; the names of the months.
-_DATES = {
-    "de": ("{0}. {1}| {0}", "Januar Februar März April Mai Juni Juli August September Oktober "
-           "November Dezember"),
-    "en": ("{0} {1}| {0}", "January February March April May June July August September October "
-           "November December"),
-    "es": ("{0} de {1}| de {0}", "enero febrero marzo abril mayo junio julio agosto septiembre "
-           "octubre noviembre diciembre"),
-    "fr": ("{0} {1}| {0}", "janvier février mars avril mai juin juillet août septembre octobre "
-           "novembre décembre"),
-    "it": ("{0} {1}| {0}", "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre "
-           "ottobre novembre dicembre"),
-    "pt": ("{0} de {1}| de {0}", "janeiro fevereiro março abril maio junho julho agosto setembro "
-           "outubro novembro dezembro"),
-}  # fmt: skip
-_BLEU = {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """A language, as the table has it; the defaults are what holds of an unknown one."""
+    """A row of the table; the defaults are those of an unknown language."""
 
     code: str  # as it was given
     name: str  # in English; the code if it is not known
+    base: str = ""  # the code without region and script
     script: str = ""
-    number: str = ""  # 1,234.5 as this language writes it
-    keyboard: tuple[str, ...] = ()  # rows of keys
-    chat: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # spellings of words
+    is_cased: bool = False  # the script has capitals
+    is_alphabetic: bool = False  # keys type letters: typing errors swap, omit or double some
+    is_spaced: bool = True  # spaces separate words
+    elides: bool = False  # words lose a vowel before another one, as in l'eau
+    capitalizes_nouns: bool = False  # a capital is no sign of a name
+    # The white space between two sentences of a line, and between two parts of a sentence.
+    joiners: tuple[str, str] = (" ", " ")
+    colon: str = ": "
+    number: str = ""  # 1,234.5 as this language writes it, if that is certain
+    neighbours: Mapping[str, str] = field(default_factory=dict)  # of a key, on the left and right
+    chat: Mapping[str, list[str]] = field(default_factory=dict)  # spellings of words
     kept: str | None = None  # letters that keep their accents; None: all
-    respelled: Mapping[str, str] = field(default_factory=dict)  # letters, without accents
+    respelled: Mapping[int, str] = field(default_factory=dict)  # letters (ord), without accents
     openings: str = ""  # marks that begin a sentence, and that people leave out
     final_marks: str = ".!?…"
-    marks: Mapping[str, str] = field(default_factory=dict)  # instead of ", " ": " " (" ")"
-    date: str = ""  # of _DATES
+    date: str = ""  # day {0} and month {1}; after a bar, what a year {0} adds
     months: tuple[str, ...] = ()  # in order, if it is known how a date is written
     bleu_tokenizer: str | None = None  # sacreBLEU's; None: its default, 13a
 
     @property
-    def is_spaced(self) -> bool:
-        """Whether spaces separate words."""
-        return self.script not in _UNSPACED
-
-    @property
-    def is_cased(self) -> bool:
-        """Whether the script has capitals."""
-        return self.script in _CASED
-
-    @property
-    def is_alphabetic(self) -> bool:
-        """Whether each key types a letter, so that typing errors swap, omit or double letters."""
-        return self.script in _ALPHABETS
-
-    @property
-    def joiners(self) -> tuple[str, str]:
-        """What stands between two sentences of a line, and between two parts of a sentence."""
-        return "" if self.script in ("Han", "Kana") else " ", " " if self.is_spaced else ""
-
-    @property
     def joiner(self) -> str:
-        """What stands between two sentences of a line."""
+        """The white space between two sentences of a line."""
         return self.joiners[0]
 
     @property
     def decimal_sign(self) -> str:
-        """The sign before decimals, or "" where that is not certain."""
+        """The sign before decimals, or "" if that is not certain."""
         return self.number[-2:-1]
 
     @property
     def thousands_sign(self) -> str:
-        """The sign between thousands, or "" where that is not certain."""
+        """The sign between thousands, or "" if that is not certain."""
         return self.number[1:2]
-
-    @cached_property
-    def neighbours(self) -> dict[str, str]:
-        """The keys to the left and right of each key."""
-        return {
-            key: (row[place - 1 : place] if place else "") + row[place + 1 : place + 2]
-            for row in self.keyboard
-            for place, key in enumerate(row)
-        }
 
     def count_words(self, text: str) -> float:
         """Return the length of a text in words; without spaces, as its characters suggest."""
@@ -195,48 +87,63 @@ class Language:
 
     def lower(self, text: str) -> str:
         """Return a text in lower case."""
-        return (text.replace("İ", "i").replace("I", "ı") if self._is_dotted else text).lower()
+        return (text.replace("İ", "i").replace("I", "ı") if self.base == "tr" else text).lower()
 
     def upper(self, text: str) -> str:
         """Return a text in capitals."""
-        if base_of(self.code) == "el":
-            text = text.translate(str.maketrans(dict(self.respelled)))
-        return (text.replace("i", "İ") if self._is_dotted else text).upper()
+        text = text.translate(self.respelled) if self.base == "el" else text
+        return (text.replace("i", "İ") if self.base == "tr" else text).upper()
 
-    @property
-    def _is_dotted(self) -> bool:
-        return base_of(self.code) == "tr"
+    def capitalize(self, word: str) -> str:
+        """Return a word with a capital at its beginning."""
+        dotted = self.base == "tr" and word.startswith("i")
+        return ("İ" if dotted else word[:1].upper()) + word[1:]
+
+
+@lru_cache
+def known_languages() -> dict[str, dict[str, str]]:
+    """Return the rows of the table by their codes."""
+    path = Path(__file__).with_name("languages.tsv")
+    head, *rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
 
 
 @lru_cache
 def language(code: str) -> Language:
-    """Return what is known of a language by its code of ISO 639, also with a region or script."""
-    base = base_of(code)
-    if base not in _TABLE:
+    """Return the language with this ISO 639 code, which may have a region or script."""
+    base, region = base_of(code), re.split("[-_]", code, maxsplit=1)[1:]
+    row = known_languages().get(base)
+    if row is None:
         return Language(code, code)
-    name, _, script, number = _TABLE[base]
-    region = re.split("[-_]", code, maxsplit=1)[1:]
+    script, accents = row["script"], row["accents"]
+    is_spaced, takes_up_space = script not in _UNSPACED, script in ("Han", "Kana")
     return Language(
         code,
-        f"{name} ({region[0]})" if region else name,
+        f"{row['name']} ({region[0]})" if region else row["name"],
+        base,
         script,
-        "" if region else number,
-        tuple(_KEYBOARDS.get(base, "").split()),
-        {w: tuple(s.split("|")) for w, s in re.findall(r"(\S+)=(\S+)", _CHAT.get(base, ""))},
-        _KEPT.get(base),
-        {pair[0]: pair[1:] for pair in _RESPELLED.get(base, "").split()},
-        "¿¡" if base in ("es", "gl") else "",
-        ".!?…" + _FINAL_MARKS.get(base, ""),
-        _MARKS.get(base, {}),
-        _DATES.get(base, ("", ""))[0],
-        tuple(_DATES.get(base, ("", ""))[1].split()),
-        _BLEU.get(base, "char" if script in _UNSPACED else None),
+        is_cased=script in _CASED,
+        is_alphabetic=script in _ALPHABETS,
+        is_spaced=is_spaced,
+        elides=base in ("ca", "fr", "it"),
+        capitalizes_nouns=base == "de",
+        joiners=("" if takes_up_space else " ", " " if is_spaced else ""),
+        colon="：" if takes_up_space else " : " if base == "fr" else ": ",
+        number="" if region else row["number"].replace("_", "\xa0"),
+        neighbours={
+            key: row[place - 1 : place] * (place > 0) + row[place + 1 : place + 2]
+            for row in row["keyboard"].split()
+            for place, key in enumerate(row)
+        },
+        chat={w: s.split("|") for w, s in re.findall(r"(\S+)=(\S+)", _CHAT.get(base, ""))},
+        kept=accents.removeprefix("all").removeprefix("not ") if accents else None,
+        respelled={ord(pair[0]): pair[1:] for pair in row["respelled"].split()},
+        openings=row["opening"],
+        final_marks=row["final"] or ".!?…",
+        date=row["date"],
+        months=tuple(row["months"].split()),
+        bleu_tokenizer=_BLEU.get(base, None if is_spaced else "char"),
     )
-
-
-def known_languages() -> list[str]:
-    """Return the codes of the table."""
-    return list(_TABLE)
 
 
 def base_of(code: str) -> str:
@@ -263,12 +170,13 @@ _MISTAKEN = dict(  # countries and older codes
 
 def check_code(key: str, code: str) -> None:
     """Raise ConfigError unless a code is one of ISO 639, perhaps with a region or script."""
-    base, listed = base_of(code), {word: known for known, row in _TABLE.items() for word in row[:2]}
-    listed = {word.lower(): known for word, known in listed.items()} | _MISTAKEN
+    base, others = base_of(code), dict(_MISTAKEN)
+    for known, row in known_languages().items():
+        others |= dict.fromkeys((row["ISO 639-3"], row["name"].lower()), known)
     if len(base) == 2 and base[1] in _ISO_639_1.get(base[0], ""):
         return
-    if base in listed:
-        raise ConfigError(f"{key}: '{code}' is not the code of that language; use {listed[base]}")
+    if base in others:
+        raise ConfigError(f"{key}: '{code}' is not the code of that language; use {others[base]}")
     if not re.fullmatch("[a-z]{3}", base):
         raise ConfigError(
             f"{key}: '{code}' is not a code of ISO 639; use one such as es, pt-br or zh-Hant"

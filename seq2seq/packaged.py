@@ -50,7 +50,7 @@ def is_read_only(run: Path) -> bool:
 
 
 class Card(Section):
-    """The card of a model: README.md in its directory, which begins with these keys.
+    """The card of a model: the keys at the beginning of README.md in its directory.
 
     They are YAML between two lines of three hyphens, as the Hugging Face hub defines them, except
     for the last two.

@@ -169,7 +169,7 @@ def check_start(config: Config, *, resume: bool, overwrite: bool) -> tuple[Confi
 def _check_languages(config: Config) -> None:
     """Raise ConfigError unless a recipe to train names both languages, or the run it starts from.
 
-    Runs that exist keep what they say.
+    Existing runs keep theirs.
     """
     for key in _LANGUAGES:
         if key in config.data.model_fields_set:

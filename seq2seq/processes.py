@@ -227,7 +227,7 @@ def launch_name() -> str:
 def launcher() -> list[str]:
     """Return the first words of the command that started this process.
 
-    That is `seq2seq`, or torchrun with its options; "..." stands for those by which several
+    That is `seq2seq`, or torchrun with its options; "..." stands for the options by which several
     machines find each other.
     """
     if not launch_name():

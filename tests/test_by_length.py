@@ -40,7 +40,7 @@ def sacre(hypotheses: list[str], references: list[list[str]]) -> float:
 
 def test_bucket_bleu_equals_sacrebleu() -> None:
     sources, hypotheses, references = corpus(80, 1)
-    buckets = fixed_buckets(sources, (3, 6, 9, 20))
+    buckets = fixed_buckets(sources, "en", (3, 6, 9, 20))
     found = bleu_by_length(buckets, sentence_statistics(hypotheses, references, "en"))
     lengths = [len(source.split()) for source in sources]
     assert len(buckets) == 4
@@ -81,7 +81,7 @@ def test_resamples_are_reproducible_and_closer_with_more_sentences() -> None:
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=30), st.sets(st.integers(1, 10)))
 def test_every_sentence_is_in_one_bucket(lengths: list[int], bounds: set[int]) -> None:
     sources = [" ".join(["a"] * length) for length in lengths]
-    found = fixed_buckets(sources, sorted(bounds))
+    found = fixed_buckets(sources, "en", sorted(bounds))
     assert len(found) <= len(bounds) + 1
     assert all(bucket.sentences for bucket in found)
     assert sorted(n for bucket in found for n in bucket.sentences) == list(range(len(lengths)))
@@ -109,4 +109,4 @@ def test_sums_of_statistics_give_corpus_bleu() -> None:
 def test_unequal_counts_raise_and_no_sentences_have_no_bucket() -> None:
     with pytest.raises(ValueError, match="shorter"):
         sentence_statistics(["a", "b"], [["a"]], "en")
-    assert fixed_buckets([]) == []
+    assert fixed_buckets([], "en") == []

@@ -21,6 +21,7 @@ from seq2seq.data.cleaning import (
     TOO_LONG,
     CleaningReport,
     HeldOut,
+    assess_pairs,
     clean,
     first_of_equal,
     fold,
@@ -133,6 +134,13 @@ def test_limits_are_still_allowed() -> None:
     kept, report = run(pairs)
     assert len(kept) == report.kept == 2
     assert run([Pair("a b", "a b c")], CleaningConfig(max_ratio=1.1))[1].dropped[RATIO] == 1
+    english = "The train that he wanted to take had already left when he got to the station."
+    japanese = Pair("彼が駅に着いたときには、乗ろうと思っていた電車はもう出ていた。", english)
+    thai = Pair("เมื่อเขามาถึงสถานี รถไฟที่เขาต้องการจะขึ้นก็ออกไปแล้ว", english)
+    for pair, code in ((japanese, "ja"), (thai, "th")):
+        for codes, fault in (((code, "en"), 0), (("en", code), 0), (("xx", "en"), 3)):
+            sides = pair if codes[0] != "en" else Pair(pair.target, pair.source)
+            assert assess_pairs([sides], CleaningConfig(max_ratio=2), None, codes).fault == fault
     assert run([Pair("ñ" * 5, "b")], CleaningConfig(max_chars=4))[1].dropped[TOO_LONG] == 1
 
 

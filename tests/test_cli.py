@@ -385,8 +385,9 @@ def test_resume_of_a_finished_run_says_so(
 
 
 def test_end_of_training_says_if_the_model_has_learned_next_to_nothing(
-    toy: ToyCorpus, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    toy: ToyCorpus, trained: Path, japanese: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     recipe = tmp_path / "toy.yaml"
     recipe.write_text(toy.recipe(tmp_path / "run"))
     assert run("train", recipe, "training.max_steps=1") == 0
@@ -395,11 +396,12 @@ def test_end_of_training_says_if_the_model_has_learned_next_to_nothing(
         r"check the columns \(--show-pairs 20\), .* learning_rate\. Translate with: seq2seq "
     )
     assert re.match(words, capsys.readouterr().err.splitlines()[-1])
-    shutil.copytree(trained, tmp_path / "learned")
-    recipe = tmp_path / "learned/config.yaml"
-    assert run("train", recipe, f"run_dir={tmp_path}/learned", "--resume") == 0
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "nothing was left to do. Translate with: seq2seq translate " in last
+    for learned in (trained, japanese):  # which by whole sentences would have a BLEU of 0
+        copy = tmp_path / learned.name
+        shutil.copytree(learned, copy)
+        assert run("train", copy / "config.yaml", f"run_dir={copy}", "--resume") == 0
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert "nothing was left to do. Translate with: seq2seq translate " in last
 
 
 def test_explain_prints_and_writes(

@@ -33,7 +33,7 @@ class FakeTranslator:
         assert precision == "int8"
         return cls(run)
 
-    def force(self, sources: Sequence[str], targets: Sequence[str]) -> list[SimpleNamespace]:
+    def force_decode(self, sources: Sequence[str], targets: Sequence[str]) -> list[SimpleNamespace]:
         from_spanish = self.run == "runs/es-en"
         sides = (sources, targets) if from_spanish else (targets, sources)
         table = {spanish.strip(): row for spanish, row in PAIRS.items()}

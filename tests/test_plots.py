@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from seq2seq.analysis import heatmaps, plots
-from seq2seq.analysis.heatmaps import attention_figure, plot_sentences
+from seq2seq.analysis.heatmaps import attention_figure, pad, plot_sentences
 from seq2seq.analysis.plots import (
     fixed_buckets,
     plot_length,
@@ -48,6 +51,59 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     for module in (heatmaps, plots):
         monkeypatch.setattr(module, "write_figure", lambda figure, path: figures.append(figure))
     return figures
+
+
+def write_font(path: Path, family: str, characters: str) -> str:
+    """Write a font with squares for these characters; return its path."""
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    for corner in ((0, 500), (500, 500), (500, 0)):
+        pen.lineTo(corner)
+    pen.closePath()
+    names = [".notdef", *(f"u{ord(char):x}" for char in characters)]
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap({ord(char): f"u{ord(char):x}" for char in characters})
+    builder.setupGlyf(dict.fromkeys(names, pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys(names, (600, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": family, "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(path)
+    return str(path)
+
+
+def test_fonts_are_chosen_that_have_the_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = tmp_path / "damaged.ttf"
+    damaged.write_bytes(b"no font")
+    fonts = [
+        str(damaged),
+        write_font(tmp_path / "one.ttf", "One", "猫"),
+        write_font(tmp_path / "two.ttf", "Two", "猫犬"),
+        write_font(tmp_path / "three.ttf", "Three", "水"),
+    ]
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "matplotlib.font_manager.findSystemFonts", lambda: asked.append("") or fonts
+    )
+    for pieces, families in (
+        (["▁猫", "犬"], ["Two"]), (["▁猫水犬"], ["Two", "Three"]), (["▁agua"], []),
+    ):  # fmt: skip
+        figure = attention_figure([part(*pieces)])
+        plots.write_figure(figure, BytesIO(), dots=10)
+        label = figure.axes[0].get_yticklabels()[0]
+        assert label.get_fontfamily()[1:] == families
+    assert len(asked) == 2
+    assert not caplog.messages
+    for _ in range(2):
+        plots.write_figure(attention_figure([part("▁猫家鳥")]), BytesIO(), dots=10)
+    assert caplog.messages == [
+        "no installed font has characters such as 家 鳥, so they are drawn as boxes; install one, "
+        "such as the package fonts-noto-cjk for Chinese, Japanese and Korean"
+    ]
 
 
 @pytest.mark.parametrize("suffix", STARTS)
@@ -231,11 +287,11 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     sentences = [" ".join("abcdefghij"[: n % 10 + 1]) for n in range(60)]
     pairs = [Pair(sentence, sentence) for sentence in sentences]
     worse = [sentence.replace("d", "x") for sentence in sentences]
-    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", "en")
+    plot_length({"right": sentences, "worse": worse}, pairs, tmp_path / "a.png", ("en", "en"))
     curves = labelled(drawn[0])
     found = [
         score(bucket.of(worse), bucket.of(sentences), "en", resamples=1000)["bleu"]
-        for bucket in fixed_buckets(sentences)
+        for bucket in fixed_buckets(sentences, "en")
     ]
     assert curves["worse"][1] == [metric.score for metric in found]
     corners = drawn[0].axes[0].collections[1].get_paths()[0].vertices
@@ -247,7 +303,7 @@ def test_bleu_by_length(tmp_path: Path, drawn: list[Figure]) -> None:
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
     assert ticks == ["1-5\n30", "6-10\n30"]
     with pytest.raises(DataError, match="numbers must be equal"):
-        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png", "en")
+        plot_length({"short": worse[1:]}, pairs, tmp_path / "a.png", ("en", "en"))
 
 
 def test_runs_translate_the_test_set(
@@ -269,6 +325,21 @@ def test_runs_translate_the_test_set(
         greedy = translator.options(beam_size=1)
         expected = translator.translate(["gato", "perro"], greedy)
         assert lines == [best[0].line for best in expected]
+
+
+def test_sources_without_spaces_have_lengths() -> None:
+    sources = ["彼は。", "彼女は京都に住んでいます。", "彼 は 。"]
+    found = fixed_buckets(sources, "ja", (2, 5))
+    assert [(bucket.label, bucket.sentences) for bucket in found] == [
+        ("1-2", (0, 2)),
+        ("over 5", (1,)),
+    ]
+    assert [bucket.label for bucket in fixed_buckets(sources, "en", (2, 5))] == ["1-2", "3-5"]
+
+
+def test_columns_of_a_terminal_are_as_wide_as_their_text() -> None:
+    assert pad(["猫", "abc", "ที่", "食べる"]) == ["猫    ", "abc   ", "ที่     ", "食べる"]
+    assert pad(["犬", "1.0"], right=True) == [" 犬", "1.0"]
 
 
 def test_run_names_are_unique() -> None:

@@ -61,6 +61,7 @@ def test_repetition_by_hand() -> None:
     assert repetition(["the the the the"]) == pytest.approx(2 / 3)
     assert repetition(["a b c a b c"], size=3) == pytest.approx(1 / 4)
     assert repetition([]) == 0
+    assert repetition(["猫犬猫犬"]) == pytest.approx(1 / 3)
 
 
 def test_unknown_share() -> None:
@@ -74,7 +75,7 @@ def test_scores_by_length_equal_sacrebleu() -> None:
     sources = [" ".join("w" * size) for size in sizes]
     hypotheses = [f"a b c d e f {n}" for n in range(len(sizes))]
     references = [["a b c d e f 1", "a b c d"] for _ in sizes]
-    scores = scores_by_length(sources, hypotheses, references, "en")
+    scores = scores_by_length(sources, hypotheses, references, ("en", "en"))
     assert [(s.label, s.shortest, s.longest, s.sentences) for s in scores] == [
         ("1-5", 1, 5, 4), ("6-10", 6, 10, 2), ("over 40", 41, None, 2),
     ]  # fmt: skip

@@ -11,18 +11,26 @@ from conftest import ToyCorpus
 
 from seq2seq import cli
 from seq2seq.data.corpus import Pair
+from seq2seq.evaluation import robustness
 from seq2seq.evaluation.robustness import (
     HELD_OUT,
     KINDS,
+    Line,
     Robustness,
     has,
-    lines_of,
     measure_robustness,
 )
+from seq2seq.languages import language
 
 TOM = Pair("¿Dónde está Tom?", "Where is Tom?", ("Where's Tom's place, Tom?",))
 LOUD = Pair("Ya llegó Maite Ruiz.", "Maite Ruiz is here.", ("Maite Ruiz has arrived.",))
 SONG = Pair("Él cantó 12 canciones.", "He sang 12 songs.")
+
+
+def lines_of(
+    kind: str, pairs: Sequence[Pair], source: str = "es", target: str = "en"
+) -> list[Line]:
+    return robustness.lines_of(kind, pairs, (language(source), language(target)))
 
 
 def sources(kind: str, *pairs: Pair) -> list[str]:
@@ -105,21 +113,32 @@ def test_draws_do_not_change_and_kinds_have_their_own() -> None:
     assert len({tuple(some) for some in tokens}) == 4
 
 
-def test_scripts_get_what_applies_to_them() -> None:
-    def kinds(source: str, target: str) -> set[str]:
-        pairs = [Pair(source, target)] * 4
-        return {kind for kind in KINDS if lines_of(kind, pairs)} - set(KINDS[-4:])
+def test_languages_get_what_applies_to_them() -> None:
+    def unfit(code: str, source: str, target: str) -> set[str]:
+        pairs = [Pair(source.format(n), target.format(n)) for n in range(100)]
+        found, _ = measured(pairs, lambda text: text, code)
+        kinds = {kind.kind for kind in found.kinds}
+        assert not kinds & set(found.unfit)
+        assert {"no final punctuation", "two sentences a line"} <= kinds
+        if found.unfit:
+            listed = f"left out, not in these languages: {', '.join(found.unfit)}"
+            assert listed in found.as_text().splitlines()
+        return set(found.unfit)
 
-    joined = {"two sentences a line", "four sentences a line"}
-    assert kinds("我不知道。", "I do not know.") == {
-        *("no final punctuation", "one typo", "as in chats"),
-        *joined,
-    }
-    case = {"lower case", "UPPER CASE", "Title Case"}
-    assert kinds("मैं नहीं जानता।", "I do not know.") >= {"no final punctuation", *joined}
-    assert not kinds("मैं नहीं जानता।", "I do not know.") & {*case, "no accents"}
-    assert kinds("Τι είναι;", "What is it?") >= case
+    case = {"lower case", "UPPER CASE", "Title Case", "as in chats", "unusual name"}
+    assert unfit("zh", "我不知道{}。", "I do not know {}.") == {*case, "no accents", "one typo"}
+    assert unfit("hi", "मैं नहीं जानता {}।", "I do not know {}.") == {*case, "no accents", "one typo"}
+    assert unfit("ar", "لا أعرف {}.", "I do not know {}.") == case
+    assert unfit("el", "Τι είναι {};", "What is {}?") == set()
     assert sources("no accents", Pair("Ещё чай, señor Ünal?", "")) == ["Ещё чай, señor Unal?"]
+
+
+def test_lines_of_japanese_are_joined_as_japanese_is() -> None:
+    pairs = [Pair("これは本です。", "This is a book."), Pair("あれは？", "And that?")]
+    [(sides, *_)] = lines_of("two sentences a line", pairs, "ja")
+    assert sides == ["これは本です。あれは？", "This is a book. And that?"]
+    [(sides, token, _)] = lines_of("identifier or mention added", pairs[:1], "ja")
+    assert sides == [f"これは本です：{token}。", f"This is a book: {token}."]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +159,7 @@ def test_copied_means_the_whole_token(text: str, token: str, expected: bool) -> 
 
 
 def measured(
-    pairs: Sequence[Pair], translate: Callable[[str], str]
+    pairs: Sequence[Pair], translate: Callable[[str], str], source: str = "es"
 ) -> tuple[Robustness, list[str]]:
     """Return the scores of a function that translates, and what it was asked."""
     asked: list[str] = []
@@ -151,7 +170,7 @@ def measured(
 
     hypotheses = [translate(pair.source) for pair in pairs]
     evaluation: Any = SimpleNamespace(hypotheses=hypotheses, language="en")
-    return measure_robustness(pairs, evaluation, translations), asked
+    return measure_robustness(pairs, evaluation, translations, source), asked
 
 
 ECHOED = [

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bs4 import BeautifulSoup
 
 from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
@@ -74,7 +75,7 @@ def test_all_files_are_named_with_their_hashes(
     linked = re.findall(r'(?:href|src)="(page/\S+)" integrity="(\S+)"', html)
     assert {*linked} == {(name, expected[name]) for name, _ in linked}
     assert [name for name, _ in linked] == ["page/explanation.css", "page/page.css", "page/page.js"]
-    assert not re.search(r'(?:href|src)="(?!page/|data:,)', html)  # also below a path
+    assert not re.search(r'(?:href|src)="(?!page/|data:)', html)  # also below a path
 
 
 def test_page_and_web_folder_share_all_modules_but_the_backend(
@@ -249,3 +250,34 @@ def test_prefixes_and_alternatives_in_node_are_those_of_python(web: Path, tmp_pa
         ]
         chances = [each.log_prob for each in alternatives]
         assert [each["log_prob"] for each in answer] == pytest.approx(chances, abs=1e-3)
+
+
+def said(code: str) -> set[str]:
+    """Return the texts that some JavaScript shows in the language of the page."""
+    found = set()
+    for call in re.finditer(r"\bsay\(", code):
+        depth, end = 1, call.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        texts = re.findall(r'"(?:[^"\\]|\\.)*"', code[call.end() : end])
+        found |= {json.loads(text) for text in texts}
+    return found
+
+
+def test_every_text_of_the_page_has_a_spanish_one() -> None:
+    scripts = {path.name: path.read_text(encoding="utf-8") for path in static.PAGE_FILES}
+    spanish = scripts.pop("spanish.js")
+    html = BeautifulSoup((static.PAGE / "index.html").read_text(encoding="utf-8"), "html.parser")
+    texts = set[str]()
+    for tag in html.find_all(True):
+        texts |= {tag[name] for name in ("aria-label", "title", "placeholder") if tag.get(name)}
+        if tag.name not in ("script", "style"):
+            texts |= {*tag.find_all(string=True, recursive=False)}
+    texts = {" ".join(text.split()) for text in texts}.union(*map(said, scripts.values()))
+    pairs = re.findall(r'^  (".*"|\w+):\s+(".*"),$', spanish, re.MULTILINE)
+    known = {key.strip('"'): value for key, value in pairs}
+    assert {text for text in texts if re.search(r"\w", text)} - {*known} == {"seq2seq"}
+    for key, value in known.items():
+        fields = [sorted(re.findall(r"\{(\w+)\}", text)) for text in (key, value)]
+        assert fields[0] == fields[1], key

@@ -209,7 +209,7 @@ def test_bleu_by_length_is_corpus_bleu_of_each_bucket(
     )
     found = results.summaries[0].by_length[1].values[1]
     assert found == pytest.approx(expected["bleu"].score)
-    assert [c.label for c in fixed_buckets(["a b c"], (2, 9, 12))] == ["3-9"]
+    assert [c.label for c in fixed_buckets(["a b c"], "en", (2, 9, 12))] == ["3-9"]
 
 
 def test_page_without_lengths_has_no_table_of_them(plan: Plan, results: StudyResults) -> None:

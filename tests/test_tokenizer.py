@@ -200,6 +200,14 @@ def test_tokenizers_can_be_sent_to_other_processes():
     )
 
 
+def test_letters_are_the_texts_of_pieces(tokenizer):
+    texts = {tokenizer.decode([number]) for number in range(tokenizer.vocab_size)}
+    assert set(tokenizer.letters) == {
+        text.lower() for text in texts if len(text) > 1 and text.isalpha()
+    }
+    assert len(tokenizer.letters) > 20
+
+
 def test_training_is_silent(capfd):
     train(size=330)
     assert capfd.readouterr() == ("", "")

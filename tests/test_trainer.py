@@ -25,7 +25,8 @@ from seq2seq.runs.checkpoint import Checkpoint
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import loss as losses
 from seq2seq.training import trainer as module
-from seq2seq.training.monitor import Monitor, StopRequest, Validation
+from seq2seq.training.monitor import Monitor, Validation
+from seq2seq.training.signals import StopRequest
 from seq2seq.training.trainer import Trainer
 
 

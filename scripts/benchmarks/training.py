@@ -20,7 +20,7 @@ from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.translation_model import TranslationModel
 from seq2seq.training.optimizer import Optimizer
-from seq2seq.training.replay import CudaGraphs, Passes, Reading
+from seq2seq.training.replay import CudaGraphs, HostCopy, Passes
 
 FIRST_PIECE = 4  # after padding, unknown, begin and end of sentence
 
@@ -78,14 +78,14 @@ class Update:
             record=CudaGraphs() if graphs else None, static_shapes=device.type == "cuda",
         )  # fmt: skip
         self.optimizer = Optimizer(self.model, config)
-        self._unread = Reading(torch.zeros(()))
+        self._unread = HostCopy(torch.zeros(()))
 
     def __call__(self, batch: Batch) -> None:
         """Make one update."""
         self.optimizer.zero_grad()
         self.passes(batch, batch.num_target_tokens, 0.0)
         norm = self.optimizer.step(1, 1e-3, self.passes.totals[0])
-        unread, self._unread = self._unread, Reading(norm)
+        unread, self._unread = self._unread, HostCopy(norm)
         unread.wait()  # one update late, as the trainer waits
 
     def operations_per_token(self, batches: Sequence[Batch]) -> float:

@@ -29,6 +29,7 @@ from seq2seq.data.dataset import load_pairs, train_tokenizers
 from seq2seq.data.tokenizer import EOS, Tokenizer
 from seq2seq.evaluation.evaluate import write_lines
 from seq2seq.evaluation.robustness import KINDS, lines_of
+from seq2seq.languages import language
 from seq2seq.runs.directory import RunDirectory, find_checkpoint
 
 HEAD = 10  # one test sentence of so many is translated alone, to know how long a start takes
@@ -60,7 +61,8 @@ def prepare(data: Path, out: Path) -> None:
     for name, both in sets.items():
         for suffix, tokenizer, texts in zip(("es", "en"), tokenizers, both, strict=True):
             write_lines(out / f"{name}.{suffix}", [_pieces(tokenizer, text) for text in texts])
-    made = [sides[0] for kind in KINDS for sides, *_ in lines_of(kind, test)]
+    languages = language("es"), language("en")
+    made = [sides[0] for kind in KINDS for sides, *_ in lines_of(kind, test, languages)]
     lines = {"choose": [p.source for p in valid], "test": [p.source for p in test], "robust": made}
     for name, texts in lines.items():
         unique = {normalize(text): _pieces(tokenizers[0], text) for text in texts}

@@ -74,7 +74,8 @@ def robustness(found: Mapping[str, str], pairs: Sequence[Pair]) -> dict[str, dic
         texts = [(pair.source, found[normalize(pair.source)]) for pair in some]
         return [Translation([Part(source, [], [], text, 0, 0, True)]) for source, text in texts]
 
-    kinds = measure_robustness(pairs, Evaluation(translate(pairs), {}, 0, "en"), translate).kinds
+    evaluation = Evaluation(translate(pairs), {}, 0, "en")
+    kinds = measure_robustness(pairs, evaluation, translate, "es").kinds
     return {kind.kind: vars(kind) for kind in kinds}
 
 

@@ -135,7 +135,9 @@ def gather(plan: Plan, pairs: Sequence[Pair]) -> StudyResults:
     }
     scores = {name: score_seeds(by_seed) for name, by_seed in statistics.items()}
     best = max(results, key=lambda name: fmean(run.bleu for run in results[name].values()))
-    buckets = fixed_buckets([pair.source for pair in pairs], sorted(plan.study.lengths))
+    language = next(iter(results[best].values())).config.data.source_language
+    sources = [pair.source for pair in pairs]
+    buckets = fixed_buckets(sources, language, sorted(plan.study.lengths))
     summaries = []
     for cell in (cell for cell in plan.cells if cell.name in results):
         name, other = cell.name, plan.baseline_of(cell)

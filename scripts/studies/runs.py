@@ -232,7 +232,8 @@ def _measure(run: Run, study: Study, pairs: Sequence[Pair], *, ended: str) -> Ru
     kinds: list[KindScores] = []
     if {"lost", "copied"} & set(measures):
         again = partial(translate_all, translator, options=translator.options())
-        kinds = measure_robustness(pairs, evaluation, again).kinds
+        source = run.config.data.source_language
+        kinds = measure_robustness(pairs, evaluation, again, source).kinds
     lost = {kind.kind: kind.lost for kind in kinds if kind.copied is None}
     copied = {f"{kind.kind}, copied %": kind.copied for kind in kinds if kind.copied is not None}
     phenomena, challenge_sha256 = dict[str, float](), None

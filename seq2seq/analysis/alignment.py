@@ -42,7 +42,7 @@ def align(
     units: list[list[tuple[str, str]]] = []
     for pair in pairs:
         sides = list(map(split_sentences, (pair.source, pair.target), languages))
-        # Where nothing separates two sentences, a word could be in both.
+        # If nothing separates two sentences, a word could be in both.
         apart = all(sum(map(len, map(split, side))) == len(split("".join(side))) for side in sides)
         same = apart and len(sides[0]) == len(sides[1]) > 0
         units.append(list(zip(*sides, strict=True)) if same else [(pair.source, pair.target)])
@@ -176,9 +176,9 @@ def gold_of(
 ) -> list[Gold] | None:
     """Return the gold links of each pair: from a file, else from the corpus, else None.
 
-    The file has a line for each pair, blank where there are no links. Raises DataError
-    for a file that cannot be read, for links that cannot be parsed or lie outside the sentences,
-    for another number of lines than pairs, and if there is no link at all.
+    The file has a line for each pair, a blank one for a pair without links. Raises DataError for a
+    file that cannot be read, for links that cannot be parsed or lie outside the sentences, if there
+    are not as many lines as pairs, and if there is no link at all.
     """
     if path is not None:
         gold = [parse_gold(line.text, line.where, first=first) for line in read_lines(path)]
@@ -212,7 +212,7 @@ def gold_of(
 
 @dataclass(frozen=True)
 class AlignmentError:
-    """Rates from 0 to 1 over a corpus (Och & Ney 2003, section 5); None where there is no link.
+    """Rates from 0 to 1 over a corpus (Och & Ney 2003, section 5); None if there are no links.
 
     A is the set of links found, S the sure and P the possible gold links (S within P).
     """

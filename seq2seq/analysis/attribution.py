@@ -1,4 +1,4 @@
-"""Attribution: what each source piece contributes to the log probability of each target piece.
+"""Attribution: the contribution of each source piece to the log probability of a target piece.
 
 Legend: S source pieces with the end of sentence, T target pieces with it, W source words, K points
 between the baseline and the sentence, B sources.

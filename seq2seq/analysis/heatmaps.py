@@ -1,6 +1,6 @@
-"""The picture of attention in files and notebooks: heat maps of the weights.
+"""Heat maps of attention weights, for files and notebooks.
 
-Translating does not need matplotlib; without it, notebooks show texts alone.
+Translating does not need matplotlib; without it, notebooks show only texts.
 
 Legend: T target pieces or words, S source pieces or words.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _LIGHT = 0.005  # a weight that rounds to zero in two digits
 _NUMBERED = 0.05  # cells from this weight on show it
-_DARK = 0.72  # and from this one on, in white; text has a contrast of 4.5 upon any cell
+_DARK = 0.72  # and from this one on, in white; text has a contrast of 4.5 on any cell
 # All in inches.
 _CELL = (0.42, 0.34)
 _EDGE, _GAP = 0.45, 0.25  # for captions, to the left and below; between neighboring maps
@@ -144,8 +144,14 @@ def attention_lines(part: Part, *, words: bool = False) -> Iterator[str]:
     """Yield both texts, and a line for each target piece or word: the heaviest of the source."""
     found = _map(part, words=words)
     yield f"{part.source}\n{part.text}   (log p = {part.log_prob:.3f})"
-    for label, row_S in zip(found.target, found.weights_TS, strict=True):
-        yield f"{label:{max(map(len, found.target))}}  {heaviest(found.source, row_S)}".rstrip()
+    for label, row_S in zip(pad(found.target), found.weights_TS, strict=True):
+        yield f"{label}  {heaviest(found.source, row_S)}".rstrip()
+
+
+def pad(cells: Sequence[str], *, right: bool = False) -> list[str]:
+    """Return texts with spaces, so that all have the same width in a terminal."""
+    gaps = [" " * (max(map(_columns, cells)) - _columns(cell)) for cell in cells]
+    return [gap + cell if right else cell + gap for cell, gap in zip(cells, gaps, strict=True)]
 
 
 def heaviest(names: Sequence[str], weights_S: npt.NDArray[np.floating]) -> str:
@@ -173,9 +179,14 @@ def _map(part: Part, *, words: bool) -> _Map:
 
 
 def _text_width(text: str) -> float:
-    """Return a generous estimate in inches; East Asian wide characters count twice."""
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return _CHARACTER * (len(text) + wide)
+    """Return a generous estimate in inches."""
+    return _CHARACTER * _columns(text)
+
+
+def _columns(text: str) -> int:
+    """Return the width of a text in a terminal, where East Asian wide characters count twice."""
+    marks = sum(unicodedata.category(char) == "Mn" for char in text)
+    return len(text) - marks + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
 
 
 def _draw(axes: Axes, heat_map: _Map) -> Any:
@@ -202,7 +213,7 @@ def _draw(axes: Axes, heat_map: _Map) -> Any:
 
 MOST_PIECES = 60  # rows or columns of a picture
 MOST_PARTS = 3  # pictures of a line that was split
-_PIXELS_PER_INCH = 80  # as it is shown; it is drawn with more
+_PIXELS_PER_INCH = 80  # of the image as shown; it is drawn with more
 _NO_WEIGHTS = (
     "No attention weights to show: the model has none (attention.score none), or they were not "
     "kept; translate with translator.options(keep_weights=True)."
@@ -229,7 +240,7 @@ def _note(text: str) -> str:
 
 
 def _picture(parts: Sequence[Part]) -> str:
-    """Return one picture of the beginnings of the first parts, with what it shows in words."""
+    """Return one picture of the beginnings of the first parts, and its content in words."""
     shown = [
         replace(
             part,

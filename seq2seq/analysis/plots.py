@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,6 +18,7 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.evaluate import references_of
 from seq2seq.evaluation.metrics import RESAMPLES, Metric, References, score
 from seq2seq.files import check_writable
+from seq2seq.languages import language as language_of
 from seq2seq.packaged import find_run
 from seq2seq.runs.directory import RunDirectory
 from seq2seq.runs.logs import Record, read_metrics
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 SUFFIXES = (".png", ".svg", ".pdf")
 _MOST_INCHES = 100.0
@@ -43,7 +47,7 @@ def new_figure(width: float, height: float, *, constrained: bool = True) -> Figu
 
     With `constrained` matplotlib places its axes.
     """
-    # Not through pyplot, which needs a display and keeps all figures open.
+    # Not through pyplot: it needs a display and keeps all figures open.
     from matplotlib.figure import Figure
 
     size = (min(width, _MOST_INCHES), min(height, _MOST_INCHES))
@@ -51,11 +55,52 @@ def new_figure(width: float, height: float, *, constrained: bool = True) -> Figu
 
 
 def write_figure(figure: Figure, file: Path | IO[bytes], *, dots: int = 150) -> None:
-    """Write the figure, by the suffix of a path or as PNG, with this many dots per inch."""
+    """Write the figure, by the suffix of a path or as PNG, with this many dots per inch.
+
+    Characters that matplotlib's own font lacks are in installed fonts that have them.
+    """
+    from matplotlib.text import Text
+
+    texts = figure.findobj(Text)
+    families = _families_with(frozenset().union(*(text.get_text() for text in texts)))
+    for text in texts:
+        text.set_fontfamily([*text.get_fontfamily(), *families])
     with warnings.catch_warnings():
         # A character that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(file, dpi=dots)
+
+
+@lru_cache
+def _families_with(characters: frozenset[str]) -> list[str]:
+    """Return installed fonts with the characters that the usual one lacks; log what none has."""
+    from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager
+    from matplotlib.ft2font import FT2Font
+
+    def known(path: str) -> set[str]:
+        try:
+            font = FT2Font(path)
+        except (OSError, RuntimeError):  # damaged
+            return set()
+        return {char for char in missing if font.scalable and font.get_char_index(ord(char))}
+
+    missing = set(filter(str.isprintable, characters))
+    missing -= known(findfont(FontProperties()))
+    # matplotlib's own list may lack fonts that were installed after it.
+    fonts = {path: known(path) for path in (findSystemFonts() if missing else [])}
+    families = []
+    for path in sorted(fonts, key=lambda p: (-len(fonts[p]), "Regular" not in p, "Serif" in p)):
+        if fonts[path] & missing:
+            fontManager.addfont(path)
+            families.append(FT2Font(path).family_name)
+            missing -= fonts[path]
+    if missing:
+        log.warning(
+            "no installed font has characters such as %s, so they are drawn as boxes; install one, "
+            "such as the package fonts-noto-cjk for Chinese, Japanese and Korean",
+            " ".join(sorted(missing)[:5]),
+        )  # fmt: skip
+    return families
 
 
 def plain(text: str) -> str:
@@ -202,12 +247,15 @@ class LengthBucket:
         return f"{self.shortest}-{self.longest}"
 
 
-def fixed_buckets(sources: Sequence[str], bounds: Sequence[int] = BOUNDS) -> list[LengthBucket]:
+def fixed_buckets(
+    sources: Sequence[str], language: str, bounds: Sequence[int] = BOUNDS
+) -> list[LengthBucket]:
     """Return buckets that end at each bound, and one of all longer sentences; none is empty.
 
-    Words are separated by white space. An empty source is in the first bucket.
+    Words are separated by white space, if the language has any. An empty source is in the first
+    bucket.
     """
-    lengths_N = [len(source.split()) for source in sources]
+    lengths_N = [language_of(language).count_words(source) for source in sources]
     bucket_N = np.digitize(lengths_N, bounds, right=True)
     shortest = [1, *(bound + 1 for bound in bounds)]
     return [
@@ -217,17 +265,19 @@ def fixed_buckets(sources: Sequence[str], bounds: Sequence[int] = BOUNDS) -> lis
     ]
 
 
-def _bleu(hypotheses: Sequence[str], references: References, language: str) -> Metric:
+def _bleu(texts: Sequence[str], references: References, language: str) -> Metric:
     """Return BLEU with its interval, without one for too few sentences."""
-    bleu = partial(score, hypotheses, references, language, metrics=("bleu",))
     try:
-        return bleu(resamples=RESAMPLES)["bleu"]
+        return score(texts, references, language, metrics=("bleu",), resamples=RESAMPLES)["bleu"]
     except DataError:
-        return bleu()["bleu"]
+        return score(texts, references, language, metrics=("bleu",))["bleu"]
 
 
 def plot_length(
-    systems: Mapping[str, Sequence[str]], pairs: Sequence[Pair], path: Path, language: str
+    systems: Mapping[str, Sequence[str]],
+    pairs: Sequence[Pair],
+    path: Path,
+    languages: tuple[str, str],
 ) -> None:
     """Draw corpus BLEU by source length with 95 % bootstrap bands (Koehn 2004).
 
@@ -236,13 +286,14 @@ def plot_length(
     """
     check_picture(path)
     references = references_of(pairs)
-    groups = fixed_buckets([pair.source for pair in pairs])
+    source, target = languages
+    groups = fixed_buckets([pair.source for pair in pairs], source)
     x = range(len(groups))
     figure = new_figure(7.5, 4.6)
     axes = figure.subplots()
     for number, (name, hypotheses) in enumerate(systems.items()):
-        score(hypotheses, references, language, metrics=())  # raises if their numbers differ
-        found = [_bleu(each.of(hypotheses), each.of(references), language) for each in groups]
+        score(hypotheses, references, target, metrics=())  # raises if their numbers differ
+        found = [_bleu(each.of(hypotheses), each.of(references), target) for each in groups]
         color, bleu = f"C{number}", [metric.score for metric in found]
         middle = np.array([metric.mean or metric.score for metric in found])
         half = np.array([metric.interval or 0.0 for metric in found])

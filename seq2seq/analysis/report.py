@@ -106,6 +106,8 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
     that of forced decoding with argmax; unusable gold alignments are logged and left out.
     """
     hypotheses, references = evaluation.hypotheses, references_of(pairs)
+    sources = [normalize_line(pair.source) for pair in pairs]
+    languages = translator.config.data.languages
     parts = [part for translation in evaluation.translations for part in translation.parts]
     chrf = sentence_chrf(hypotheses, references)
     scored = zip(pairs, references, evaluation.translations, chrf, strict=True)
@@ -129,13 +131,8 @@ def make_report(translator: Translator, pairs: Sequence[Pair], evaluation: Evalu
         split=evaluation.split,
         beam=evaluation.beam,
         metrics=evaluation.metrics,
-        lengths=lengths(hypotheses, references, evaluation.language),
-        by_source_length=scores_by_length(
-            [normalize_line(pair.source) for pair in pairs],
-            hypotheses,
-            references,
-            evaluation.language,
-        ),
+        lengths=lengths(hypotheses, references, languages[1]),
+        by_source_length=scores_by_length(sources, hypotheses, references, languages),
         repetition={
             "translations": repetition(hypotheses),
             "references": repetition(pair.target for pair in pairs),
@@ -159,16 +156,16 @@ def scores_by_length(
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    language: str,
+    languages: tuple[str, str],
 ) -> list[LengthScores]:
     """Return corpus scores by source length."""
     found = []
-    for bucket in fixed_buckets(sources):
+    for bucket in fixed_buckets(sources, languages[0]):
         texts, refs = bucket.of(hypotheses), bucket.of(references)
-        scores = score(texts, refs, language, metrics=("bleu", "chrf"))
+        scores = score(texts, refs, languages[1], metrics=("bleu", "chrf"))
         bleu, chrf = (metric.score for metric in scores.values())
         limits = bucket.label, bucket.shortest, bucket.longest
-        ratio = lengths(texts, refs, language)["ratio"]
+        ratio = lengths(texts, refs, languages[1])["ratio"]
         found.append(LengthScores(*limits, len(texts), bleu, chrf, ratio))
     return found
 
@@ -181,7 +178,7 @@ def repetition(texts: Iterable[str], size: int = REPEATED_NGRAM) -> float:
     """
     total = unique = 0
     for text in texts:
-        tokens = text.split()
+        tokens = words(text)
         ngrams = list(zip(*(tokens[start:] for start in range(size)), strict=False))
         total, unique = total + len(ngrams), unique + len(set(ngrams))
     return 1 - unique / total if total else 0.0

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seq2seq.analysis.attribution import MEANINGS
 from seq2seq.analysis.explanation import AttentionStep, DecoderStep, Explanation
-from seq2seq.analysis.heatmaps import MOST_PIECES, attention_html, heaviest
+from seq2seq.analysis.heatmaps import MOST_PIECES, attention_html, heaviest, pad
 from seq2seq.analysis.pages import render
 from seq2seq.data.casing import marks_legend, show_marks
 from seq2seq.data.tokenizer import BOS_PIECE, EOS_PIECE, PAD_PIECE
@@ -270,10 +270,12 @@ class _Printer:
         """Return a table; `>` before a heading marks a column of numbers."""
         headings, *_ = rows = list(rows)
         cells = [[name.removeprefix(">") for name in headings], *(row.values() for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        forms = [f"{'<>'[n.startswith('>')]}{w}" for n, w in zip(headings, widths, strict=True)]
-        last = sum(widths[:-1]) + 2 * len(widths[:-1])  # where the last column begins
-        lines = ("  ".join(map(format, line, forms)).rstrip() for line in cells)
+        columns = [
+            pad(column, right=name.startswith(">"))
+            for name, column in zip(headings, zip(*cells, strict=True), strict=True)
+        ]
+        last = sum(len(column[0]) + 2 for column in columns[:-1])  # where the last column begins
+        lines = ("  ".join(line).rstrip() for line in zip(*columns, strict=True))
         return "\n".join(self._wrap(line, last) for line in lines)
 
 
@@ -291,7 +293,7 @@ def _vector(values: Tensor) -> str:
 
 
 def render_page(explanation: Explanation, *, words: bool = False) -> str:
-    """Return the page, which holds the data of `as_json`; with `words` it first shows words.
+    """Return the page; it holds the data of `as_json`. With `words` it first shows words.
 
     Raises DataError for a model without attention, unless there is an attribution.
     """

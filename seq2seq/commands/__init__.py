@@ -1,1 +1,1 @@
-"""The commands of the program, one a module: what may be given, and what is then called."""
+"""The commands of the program, one per module: parse arguments, call the package, print."""

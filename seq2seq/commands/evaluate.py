@@ -110,7 +110,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         if arguments.robustness:
             search = replace(search, keep_weights=False)
             again = partial(translate_all, translator, options=search, parallelism=shared)
-            tables["robustness"] = measure_robustness(pairs, result, again)
+            source = translator.config.data.source_language
+            tables["robustness"] = measure_robustness(pairs, result, again, source)
         if minimal:
             tables["challenge"] = score_challenge(translator, minimal, parallelism=shared)
         result = replace(result, tables=tables)

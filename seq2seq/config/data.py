@@ -149,9 +149,10 @@ class BatchingConfig(Section):
 
 
 class AugmentationConfig(Section):
-    """Shares of the training pairs that are changed, anew in each epoch, as people type text.
+    """Shares of the training pairs to change, so that they look like text as people type it.
 
-    The kinds are independent of each other, so that a pair may be changed by several.
+    Each epoch changes other pairs. The kinds are independent of each other, so that a pair may be
+    changed by several.
     """
 
     joined: Rate = Field(0.04, description="two to four pairs on a line")

@@ -66,7 +66,7 @@ class Cache:
         make: Callable[[Path], dict[str, Any]],
         read: Callable[[Entry], T],
     ) -> T:
-        """Return what `read` reads from the entry with this key, which `make` fills if it is new.
+        """Return the result of `read` for the entry with this key; `make` fills a new entry.
 
         The dict that `make` returns is kept with the entry, as JSON. An entry that is deleted while
         it is made, or before `read` has opened its files, is made again: `make` and `read` raise

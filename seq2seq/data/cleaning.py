@@ -42,7 +42,7 @@ class _ByCategory(dict[int, str]):
 
 
 _CONTROLS = _ByCategory({"Cc": " ", "Cs": " ", "Cf": ""})
-_CONTROLS[ord("\u200d")] = "\u200d"  # joins emoji to one; elsewhere it is removed as well:
+_CONTROLS[ord("\u200d")] = "\u200d"  # joins emoji into one; elsewhere it is removed, too:
 _EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
 _LOOSE_JOINER = re.compile(f"(?<![{_EMOJI}\ufe0f])\u200d|\u200d(?![{_EMOJI}])")
 _PUNCTUATION = _ByCategory(dict.fromkeys(("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps"), " "))
@@ -127,7 +127,7 @@ class Overlap:
     example: Pair  # the first with both sides, else the first of all
 
     def line(self, name: str, *, dropped: bool) -> str:
-        """Return a warning in one line, louder where the corpora seem to be the same."""
+        """Return a warning in one line; a louder one if the corpora seem to be the same."""
         number = self.source + self.target + self.both
         text = (
             f"WARNING: {number} train pairs share a sentence with {name} (source {self.source}, "
@@ -167,7 +167,7 @@ class CleaningReport:
 
 
 class Assessed(NamedTuple):
-    """Normalized pairs and what their filtering depends on, one row per pair."""
+    """Normalized pairs and the results of assessing them, one row per pair."""
 
     pairs: Sequence[Pair]
     fault: Codes  # 0, or 1 + the index in REASONS of EMPTY, TOO_LONG or RATIO
@@ -219,7 +219,7 @@ def filter_pairs(
 
 
 def first_of_equal(digests: Digests, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which digests are the first of their value among some of them.
+    """Return a mask of the digests in `among` that are the first with their value.
 
     Two of n different pairs have the same 64 bits with a probability of n^2 / 2^65: in one of
     92,000 corpora of 20 million pairs.

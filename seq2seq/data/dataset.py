@@ -94,8 +94,8 @@ class PreparedPairs:
 def load_pairs(config: Config) -> tuple[PreparedPairs, list[Pair]]:
     """Return the clean training pairs of a recipe and its validation pairs; log what was dropped.
 
-    Raises DataError for a corpus that cannot be read or has no pairs, WorkerError where a process
-    was killed.
+    Raises DataError for a corpus that cannot be read or has no pairs, WorkerError if a process was
+    killed.
     """
     data = config.data
     check_files(data)

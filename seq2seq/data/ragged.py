@@ -223,8 +223,8 @@ def cut_batches(source_lengths: Ints, target_lengths: Ints, *, unit: str, size: 
     """
     longer = np.maximum(source_lengths, target_lengths)
     _, step = np.unique(longer, return_inverse=True)
-    # Sort by the longer side, which fills the budget, then by the difference of the sides, upwards
-    # and downwards in turn, so that the difference does not jump where the length steps.
+    # Sort by the longer side (it fills the budget), then by the difference of the sides, ascending
+    # and descending by turns, so that the difference does not jump when the length grows.
     turn = 1 - 2 * (step & 1)
     order = np.lexsort(((source_lengths - target_lengths) * turn, step))
     cuts, start = [], 0

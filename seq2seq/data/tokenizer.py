@@ -188,6 +188,12 @@ class Tokenizer:
         return next((n for n in ranks if not self._processor.IsByte(n)), self.vocab_size)
 
     @cached_property
+    def letters(self) -> list[str]:
+        """The texts of pieces of two letters or more, in lower case."""
+        spelled = (self.decode([number]).lower() for number in range(self.vocab_size))
+        return sorted({text for text in spelled if len(text) > 1 and text.isalpha()})
+
+    @cached_property
     def ids(self) -> dict[str, int]:
         """The ids of all pieces, special pieces and bytes included."""
         return {piece: number for number, piece in enumerate(self._pieces)}

@@ -7,6 +7,7 @@ process can prepare it. Worker processes do not need PyTorch, so this module doe
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,10 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq.config import DataConfig
-from seq2seq.data.augmentation import augment
+from seq2seq.data.augmentation import applies, augment
 from seq2seq.data.dataset import PreparedPairs, encode
 from seq2seq.data.ragged import Ints, Ragged, concat, cut_batches, take
 from seq2seq.data.tokenizer import UNK, Tokenizer
+from seq2seq.languages import language
+
+log = logging.getLogger(__name__)
 
 _ROWS = 1 << 13  # read at once to find out how long they are
 _WINDOW_BLOCKS = 64  # at least; with fewer, a window has the same pairs together in every epoch
@@ -25,7 +29,7 @@ _WINDOW_BLOCKS = 64  # at least; with fewer, a window has the same pairs togethe
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Where a window begins; windows are counted from 0 in each epoch."""
+    """The position of a window; windows are counted from 0 in each epoch."""
 
     epoch: int = 0
     window: int = 0
@@ -60,6 +64,12 @@ class Windows:
         """Encode the pairs, or find them in the cache; divide an epoch into windows."""
         self._texts, self._tokenizers = pairs.store, tokenizers
         self._config, self._seed = config, seed
+        self._languages = language(config.source_language), language(config.target_language)
+        rates = config.augmentation.model_dump() if config.augmentation else {}
+        unfit = [kind for kind in rates if rates[kind] and not applies(kind, *self._languages)]
+        if unfit:
+            names = " to ".join(each.name for each in self._languages)
+            log.info("data.augmentation: left out, %s: %s", names, ", ".join(unfit))
         self._ids = pairs.encode(tokenizers, processes=config.processes)
         parts = (self._ids.read([n], _ROWS) for n in range(0, len(pairs), _ROWS))
         fit = np.concatenate([self._fit(*part) for part in parts])
@@ -124,7 +134,10 @@ class Windows:
         if not len(used) or self._config.augmentation is None:
             return indices, source, target, used
         sources, targets = (side.texts() for side in self._texts.read(starts.tolist(), self._rows))
-        found = augment(sources, targets, used.tolist(), self._config.augmentation, generator)
+        found = augment(
+            sources, targets, used.tolist(), self._config.augmentation, generator,
+            self._languages, self._tokenizers[0].letters,
+        )  # fmt: skip
         sides = [pair.source for pair in found.values()], [pair.target for pair in found.values()]
         changed = encode(self._tokenizers, *sides)
         fit = np.flatnonzero(self._fit(*changed))  # the others stay unchanged

@@ -1,4 +1,4 @@
-"""Whether a run finds the right translation more probable than a wrong one, by phenomenon.
+"""Compare the probabilities of right and wrong translations, by phenomenon.
 
 A challenge is a TSV file of minimal pairs: phenomenon, source, right and wrong translation. Both
 are scored by forced decoding (Sennrich 2017; Burlot & Yvon 2017).
@@ -27,7 +27,7 @@ _SHOWN = 3  # failures of a phenomenon
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """A source with a right and a wrong translation, and how much more probable is the right one.
+    """A source with a right and a wrong translation, and by how much the right one wins.
 
     `total` is the difference of their log probabilities, `per_piece` the difference of the means
     over target pieces, the end included.

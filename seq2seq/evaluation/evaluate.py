@@ -160,9 +160,9 @@ def check_direction(
     name: str,
     how: str = "exchange its sides, or name a run of its direction",
 ) -> None:
-    """Raise DataError where the sides of a test set are clearly exchanged.
+    """Raise DataError if the sides of a test set are clearly exchanged.
 
-    The model then finds its sources likelier as translations of its targets. This works even where
+    The model then finds the sources more likely as translations of the targets. This works even if
     both languages share a vocabulary and tokenizers cannot decide (seq2seq.data.sources).
     """
     sides = [
@@ -184,7 +184,7 @@ def check_direction(
         data = translator.config.data
         raise DataError(
             f"{name}: runs in the other direction than the run ({' to '.join(data.languages)}): "
-            f"its sources, such as {sources[0][:40]!r}, are likelier as translations of its "
+            f"its sources, such as {sources[0][:40]!r}, are more likely as translations of its "
             f"targets, such as {targets[0][:40]!r}; {how}"
         )
 
@@ -194,10 +194,11 @@ def read_test(
 ) -> list[Pair]:
     """Read a test set: tab-separated source, target, and further references or gold alignments.
 
-    It is CSV or JSON lines where data.test is, or data.valid if there is none, with the same names
-    of columns or fields. With `target` the sides are two files, one sentence per line. Gold
-    alignments are read if both the recipe and the file have them, or where a TSV file has nothing
-    but links in its further columns. Raises DataError if the file cannot be read so.
+    If the recipe's data.test (or data.valid, if there is none) is CSV or JSON lines, so is this
+    file, with the same names of columns or fields. With `target` the sides are two files, one
+    sentence per line. Gold alignments are read if both the recipe and the file have them, or if a
+    TSV file has nothing but links in its further columns. Raises DataError if the file cannot be
+    read so.
     """
     layout = data.test or data.valid
     if target is not None:
@@ -231,7 +232,7 @@ def read_test(
 
 
 def with_alignments(pairs: Iterable[Pair]) -> list[Pair]:
-    """Return pairs; where all further references are word links (i-j), they are alignments."""
+    """Return pairs; if all further references are word links (i-j), they become alignments."""
     found = list(pairs)
     tokens = [token for pair in found for text in pair.references for token in text.split()]
     if not tokens or not all(map(LINK.fullmatch, tokens)):

@@ -52,7 +52,7 @@ class Metric:
         return f"{text} (p {'< 0.001' if self.p_value < 0.0005 else f'= {self.p_value:.3f}'})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is known as JSON can hold it."""
+        """Return the values that are known, in types that JSON has."""
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
@@ -77,9 +77,9 @@ def score(
 
 
 def scorer_of(
-    references: References, language: str, metrics: Sequence[Name]
+    references: References, language: str, metrics: Sequence[Name] = ("bleu", "chrf")
 ) -> Callable[[Sequence[str]], dict[str, float]]:
-    """Return what scores hypotheses again and again, and keeps the n-grams of the references."""
+    """Return a function that scores hypotheses; it keeps the n-grams of the references."""
     streams = _streams([""] * len(references), references)
     kept = [(name, _scorer(name, language, streams)) for name in metrics]
     return lambda texts: {name: float(each.corpus_score(texts, None).score) for name, each in kept}
@@ -150,15 +150,13 @@ def paired_test(
     }
 
 
-def _score(
-    name: Name, language: str, hypotheses: Sequence[str], streams: Any, resamples: int
-) -> Metric:
+def _score(name: Name, language: str, texts: Sequence[str], streams: Any, resamples: int) -> Metric:
     scorer = _scorer(name, language)
     try:
-        result = scorer.corpus_score(hypotheses, streams, n_bootstrap=resamples)
-    except TypeError:  # sacreBLEU cannot average scores of which some are exactly 0
+        result = scorer.corpus_score(texts, streams, n_bootstrap=resamples)
+    except TypeError:  # sacreBLEU cannot average scores if some of them are exactly 0
         raise DataError(
-            f"{len(hypotheses)} sentences are too few for an interval of {name}, which is 0 in "
+            f"{len(texts)} sentences are too few for an interval of {name}, which is 0 in "
             "some resamples; leave out --confidence and --report, or give more sentences"
         ) from None
     signature = str(scorer.get_signature())
@@ -176,12 +174,12 @@ def _scorer(name: Name, language: str, references: Any = None) -> Any:
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    if name == "bleu":
-        # BLEU warns about tokenized text at each call; see `evaluate`.
+    if name == "chrf":
+        return CHRF(references=references)
+    if name == "bleu":  # without `force` it warns about tokenized text at each call; see `evaluate`
         return BLEU(tokenize=languages.bleu_tokenizer(language), force=True, references=references)
-    if name == "ter" and not languages.language(language).is_spaced:
-        return TER(normalized=True, asian_support=True, references=references)
-    return CHRF(references=references) if name == "chrf" else TER(references=references)
+    is_asian = not languages.language(language).is_spaced
+    return TER(normalized=is_asian, asian_support=is_asian, references=references)
 
 
 def _streams(hypotheses: Sequence[str], references: References) -> Any:

@@ -44,9 +44,7 @@ class Validator:
         targets = [ids[:most] for ids in target.encode_batch([p.target for p in self.pairs])]
         self.cut = partial(evaluation_batches, sources, targets)
         self.batch_tokens = config.inference.batch_tokens
-        self.score = scorer_of(
-            references_of(self.pairs), config.data.target_language, ("bleu", "chrf")
-        )
+        self.score = scorer_of(references_of(self.pairs), config.data.target_language)
 
     @torch.no_grad()
     def __call__(self, model: TranslationModel) -> Validation:
@@ -55,7 +53,7 @@ class Validator:
         batches = self.batches()
         there = (batch.to(self.device) for batch in batches)
         losses = [teacher_forced_loss(model, batch, dtype=self.dtype)[1] for batch in there]
-        loss: float = sum(map(float, losses))  # which waits for a GPU
+        loss: float = sum(map(float, losses))  # waits for a GPU
         tokens: float = sum(batch.num_target_tokens for batch in batches)
         try:
             translations = self.translate(TorchBackend(model, dtype=self.dtype))
@@ -72,7 +70,7 @@ class Validator:
         return Validation(metrics, samples[: self.config.samples])
 
     def batches(self, scale: int = 1) -> list[Batch]:
-        """Return this rank's parts of batches of so many times the recipe's tokens."""
+        """Return this rank's parts of batches with `scale` times the recipe's tokens."""
         batches = self.cut(self.batch_tokens * scale)
         rank, size = self.ranks.rank, self.ranks.size
         return [batch.shard(rank, size) for batch in batches if len(batch) > rank]

@@ -47,10 +47,10 @@ def next_words(
 ) -> list[tuple[str, float, Hypothesis]]:
     """Return the most likely words after a prefix of whole words, best first.
 
-    Each is one of the most likely first pieces, which greedy search completes to a word. It comes
-    with the log probability of its pieces, given that it follows the prefix or that the
-    translation ends there, which is the word "", and with the hypothesis that ends after it. The
-    decoding has one sentence. Raises as `search` does.
+    Each begins with one of the most likely first pieces; greedy search completes it. It comes with
+    the log probability of its pieces, given that a word follows the prefix or the translation ends
+    (the word ""), and with the hypothesis that ends after it. The decoding has one sentence. Raises
+    as `search` does.
     """
     starts, copies = spelling.agreeing(b" "), _TRIED * number
     begins_V = np.isin(np.arange(spelling.tokenizer.vocab_size), starts)

@@ -120,7 +120,7 @@ def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
 def _merged(
     pieces: Sequence[str], values: Sequence[tuple[Required, str]]
 ) -> tuple[list[str], list[int]]:
-    """Return pieces with one for each token, and the number that the first of each had before."""
+    """Return pieces, with one for each token, and the index of the first old piece of each."""
     raw = list(map(bytes_of_piece, pieces))
     piece_of = [number for number, piece in enumerate(raw) for _ in piece]  # by byte
     places = [

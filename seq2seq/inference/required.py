@@ -42,7 +42,7 @@ class Glossary:
     """
 
     def __init__(self, terms: Mapping[str, str] | None = None) -> None:
-        """Take translations by term. Raises DataError for what is not text."""
+        """Take translations by term. Raises DataError for anything but text."""
         self.terms: dict[str, str] = {}
         for pair in (terms or {}).items():
             if not all(isinstance(text, str) and normalize_line(text) for text in pair):
@@ -60,7 +60,7 @@ class Glossary:
     def read(cls, path: str | Path) -> Glossary:
         """Read lines of a term, a tab and its translation; # begins a comment.
 
-        Raises DataError for a file that cannot be read or has no terms, and for another line.
+        Raises DataError for a file that cannot be read or has no terms, and for any other line.
         """
         try:
             lines = Path(path).read_text(encoding="utf-8-sig").split("\n")

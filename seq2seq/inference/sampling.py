@@ -119,10 +119,7 @@ def _truncate(probs_RV: Floats, top_k: int, top_p: float) -> tuple[Floats, Ints]
 
 
 def minimum_bayes_risk(
-    candidates: Sequence[str],
-    metric: Metric,
-    language: str,
-    log_probs: Sequence[float] | None = None,
+    candidates: Sequence[str], metric: Metric, language: str, log_probs: Sequence[float] = ()
 ) -> int:
     """Return the index of the candidate with the highest expected utility; of equals the first."""
     expected = expected_utilities(candidates, metric, language, log_probs)
@@ -132,10 +129,7 @@ def minimum_bayes_risk(
 
 
 def expected_utilities(
-    candidates: Sequence[str],
-    metric: Metric,
-    language: str,
-    log_probs: Sequence[float] | None = None,
+    candidates: Sequence[str], metric: Metric, language: str, log_probs: Sequence[float] = ()
 ) -> list[float]:
     """Return for each candidate h the mean of utility(h, r) over all candidates r, itself included.
 
@@ -147,11 +141,10 @@ def expected_utilities(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    scorer = CHRF()
+    scorer: BLEU | CHRF = CHRF()
     if metric == "bleu":
         scorer = BLEU(effective_order=True, tokenize=bleu_tokenizer(language))
-    if log_probs is None:
-        log_probs = [0.0] * len(candidates)
+    log_probs = log_probs or [0.0] * len(candidates)
     highest = max(log_probs, default=0.0)
     weights: dict[str, float] = defaultdict(float)
     for candidate, log_prob in zip(candidates, log_probs, strict=True):

@@ -44,8 +44,8 @@ def search(
     """Return for each sentence up to `nbest` hypotheses, best score first.
 
     With `prefixes`, one for each sentence, hypotheses begin with them. `on_step` is called before
-    each step with the unfinished hypotheses; an error in it ends the search. A beam of 1 is
-    searched greedily, which finds the same with less work, unless the tree is to be kept. Raises
+    each step with the unfinished hypotheses; an error in it ends the search. Unless the tree is to
+    be kept, a beam of 1 is searched greedily: that finds the same with less work. Raises
     ConfigError for a coverage penalty without attention, FloatingPointError for logits that are not
     finite.
     """

@@ -40,7 +40,7 @@ _QUOTED, _PARTICLES = tuple("」』"), tuple("とっを")
 
 @lru_cache
 def language_rules(language: str) -> str:
-    """Return the code of the rules for a language; without rules of its own it is logged once."""
+    """Return the code of the rules for a language; log once if it has none of its own."""
     code = language.lower().replace("_", "-")
     base = code.partition("-")[0]
     if _LANGUAGES.fullmatch(base):
@@ -53,9 +53,9 @@ def language_rules(language: str) -> str:
 
 
 def split_sentences(text: str, language: str | None) -> list[str]:
-    """Return the sentences of a text, each with the white space around it; joined they are it.
+    """Return the sentences of a text, each with the white space around it; joined, the text.
 
-    A line feed always ends a sentence; without a language nothing else does.
+    A line feed always ends a sentence; without a language, nothing else does.
     """
     found: list[str] = []
     for line in re.findall(r".*\n(?:[^\S\n]*\n)*|.+", text):

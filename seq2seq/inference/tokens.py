@@ -1,7 +1,7 @@
-"""What nobody translates: addresses, markup, placeholders, identifiers, quantities and dates.
+"""Tokens, which nobody translates: addresses, markup, placeholders, identifiers, quantities, dates.
 
-Numbers and dates are written as the target language does where the table of languages says how, and
-where they can be read in one way only: 1.250,50 but not 1.250.
+Numbers and dates are rewritten for the target language if the table of languages says how, and if
+they can be read in one way only: 1.250,50 but not 1.250.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNIT = (
 _MONEY = r"(?:US|[ARC])?[$€£¥₹]\s?"
 _NUMBER = r"(?:\d{1,3}(?: \d{3})+|[-−+±]?\d+(?:[.,]\d+)*|\d*[½¼¾⅓⅔])"
 _REST = r"[^\s<>\"]*[^\s<>\".,;:!?…)\]'*»”’]"  # of an address
-_KINDS = (  # of what two of them find, the first has it
+_KINDS = (  # if two of them find the same text, it belongs to the first
     rf"(?:https?|ftp)://{_REST}|\bwww\.{_REST}|[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"
     rf"|(?<![\w@.-])[a-z\d-]+(?:\.[a-z\d-]+)*\.(?:{_TOP})(?![\w-]|\.\w)(?:/{_REST})?",
     r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|&(?:\w+|#\d+);",
@@ -46,7 +46,7 @@ _PATTERNS = list(map(re.compile, _KINDS))
 
 
 class Token(NamedTuple):
-    """A token of a text, and what stands for it in the translation."""
+    """A token of a text, and its form in the translation."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ class Token(NamedTuple):
 
 def find_tokens(text: str, source: str, target: str) -> list[Token]:
     """Return the tokens of a normalized text, in order. Source and target are language codes."""
-    if not _POSSIBLE.search(text):  # which most sentences end here
+    if not _POSSIBLE.search(text):  # as in most sentences
         return []
     theirs, ours = language(source), language(target)
     found = [

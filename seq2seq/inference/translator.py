@@ -46,7 +46,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _MAX_FORCED = 9_999  # pieces; with EOS they are the largest inference.max_length_offset
-_Begun = tuple[Sentence, Prefix]  # a part and what its translation begins with
+_Begun = tuple[Sentence, Prefix]  # a part, and the prefix of its translation
 
 
 class Translator:
@@ -141,24 +141,24 @@ class Translator:
 
     @property
     def batch_scale(self) -> int:
-        """How many times as many lines as on a CPU are worth translating together."""
+        """How many times as large as on a CPU batches should be."""
         return self.backends[0].batch_scale
 
     def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
-        """Return the most source pieces of a batch in which each sentence takes this many rows.
+        """Return the largest number of source pieces in a batch with this many rows a sentence.
 
-        A GPU takes more of them than a CPU unless the log probabilities of all pieces reach NumPy,
-        which those of an ensemble always do.
+        On a GPU it is larger, unless the log probabilities of all pieces reach NumPy, as they
+        always do with an ensemble.
         """
         scale = 1 if all_pieces or len(self.backends) > 1 else self.batch_scale
         return max(1, self.config.inference.batch_tokens * scale // rows)
 
     @property
     def worker_memory(self) -> int | None:
-        """The bytes that a forked worker takes, at most, beside the weights, which it shares.
+        """The most bytes that a forked worker takes, besides the shared weights.
 
-        Most of them are log probabilities and their copies. None with PyTorch, which divides the
-        work among threads, or is on a GPU.
+        Most of them are log probabilities and their copies. None with PyTorch: it divides the work
+        among threads, or is on a GPU.
         """
         if any(hasattr(backend, "model") for backend in self.backends):
             return None
@@ -175,7 +175,7 @@ class Translator:
         if values["beam_size"] >= 1:
             values["beam_size"] = max(values["beam_size"], values.get("nbest", 1))
         if values["split_sentences"]:
-            language_rules(self.config.data.source_language)  # says once that it has none
+            language_rules(self.config.data.source_language)  # logs once if there are none
         return SearchOptions(**values)
 
     def translate(
@@ -202,17 +202,17 @@ class Translator:
         parts of all lines that are being translated, by their numbers from 0, and the pieces of the
         most likely unfinished hypothesis of each.
 
-        Terms of the `glossary`, or of that of the options, and tokens that nobody translates arrive
-        in the translation (seq2seq.inference.required); what does not is in `Part.missing`. This is
-        left to the model in samples, and in lines with a prefix.
+        Translations have the terms of the `glossary` (default: that of the options) and the tokens
+        that nobody translates (seq2seq.inference.required); `Part.missing` lists those that they
+        lack. In samples, and in lines with a prefix, this is left to the model.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
         the source between sentences. A prefix may end within a word; white space at its end
         completes the last word. Where both have several sentences, each but the last one of the
-        prefix is the whole translation of the sentence in its place. A sentence that is cut ends
-        this: its first part begins with the rest. Raises DataError if there is not one prefix for
-        each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
+        prefix is the whole translation of the sentence in its place. If a sentence is cut, its
+        first part begins with the rest of the prefix. Raises DataError if there is not one prefix
+        for each line, for a sentence of 10,000 pieces or more in one, and for what is not lines.
         """
         lines = _listed("lines", lines)
         texts = [""] * len(lines) if prefixes is None else _listed("prefixes", prefixes)
@@ -225,7 +225,7 @@ class Translator:
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
             split = self.split(line, chosen, protect=not (sampling or text.strip()))
             rows.append(self._begin(split, text, chosen, number))
-            # What is drawn for a sentence depends only on its place in the input.
+            # The samples of a sentence depend only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys, on_step)
 
@@ -246,7 +246,7 @@ class Translator:
     ) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text).
 
-        They say what must arrive in their translations unless `protect` is false.
+        Unless `protect` is false, they have the texts that are required in their translations.
         """
         source, target = self.config.data.languages
         return split_text(
@@ -258,7 +258,7 @@ class Translator:
     def _begin(
         self, split: list[list[Sentence]], text: str, options: SearchOptions, number: int = 1
     ) -> list[_Begun]:
-        """Return the parts of a text, each with what its translation must begin with."""
+        """Return the parts of a text, each with the prefix of its translation."""
         if not normalize_line(text):
             return [(part, NO_PREFIX) for sentence in split for part in sentence]
         split = split or [[Sentence("", [])]]
@@ -308,7 +308,7 @@ class Translator:
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
         required = [sentence.required for sentence, _ in begun]
-        # Attention says where what is missing belongs.
+        # Attention shows where a missing text belongs.
         searched = replace(options, keep_weights=options.keep_weights or any(required))
         parts = self._search(begun, searched, sampling, keys, on_step)
         if any(required):
@@ -325,7 +325,7 @@ class Translator:
                 parts = [[replace(part, weights=None) for part in each] for each in parts]
         if mbr:
             for candidates in parts:
-                log_probs = None if sampling else [part.log_prob for part in candidates]
+                log_probs = [] if sampling else [part.log_prob for part in candidates]
                 texts = [part.text for part in candidates]
                 target = self.config.data.target_language
                 best = minimum_bayes_risk(texts, mbr, target, log_probs)
@@ -340,7 +340,7 @@ class Translator:
         keys: Sequence[int] = (),
         on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
-        """Return what one search finds for each part."""
+        """Return the results of one search for each part."""
         sentences = [sentence for sentence, _ in begun]
         size = sampling.num_samples if sampling else options.beam_size
         all_pieces = bool(sampling) or any(prefix is not NO_PREFIX for _, prefix in begun)
@@ -354,7 +354,7 @@ class Translator:
             watched = on_step and (lambda ids_B, pieces_BT: on_step(indices[ids_B], pieces_BT))
             return search(decoding, options, following, watched)
 
-        found = self._decode(sentences, budget, decode)
+        found = self._in_batches(sentences, budget, decode)
         parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
         if not sampling:  # an empty text is no alternative
             parts = [[part for part in each if part.text or part is each[0]] for each in parts]
@@ -394,7 +394,7 @@ class Translator:
         def decode(decoding: Decoding, indices: Ints) -> list[Hypothesis]:
             return force_decode(decoding, [forced[index] for index in indices], options)
 
-        found = self._decode(sentences, self.batch_tokens(1, all_pieces=True), decode)
+        found = self._in_batches(sentences, self.batch_tokens(1, all_pieces=True), decode)
         parts = (self.parts(*each)[0] for each in zip(sentences, ([f] for f in found), strict=True))
         # The given text may have characters that its pieces cannot reproduce.
         return [replace(p, text=normalize_line(t)) for p, t in zip(parts, targets, strict=True)]
@@ -460,13 +460,13 @@ class Translator:
         members = [backend.decoding(source_BS) for backend in self.backends]
         return members[0] if len(members) == 1 else Ensemble(members)
 
-    def _decode(
+    def _in_batches(
         self,
         sentences: Sequence[Sentence],
         budget: int,
         decode: Callable[[Decoding, Ints], list[T]],
     ) -> list[T]:
-        """Return what `decode` makes of each sentence, in batches of similar length."""
+        """Return the result of `decode` for each sentence, in batches of similar length."""
         found: dict[int, T] = {}
         with _checkpoint_errors(), self.backends[0].computing():
             for source_BS, indices in source_batches([s.ids for s in sentences], budget):

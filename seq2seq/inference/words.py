@@ -31,16 +31,16 @@ Floats = npt.NDArray[np.float64]
 Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_CHARACTER = rf"[{_UNSPACED}]\p{{M}}*"  # of a script without spaces, with the marks upon it
-_LETTERS = rf"[\w\p{{N}}--[{_UNSPACED}]]+"
-_WORD = rf"(?V1){_CHARACTER}|{_LETTERS}(?:'{_LETTERS})*|[^\w\s]"
+_CHARACTER = rf"[{_UNSPACED}]\p{{M}}*"  # of a script without spaces, with its combining marks
+LETTER = rf"[\w\p{{N}}--[{_UNSPACED}]]"  # of the others, for V1 of the package regex
+_WORD = rf"(?V1){_CHARACTER}|{LETTER}+(?:'{LETTER}+)*|[^\w\s]"
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text, each punctuation mark as a word of its own.
 
-    A word is a match of `\\w+(?:'\\w+)*|[^\\w\\s]`, the definition that the gold links of
-    data/sample count by (data/README.md), or a character of a script without spaces.
+    A word is a match of `\\w+(?:'\\w+)*|[^\\w\\s]`, as the gold links of data/sample count words
+    (data/README.md), or a character of a script without spaces.
     """
     from regex import findall  # slow to import
 
@@ -51,9 +51,9 @@ def words(text: str) -> list[str]:
 def display_words(text: str) -> list[str]:
     """Return the words of a text as views show them, the marks around each as words of their own.
 
-    Words are separated by white space, or are characters of a script without spaces. Marks within
-    one, as in `don't`, `3.5` and `well-known`, stay in it. An emoji is one mark, of however many
-    characters.
+    Words are separated by white space, or are characters of a script without spaces. Marks within a
+    word, as in `don't`, `3.5` and `well-known`, stay in it. An emoji is one mark, however many
+    characters it has.
     """
     from regex import findall, split  # slow to import; \X is a character as readers see it
 
@@ -117,9 +117,9 @@ def _words_of_bytes(raw: bytes, split: Split) -> list[int]:
 
 @lru_cache(4096)
 def _shown(char: str) -> str:
-    """Return what normalization makes of a character: itself, a space or nothing.
+    """Return a character as it is after normalization: itself, a space or nothing.
 
-    Marks for capitals spell nothing, either.
+    Marks for capitals become nothing, too.
     """
     if "\udc80" <= char <= "\udcff":
         return char
@@ -184,21 +184,16 @@ def _displayed(text: str, pieces: Sequence[str]) -> DisplayedWords:
     from regex import match
 
     found, of_pieces = display_words(text), words_of_pieces(pieces, display_words)
-    # Where the tokenizer does not know a mark, its pieces do not tell the mark from the word.
+    # If the tokenizer does not know a mark, pieces do not tell the mark from its word.
     if max((word for of in of_pieces for word in of), default=-1) + 1 != len(found):
         found, of_pieces = text.split(), words_of_pieces(pieces)
-    # In a script without spaces, what one piece spells is shown as one word.
-    joined = {
-        right
-        for of in of_pieces
-        for left, right in pairwise(of)
-        if match(_CHARACTER, found[left]) and match(_CHARACTER, found[right])
-    }
-    number = np.cumsum([n not in joined for n in range(len(found))]) - 1
-    merged = [""] * (number[-1] + 1 if found else 0)
-    for n, word in zip(number, found, strict=True):
-        merged[n] += word
-    return DisplayedWords(merged, [sorted({int(number[n]) for n in of}) for of in of_pieces])
+    # In a script without spaces, the characters of one piece are shown as one word.
+    is_character = [bool(match(_CHARACTER, word)) for word in found]
+    joined = {b for of in of_pieces for a, b in pairwise(of) if is_character[a] and is_character[b]}
+    starts = [n for n in range(len(found)) if n not in joined]
+    merged = ["".join(found[start:end]) for start, end in pairwise([*starts, len(found)])]
+    numbers = np.searchsorted(starts, range(len(found)), side="right") - 1
+    return DisplayedWords(merged, [sorted(set(numbers[of].tolist())) for of in of_pieces])
 
 
 def _merged(

@@ -5,7 +5,7 @@ At each step a query of the decoder is compared with the keys of its sentence:
     scores_BKS  = score(query_BKQ, keys)
     weights_BKS = softmax over S of the scores, zero at padding
     context_BKM = sum over S of weights and values
-    output_BKM  = context, plus the query where there is a residual
+    output_BKM  = context, plus the query if there is a residual
 
 The softmax runs over the keys, never over the batch or the queries. The weights are computed for
 each sentence, not learned, so their number follows its length. All that depends on the source
@@ -218,7 +218,7 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def add_query(self, context: Tensor, query: Tensor) -> Tensor:
-        """Return the attention output: the context, plus the query where there is a residual."""
+        """Return the attention output: the context, plus the query if there is a residual."""
         return context if self.residual is None else context + self.residual(query)
 
 

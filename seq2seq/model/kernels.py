@@ -31,7 +31,7 @@ aten = torch.ops.aten
 
 @dataclass
 class _Records:
-    """What the steps of a backward pass record to compute the gradient of one matrix."""
+    """The records of a backward pass from which the gradient of one matrix is computed."""
 
     matrix_YOI: Tensor
     bias_O: Tensor | None
@@ -69,7 +69,7 @@ class _Loop:
     ) -> tuple[_Records, Tensor]:
         """Return the records of the product with a matrix [Y, I, O], or `transposed` [Y, O, I].
 
-        Also returns the output of `_End` for the matrix, which every step reads.
+        Also returns the output of `_End` for the matrix, to be read by every step.
         """
         # A view of a weight is a new object at each step, but has the same address. The matrix is
         # kept, so that no other one gets that address.
@@ -379,7 +379,7 @@ class _Tanh(torch.autograd.Function):
 
 
 def maxout(deep: Tensor) -> Tensor:
-    """Return the larger of each two neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
+    """Return the maxima of pairs of neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
 
     The gradient of torch.amax is slow.
     """

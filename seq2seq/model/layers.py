@@ -1,7 +1,7 @@
 """The layers of the model: dropout, linear layers, and GRU layers.
 
-**GRU.** Cho et al. (2014), eqs. 5-8, in the variant of cuDNN and torch.nn.GRU, which resets after
-the product with the hidden weights:
+**GRU.** Cho et al. (2014), eqs. 5-8, in the variant of cuDNN and torch.nn.GRU: the reset comes
+after the product with the hidden weights.
 
     r = sigmoid(x_r + U_r h),  z = sigmoid(x_z + U_z h),  n = tanh(x_n + r * (U_n h + b_n))
     h' = (1 - z) * n + z * h

@@ -63,7 +63,7 @@ _FREE = re.compile(
 def check_changes(saved: Config, given: Config) -> None:
     """Log the keys that changed since a run was started with `saved`.
 
-    Raises ConfigError, which names the keys, for changes that would make it a different run.
+    Raises ConfigError, naming the keys, for changes that would make it a different run.
     """
     refused = []
     for key, (old, new) in recipes.changed_keys(saved, given).items():
@@ -225,7 +225,7 @@ class RunDirectory:
     def has_checkpoints(self) -> bool:
         """Return whether there are checkpoints to resume from, intact or damaged.
 
-        Raises CheckpointError if their folder is gone, which no crash can cause.
+        Raises CheckpointError if their folder is gone; no crash can cause that.
         """
         if not self.checkpoints.is_dir():
             raise CheckpointError(

@@ -25,7 +25,7 @@ class MetricsLog:
     """Appends records to metrics.jsonl; each is on disk before the checkpoint that follows it."""
 
     def __init__(self, path: Path, *, step: int, validated: bool) -> None:
-        """Open the file and drop the records after `step`, which resuming will write again.
+        """Open the file and drop the records after `step`; resuming will write them again.
 
         `validated` says whether the validation of that step is already over.
         """

@@ -1,4 +1,4 @@
-"""Split texts, HTML and subtitles into what is translated, and put the translations together.
+"""Split texts, HTML and subtitles into parts to translate, and put the translations together.
 
 A text is translated line by line. HTML is translated block by block, with inline tags where their
 words went; all tags are kept as they were written. Blocks (paragraphs, list items, line breaks and
@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+import regex
 
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.inference.text import Translation
-from seq2seq.inference.words import Floats, word_weights, words
+from seq2seq.inference.words import LETTER, Floats, word_weights, words
 
 _INLINE = frozenset({
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em",
@@ -89,7 +90,8 @@ class Block:
         """The line to translate; no word is partly in an element that is kept."""
         edges = {"kept": _EDGE}
         texts = (token.text.join([edges.get(token.kind, "")] * 2) for token in self.tokens)
-        line = re.sub(rf"(?<=[\w']){_EDGE}+(?=[\w'])", " ", "".join(texts))
+        edges_within_word = rf"(?V1)(?<={LETTER}|'){_EDGE}+(?={LETTER}|')"
+        line = regex.sub(edges_within_word, " ", "".join(texts))
         return normalize_line(line.replace(_EDGE, ""))
 
     def write(self, translation: Translation) -> str:
@@ -103,7 +105,7 @@ class Block:
         return before + _render(translation.text, elements) + after
 
 
-Parts = Sequence[str | Line | Block]  # of a document: what is translated, and what is between
+Parts = Sequence[str | Line | Block]  # of a document: parts to translate, and strings between
 
 
 def read_text(text: str) -> Parts:

@@ -108,7 +108,7 @@ class ServedModels:
 
         These are the languages of the models, and others with a confidence of at least 25 %. All
         confidences are 0 for a text without letters, or in no language. A priori the text is
-        likelier to be in one of the `expected` languages; default: the languages of the models.
+        more likely to be in one of the `expected` languages; default: those of the models.
         """
         codes, text = sorted(self.tokenizers), text.strip()[:_MOST_DETECTED]
         odds = {}
@@ -173,7 +173,7 @@ class ServedModels:
 
 
 def _copying(translator: Translator, text: str) -> float:
-    """Return how much likelier a copy of a text is than its translation, in nats, at most 0."""
+    """Return log p of a copy of a text minus log p of its translation, at most 0."""
     options = translator.options(beam_size=1, split_sentences=False)
     [[translation]] = translator.translate([text], options)
     [copy] = translator.force_decode([text], [text])

@@ -31,7 +31,7 @@ _HERE = Path(__file__).parent
 PAGE, _WEB = _HERE / "page", _HERE / "web"
 _SHARED = _HERE.parent / "analysis/templates"  # with the page of `seq2seq explain --html`
 PAGE_FILES = [
-    *(PAGE / name for name in ("page.css", "page.js", "tree.js", "examples.js", "backend.js")),
+    *sorted(path for path in PAGE.iterdir() if path.suffix != ".html"),
     *(_SHARED / name for name in ("drawing.js", "explanation.css")),
 ]
 _SERVICE_WORKER = "service-worker.js"

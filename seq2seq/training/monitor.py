@@ -1,19 +1,16 @@
-"""The reports of training, for people, files and trackers, and the signals that stop it."""
+"""The reports of training, for people, files and trackers."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tqdm import tqdm
@@ -264,40 +261,3 @@ class Tracker:
 def _scalars(kind: str, record: dict[str, Any]) -> dict[str, float]:
     """Return the floats of a record by their names in TensorBoard and trackers."""
     return {f"{kind}/{key}": x for key, x in record.items() if isinstance(x, float)}
-
-
-REASONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-
-
-class StopRequest:
-    """Turns the first Ctrl-C or SIGTERM into a `reason` to check; a second one ends the process.
-
-    In an interactive Python session, such as a notebook, and for callers with something to clean
-    up (`at_once=False`), the second one acts as usual: it raises KeyboardInterrupt. Threads other
-    than the main one receive no signals; there, this does nothing.
-    """
-
-    def __init__(self, *, at_once: bool = True) -> None:
-        self.at_once = at_once and not hasattr(sys, "ps1")
-        self.reason = ""
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
-            for number in REASONS:
-                self._before[number] = signal.signal(number, self._stop) or signal.SIG_DFL
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        self.reason = REASONS[signal.Signals(number)]
-        for each, before in self._before.items():  # torchrun sends SIGTERM when Ctrl-C is repeated
-            # A KeyboardInterrupt would first wait for the thread that prepares batches.
-            signal.signal(each, signal.SIG_DFL if self.at_once else before)
-        if not int(os.environ.get("LOCAL_RANK", "0")):  # once on each machine
-            # Neither print nor logging: the signal may have arrived in the middle of either.
-            message = f"\n{self.reason}: saving; press Ctrl-C again to quit immediately\n"
-            os.write(2, message.encode())

@@ -22,7 +22,7 @@ from torch.optim.adam import adam
 from seq2seq.config import ScheduleConfig, TrainingConfig
 
 _WEIGHTS, _FIRST_MOMENT, _SECOND_MOMENT, _AVERAGE = range(4)
-_ALIGNMENT = 16  # floats, which are 64 bytes: as torch aligns tensors
+_ALIGNMENT = 16  # floats, or 64 bytes: as torch aligns tensors
 _LONGEST_WARMUP = 0.2  # of max_minutes: on a slow machine, few updates may fit into that time
 
 
@@ -69,7 +69,7 @@ class Schedule:
             self.waited = 0
 
     def state(self) -> dict[str, float]:
-        """Return what resuming needs."""
+        """Return the state to resume from."""
         by_clock = {"began": self.began} if self.max_minutes else {}
         return {"plateau": self.plateau, "waited": self.waited, **by_clock}
 
@@ -110,8 +110,8 @@ class Optimizer:
     def step(self, step: int, rate: float, loss: Tensor) -> Tensor:
         """Make update number `step`, from 1, with clipped gradients; return their norm.
 
-        Where the loss or the norm is not finite, nothing changes. The device decides, so that the
-        host need not wait for it.
+        If the loss or the norm is not finite, nothing changes. The device decides, so that the host
+        need not wait for it.
         """
         config, state_SN = self.config, self.state_SN
         norm: Tensor = torch.linalg.vector_norm(self.gradients_N).double()
@@ -149,7 +149,7 @@ class Optimizer:
         return self._views(self.state_SN[_AVERAGE if self.averages else _WEIGHTS])
 
     def state(self) -> dict[str, Tensor]:
-        """Return what resuming needs besides these weights."""
+        """Return the state to resume from, besides these weights."""
         rows = {"raw": _WEIGHTS} if self.averages else {}
         if self.updates[0]:
             rows |= {"exp_avg": _FIRST_MOMENT, "exp_avg_sq": _SECOND_MOMENT}

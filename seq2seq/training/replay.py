@@ -134,8 +134,8 @@ class Passes:
 def bucket_of(rows: int, source: int, target: int) -> Shape:
     """Return the shape that a batch of this shape is padded to.
 
-    Both sides have one length, which is even up to 16, then one of four in each octave. The number
-    of rows is one of eight in each octave (see seq2seq.data.ragged.cut_batches).
+    Both sides get the same length: an even one up to 16, then one of four in each octave. The
+    number of rows is one of eight in each octave (see seq2seq.data.ragged.cut_batches).
     """
     length = _rounded(max(source, target), least=2, in_octave=4)
     return _rounded(rows, least=1, in_octave=8), length, length

@@ -35,9 +35,10 @@ from seq2seq.runs.checkpoint import (
     save_checkpoint,
 )
 from seq2seq.runs.directory import RunDirectory
-from seq2seq.training.monitor import REASONS, Monitor, StopRequest, Validation
+from seq2seq.training.monitor import Monitor, Validation
 from seq2seq.training.optimizer import Optimizer, Schedule
 from seq2seq.training.replay import CudaGraphs, HostCopy, Passes
+from seq2seq.training.signals import REASONS, StopRequest
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class Trainer:
         self.dtype = choose_dtype(config.precision, self.device)
         on_gpu, record = self.device.type == "cuda", None
         if on_gpu:
-            # Graphs cannot be recorded where work has begun on the default stream.
+            # Graphs cannot be recorded once work has begun on the default stream.
             torch.cuda.set_stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
             record = CudaGraphs() if config.cuda_graphs is True else None
         self.model = model.to(self.device)

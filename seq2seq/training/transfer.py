@@ -22,7 +22,7 @@ _OF_PIECES = ("source_embedding.weight", "target_embedding.weight", "output_weig
 def transfer(
     old: TranslationModel, old_tokenizers: Tokenizers, new: TranslationModel, tokenizers: Tokenizers
 ) -> None:
-    """Set the weights of a model to those of another one with other tokenizers.
+    """Set the weights of a model from those of another one with other tokenizers.
 
     The models may differ only in their vocabularies. If the new model has one table where the old
     one has several, a row is the sum of what each of them gives; if one of them spells the piece

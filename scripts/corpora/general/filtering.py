@@ -66,7 +66,10 @@ def scored(pairs: Iterable[Pair], models: tuple[str, str]) -> Iterator[tuple[Pai
     with tqdm(unit=" pairs", disable=None) as bar:
         while window := list(islice(rest, _WINDOW)):
             spanish, english = [pair.source for pair in window], [pair.target for pair in window]
-            ours, theirs = forward.force(spanish, english), backward.force(english, spanish)
+            ours, theirs = (
+                forward.force_decode(spanish, english),
+                backward.force_decode(english, spanish),
+            )
             for pair, one, other in zip(window, ours, theirs, strict=True):
                 yield pair, (_cross_entropy(one) + _cross_entropy(other)) / 2
             bar.update(len(window))

@@ -92,7 +92,7 @@ def prepare_general(
     for files in _present(clones, skip_missing, show):
         counts = table.setdefault(files.source, Counts(files.source, files.licence, files.output))
         for each in files.repositories:
-            counts.commits.setdefault(each.name, []).append(_commit(each, clones))
+            counts.commits.setdefault(each.name, []).append(_version(each, clones))
         found = documents[files.source if files.source in DEV else files.output]
         for name, pairs in _documents(files, clones, counts):
             counts.read += len(pairs)
@@ -191,7 +191,7 @@ def _documents(files: Files, clones: Path, counts: Counts) -> Iterator[tuple[str
         yield name, [Pair(*sides) for sides in sentences if is_translation(*sides)]
 
 
-def _commit(repository: Repository, clones: Path) -> str:
+def _version(repository: Repository, clones: Path) -> str:
     """Return the commit that a clone is at, or the version of a package."""
     return repository.commit if repository.is_package else commit(repository.folder(clones))
 

@@ -88,7 +88,13 @@ def markdown(spanish: Path, english: Path) -> Pairs:
 def strings(spanish: Path, english: Path) -> Pairs:
     """Yield the values that two JSON or YAML files have under the same keys."""
     one, other = (_values(path) for path in (spanish, english))
-    return ((plain(one[key]), plain(other[key])) for key in one if key in other)
+    # A reference to another key, or a value of the program, is not text.
+    texts = (map(_without_references, (one[key], other[key])) for key in one if key in other)
+    return ((plain(spanish), plain(english)) for spanish, english in texts)
+
+
+def _without_references(text: str) -> str:
+    return re.sub(r"\$t\([^)]*\)|{{.*?}}", MISSING, text)
 
 
 def _values(path: Path) -> dict[tuple[str | int, ...], str]:

@@ -81,10 +81,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         log.info("translating with %s", run)
         search = translator.options(**options.search_options(arguments))
         systems[run] = [found.text for found in translate_all(translator, pairs, search)]
-    comparison = compare(
-        systems, pairs, layouts[0].target_language,
-        test=arguments.test, resamples=arguments.resamples,
-    )  # fmt: skip
+    how: dict[str, Any] = {"test": arguments.test, "resamples": arguments.resamples}
+    comparison = compare(systems, pairs, layouts[0].target_language, **how)
     if arguments.html is not None:
         page = render("comparison.html", comparison=comparison, test=arguments.test_set)
         write_text(Path(arguments.html), page)

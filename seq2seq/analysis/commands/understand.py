@@ -1,4 +1,4 @@
-"""`seq2seq explain` and `plot`: what a model does, as tables and pictures."""
+"""`seq2seq explain` and `plot`: how a model translates, in tables and pictures."""
 
 from __future__ import annotations
 
@@ -242,6 +242,6 @@ def _plot_length(arguments: argparse.Namespace) -> int:
     for name, translator in zip(run_names(arguments.runs), translators, strict=True):
         found = translate_all(translator, pairs, translator.options(beam_size=arguments.beam))
         systems[name] = [translation.line for translation in found]
-    plot_length(systems, pairs, arguments.output, translators[0].config.data.target_language)
+    plot_length(systems, pairs, arguments.output, translators[0].config.data.languages)
     print(arguments.output)
     return 0

@@ -1,9 +1,13 @@
 // Draws attention and the steps of an explanation. The page of `seq2seq explain --html` includes this
 // file, that of `seq2seq serve` imports it.
+export const texts = {}; // of the page, in another language than English: texts by the English ones
+export const say = (text, values = {}) =>
+  (texts[text] ?? text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const NAMES = {"</s>": "(end)", "<s>": "(start)", "<pad>": "(padding)"};
 export const LIGHT = 0.005; // rounds to zero in two digits
 // Marks for capitals (seq2seq/data/casing.py) are shown as the keys of a keyboard.
-export const named = piece => NAMES[piece] ?? piece.replaceAll("ↄ", "⇧").replaceAll("Ↄ", "⇪");
+export const named = piece =>
+  NAMES[piece] ? say(NAMES[piece]) : piece.replaceAll("ↄ", "⇧").replaceAll("Ↄ", "⇪");
 const hasHeads = data => Boolean(data.steps[0].weights) && data.steps[0].weights.shape.length > 1;
 
 // Everything from the data enters the page as text, never as markup.
@@ -19,13 +23,13 @@ export function append(parent, ...children) {
 }
 
 // What a table of words shows. An attribution is {method, meaning}; null stands for attention.
-export const RULE =
-  "Rows are target words, columns source words: sums over the pieces of a source " +
-  "word, means over those of a target word. ";
+const WORDS =
+  "Rows are target words, columns source words: sums over the pieces of a source word, means over those of a target word.";
 export const scale = attribution =>
   attribution
-    ? `Shown is ${attribution.meaning}; each row is divided by the sum of its absolute values.`
-    : "Each row sums to 1.";
+    ? say("Shown is {meaning}; each row is divided by the sum of its absolute values.", attribution)
+    : say("Each row sums to 1.");
+export const rule = attribution => `${say(WORDS)} ${scale(attribution)}`;
 
 // Draws words or pieces as buttons and their weights as a table, all of which highlight each other.
 // `places` are the elements to fill: targets, sources, map (a table), description (a status). `view` has
@@ -107,13 +111,15 @@ export function drawAttention(places, view) {
         .sort((a, b) => b[0] - a[0])
         .slice(0, 4)
         .map(([weight, n]) => `${others[n]} ${weight.toFixed(2)}`)
-        .join(", ") || "nothing";
+        .join(", ") || say("nothing");
     const name = (fromTarget ? targetNames : sourceNames)[place.index];
-    if (attribution)
-      return `By ${attribution.method}, “${name}” ${fromTarget ? "is due to" : "contributes to"}: ${heaviest}`;
-    return fromTarget
-      ? `When writing “${name}”, the model attends to: ${heaviest}`
-      : `“${name}” is attended to when writing: ${heaviest}`;
+    const [ofTarget, ofSource] = attribution
+      ? ["By {method}, “{name}” is due to: {heaviest}", "By {method}, “{name}” contributes to: {heaviest}"]
+      : [
+          "When writing “{name}”, the model attends to: {heaviest}",
+          "“{name}” is attended to when writing: {heaviest}",
+        ];
+    return say(fromTarget ? ofTarget : ofSource, {method: attribution?.method, name, heaviest});
   }
 
   places.targets.replaceChildren(...targetNames.map((name, t) => chip("target", name, t)));
@@ -200,71 +206,80 @@ function positions(data, step) {
   for (const [head, weights] of (step.weights ? byHead(step.weights) : []).entries()) {
     const which = several ? ` ${head + 1}` : "";
     columns.push(
-      [`score${which}`, byHead(step.scores)[head]],
-      [`after mask${which}`, byHead(step.masked_scores)[head]],
-      [`weight${which}`, weights],
+      [`${say("score")}${which}`, byHead(step.scores)[head]],
+      [`${say("after mask")}${which}`, byHead(step.masked_scores)[head]],
+      [`${say("weight")}${which}`, weights],
     );
   }
-  if (several) columns.push(["mean weight", step.mean_weights.data]);
+  if (several) columns.push([say("mean weight"), step.mean_weights.data]);
   if (step.attribution) columns.push([data.attribution.method, step.attribution.data]);
   const rows = data.memory.pieces.map((piece, s) => ({
     padding: !data.memory.mask.data[s],
     cells: [String(s + 1), named(piece.piece), ...columns.map(([, values]) => values[s])],
   }));
-  return table(["place", "piece", ...columns.map(([heading]) => heading)], rows);
+  return table([say("place"), say("piece"), ...columns.map(([heading]) => heading)], rows);
 }
 
 // One step of an explanation, drawn when it is opened.
 export function stepDetails(data, step) {
-  const summary =
-    `${step.number}.  reads ${named(step.reads.piece)}, ` +
-    `writes ${named(step.writes.piece)}   (p = ${Math.exp(step.log_prob).toFixed(3)})`;
+  const summary = say("{number}.  reads {reads}, writes {writes}   (p = {probability})", {
+    number: step.number,
+    reads: named(step.reads.piece),
+    writes: named(step.writes.piece),
+    probability: Math.exp(step.log_prob).toFixed(3),
+  });
   return drawnLater(summary, () => {
     const formula = data.model.formula;
     const total = data.memory.pieces.length;
     const real = data.memory.length;
     const several = hasHeads(data);
-    const scale = formula.scale === null ? "none: " : `× ${formula.scale.toPrecision(6)}: `;
+    const scale = formula.scale === null ? `${say("none")}: ` : `× ${formula.scale.toPrecision(6)}: `;
     const sums = !step.weights ? [] : several ? step.weights.data : [step.weights.data];
     const attended = sums.length || step.attribution ? [positions(data, step)] : [];
     const sum = sums.map(row => row.reduce((a, b) => a + b, 0).toFixed(6)).join(", ");
     const top = step.candidates.map(c => ({
-      cells: [named(c.piece), c.probability, c.id === step.writes.id ? "written" : ""],
+      cells: [named(c.piece), c.probability, c.id === step.writes.id ? say("written") : ""],
     }));
     const rest = step.residual === null ? [] : [vector(step.residual)];
     return append(
       make("div"),
       facts([
-        ["query", vector(step.query), ` ${data.model.query}`],
-        ["score", `${formula.text}   (${formula.source})`],
+        [say("query"), vector(step.query), ` ${data.model.query}`],
+        [say("score"), `${formula.text}   (${formula.source})`],
         ...(sums.length
           ? [
-              ["scale", scale + formula.scale_reason],
+              [say("scale"), scale + formula.scale_reason],
               step.looked
-                ? ["weights", "given: they are not the softmax of the scores"]
-                : ["softmax", `over the ${total} source positions, of which ${total - real} are padding`],
+                ? [say("weights"), say("given: they are not the softmax of the scores")]
+                : [
+                    "softmax",
+                    say("over the {total} source positions, of which {padding} are padding", {
+                      total,
+                      padding: total - real,
+                    }),
+                  ],
             ]
-          : [["weights", "none: the model has no attention"]]),
+          : [[say("weights"), say("none: the model has no attention")]]),
       ]),
       ...attended,
       facts([
         ...(sums.length
           ? [
-              ["sum of weights", sum],
+              [say("sum of weights"), sum],
               [
-                "context",
+                say("context"),
                 vector(step.context),
                 data.model.heads === 1
-                  ? " c_i, the weights' sum of values"
-                  : " c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias",
+                  ? ` ${say("c_i, the weights' sum of values")}`
+                  : ` ${say("c_i: each head's sum of its part of the values, side by side, by output.weight and output.bias")}`,
               ],
             ]
           : []),
-        ["residual", `${data.model.residual} `, ...rest],
-        ["output", vector(step.output), " a_i, what the decoder receives"],
-        ["then", data.model.output_use],
+        [say("residual"), `${data.model.residual} `, ...rest],
+        [say("output"), vector(step.output), ` ${say("a_i, what the decoder receives")}`],
+        [say("then"), data.model.output_use],
       ]),
-      table(["next piece", "probability", ""], top),
+      table([say("next piece"), say("probability"), ""], top),
     );
   });
 }
@@ -273,12 +288,12 @@ export function stepDetails(data, step) {
 export function memoryDetails(data) {
   const memory = data.memory;
   const rows = [
-    ["H", memory.states, "encoder states"],
-    ["K", memory.keys, "keys, which a query is compared with"],
-    ["", memory.remembered, `projected keys: ${data.model.formula.remembered}`],
-    ["V", memory.values, "values, which the context sums"],
-    ["mask", memory.mask, "true at pieces, false at padding"],
-    ["Q", data.steps[0].query, `query, one per step: ${data.model.query}`],
+    ["H", memory.states, say("encoder states")],
+    ["K", memory.keys, say("keys, which a query is compared with")],
+    ["", memory.remembered, `${say("projected keys")}: ${data.model.formula.remembered}`],
+    ["V", memory.values, say("values, which the context sums")],
+    [say("mask"), memory.mask, say("true at pieces, false at padding")],
+    ["Q", data.steps[0].query, `${say("query, one per step")}: ${data.model.query}`],
     ...Object.entries(data.model.formula.letters).map(([letter, name]) => [
       letter,
       data.parameters[name],
@@ -290,12 +305,13 @@ export function memoryDetails(data) {
   const padding = memory.pieces.length - memory.length;
   return append(
     make("div"),
-    table(["name", "shape", "what it is"], rows),
+    table([say("name"), say("shape"), say("what it is")], rows),
     make(
       "p",
-      `A longer neighbor in the batch adds ${padding} positions of padding; run alone, ` +
-        "the sentence gets the same weights and probabilities to " +
-        `${data.padding_difference.toExponential(1)}.`,
+      say(
+        "A longer neighbor in the batch adds {padding} positions of padding; run alone, the sentence gets the same weights and probabilities to {difference}.",
+        {padding, difference: data.padding_difference.toExponential(1)},
+      ),
       {class: "small soft"},
     ),
   );

@@ -29,7 +29,7 @@ function choose() {
   const marks = /[⇧⇪]/.test(names) ? ", ⇧ a capital, ⇪ a word in capitals" : "";
   byId("rule").textContent =
     view === "words"
-      ? RULE + scale(attribution)
+      ? rule(attribution)
       : `Rows are target pieces, columns source pieces; ▁ begins a word${marks}. ` +
         `${attribution ? "" : "The softmax is over a row. "}${scale(attribution)}`;
   const places = {

@@ -1,5 +1,5 @@
 // Draws the tree of a beam search: a node for each hypothesis that it ranked.
-import {append, make, named, table} from "./drawing.js";
+import {append, make, named, say, table} from "./drawing.js";
 
 const WIDTH = 92; // pixels between steps
 const HEIGHT = 36; // between hypotheses of a step
@@ -62,7 +62,10 @@ export function drawTree(tree, language) {
     width: x({depth: steps}) + WIDTH,
     height: 12 + rows * HEIGHT + 12,
     role: "img",
-    "aria-label": `${nodes.length - 1} hypotheses in ${steps} steps; the table below has those that were finished`,
+    "aria-label": say("{number} hypotheses in {steps} steps; the table below has those that were finished", {
+      number: nodes.length - 1,
+      steps,
+    }),
   });
   const layers = nodes.slice(1).map(node => {
     const parent = nodes[node.parent];
@@ -73,8 +76,12 @@ export function drawTree(tree, language) {
       draw(
         "title",
         {},
-        `${words(node) || "(empty)"}: log p = ${node.log_prob.toFixed(3)}, ` +
-          `score ${node.score.toFixed(3)}, ${node.status}`,
+        say("{words}: log p = {logProb}, score {score}, {status}", {
+          words: words(node) || say("(empty)"),
+          logProb: node.log_prob.toFixed(3),
+          score: node.score.toFixed(3),
+          status: say(node.status),
+        }),
       ),
       draw("circle", {class: "node", cx: x(node), cy: y(node), r: RADIUS}),
       draw("text", {x: x(node) + RADIUS + 3, y: y(node) - 6}, named(node.piece)),
@@ -98,13 +105,13 @@ export function drawTree(tree, language) {
   const count = make("span", null, {class: "number"});
   const show = () => {
     const shown = Number(slider.value);
-    count.textContent = `${shown} of ${steps}`;
+    count.textContent = say("{shown} of {steps}", {shown, steps});
     layers.forEach(({node, parts}) =>
       parts.forEach(part => part.toggleAttribute("hidden", node.depth > shown)),
     );
   };
   slider.addEventListener("input", show);
-  const play = make("button", "Play", {type: "button", class: "play"});
+  const play = make("button", say("Play"), {type: "button", class: "play"});
   play.addEventListener("click", () => {
     slider.value = 1;
     const timer = setInterval(() => {
@@ -119,20 +126,31 @@ export function drawTree(tree, language) {
   const complete = nodes
     .filter(node => node.status === "finished")
     .sort((a, b) => b.score - a.score)
-    .map(node => ({cells: [words(node), node.log_prob, node.score, node === best ? "the translation" : ""]}));
-  const finished = table(["finished hypothesis", "log p", "score", ""], complete);
+    .map(node => ({
+      cells: [words(node), node.log_prob, node.score, node === best ? say("the translation") : ""],
+    }));
+  const finished = table([say("finished hypothesis"), "log p", say("score"), ""], complete);
   finished.querySelectorAll("tbody td:first-child").forEach(cell => {
     cell.lang = language;
   });
   return [
-    append(make("div", null, {class: "grid"}), play, append(make("label", "steps "), slider), count),
+    append(
+      make("div", null, {class: "grid"}),
+      play,
+      append(make("label", `${say("steps")} `), slider),
+      count,
+    ),
     make(
       "p",
-      "Each step keeps the likeliest hypotheses of all that the step before leads to. The " +
-        "numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.",
+      say(
+        "Each step keeps the most likely hypotheses of all that the step before leads to. The numbers are log probabilities. Thick: the translation; green: finished; dashed: pruned.",
+      ),
       {class: "small soft"},
     ),
-    append(make("div", null, {class: "drawing", tabindex: "0", role: "region", "aria-label": "tree"}), svg),
+    append(
+      make("div", null, {class: "drawing", tabindex: "0", role: "region", "aria-label": say("tree")}),
+      svg,
+    ),
     finished,
   ];
 }

@@ -1,5 +1,5 @@
 // How a translation begins and continues, as in seq2seq/inference/prefix.py and alternatives.py: given
-// prefixes, and the likeliest next words.
+// prefixes, and the most likely next words.
 import {stripStart} from "./characters.js";
 import {BOS, EOS, maxLength, NO_PREFIX, UNK} from "./protocol.js";
 import {restrict} from "./search.js";
@@ -94,8 +94,8 @@ const logSum = values => {
   return most + Math.log(values.reduce((sum, value) => sum + Math.exp(value - most), 0));
 };
 
-// Resolves to the likeliest words after a prefix of whole words, with their log probabilities, best first:
-// the likeliest first pieces, each completed greedily. The word "" is the end.
+// Resolves to the most likely words after a prefix of whole words, with their log probabilities, best first:
+// the most likely first pieces, each completed greedily. The word "" is the end.
 export async function nextWords(decoding, prefix, spelling, options, number) {
   const limit = Math.max(maxLength(options, decoding.sourceLength), prefix.longest);
   const starts = spelling.agreeing(" ");
@@ -127,9 +127,9 @@ export async function nextWords(decoding, prefix, spelling, options, number) {
       isSpelled = logProbs[EOS] > -Infinity;
       if (!isSpelled) return [grow(logProbs.indexOf(logProbs.reduce((a, b) => Math.max(a, b))), 0)];
       const mass = logSum(starts.map(piece => logProbs[piece]));
-      const likeliest = [...starts].sort((a, b) => logProbs[b] - logProbs[a]).slice(0, TRIED * number);
-      if (likeliest.includes(EOS)) add([...row.tokens, EOS], logProbs[EOS] - mass);
-      return likeliest.filter(piece => piece !== EOS).map(piece => grow(piece, logProbs[piece] - mass));
+      const top = [...starts].sort((a, b) => logProbs[b] - logProbs[a]).slice(0, TRIED * number);
+      if (top.includes(EOS)) add([...row.tokens, EOS], logProbs[EOS] - mass);
+      return top.filter(piece => piece !== EOS).map(piece => grow(piece, logProbs[piece] - mass));
     });
     rows = next;
     state = decoding.select(

@@ -11,7 +11,7 @@ const TINY = 2 ** -126; // the smallest normal float32
 const lengthNorm = (options, length) => ((5 + length) / 6) ** options.length_penalty;
 
 // Resolves to the best hypothesis; with `keepTree` it has the tree of all that were ranked. `watch` is
-// called before each step with the pieces of the likeliest unfinished hypothesis, and may be slow.
+// called before each step with the pieces of the most likely unfinished hypothesis, and may be slow.
 export async function search(decoding, options, {prefix = NO_PREFIX, keepTree = false, watch} = {}) {
   const limit = Math.max(maxLength(options, decoding.sourceLength), prefix.longest);
   const longestNorm = lengthNorm(options, limit + 1);
@@ -27,7 +27,7 @@ export async function search(decoding, options, {prefix = NO_PREFIX, keepTree = 
       state,
     );
     const penalties = rows.map((row, r) => attend(row, r, step, rows.length, decoding, options));
-    const candidates = likeliest(step.logProbs, rows, {prefix, options, limit});
+    const candidates = topExtensions(step.logProbs, rows, {prefix, options, limit});
     const norm = lengthNorm(options, length + 1);
     const next = [];
     const grown = candidates.map((candidate, rank) => {
@@ -88,9 +88,9 @@ function attend(row, r, {weights}, number, {sourceLength}, options) {
   return Math.fround(logs.reduce((sum, log) => Math.fround(sum + log), 0)) * options.coverage_penalty;
 }
 
-// The likeliest legal extensions of all rows, {row, token, logProb}, at most as many as the beam has
+// The most likely legal extensions of all rows, {row, token, logProb}, at most as many as the beam has
 // places; equally likely ones by row, then by piece.
-function likeliest(logProbs, rows, {prefix, options, limit}) {
+function topExtensions(logProbs, rows, {prefix, options, limit}) {
   const size = logProbs.length / rows.length;
   const found = [];
   rows.forEach((row, r) => {

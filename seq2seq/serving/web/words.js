@@ -7,10 +7,17 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", {fatal: true, ignoreBOM: true});
 const graphemes = new Intl.Segmenter(); // characters as readers see them
 const isMark = chars => /^[\p{P}\p{S}]/u.test(chars);
+// A character of a script without spaces, with the marks upon it.
+const CHARACTER = ["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar"]
+  .map(script => `\\p{Script=${script}}`)
+  .join("");
+const character = new RegExp(`([${CHARACTER}ー]\\p{M}*)`, "u");
+const isCharacter = word => word.search(character) === 0;
 
 // The words of a text as views show them, the marks around each as words of their own.
 function displayWords(text) {
-  return splitWords(text).flatMap(word => {
+  const words = splitWords(text).flatMap(word => word.split(character).filter(Boolean));
+  return words.flatMap(word => {
     const chars = Array.from(graphemes.segment(word), ({segment}) => segment);
     const start = chars.findIndex(char => !isMark(char));
     if (start < 0) return chars;
@@ -96,7 +103,16 @@ function displayed(text, pieces) {
   // Where the tokenizer does not know a mark, its pieces do not tell the mark from the word.
   if (Math.max(-1, ...ofPieces.flat()) + 1 !== words.length)
     [words, ofPieces] = [splitWords(text), wordsOfPieces(pieces, splitWords)];
-  return {words, ofPieces};
+  // Characters of a script without spaces that one piece spells are shown as one word.
+  const follows = (word, n, of) => n > 0 && isCharacter(words[of[n - 1]]) && isCharacter(words[word]);
+  const joined = new Set(ofPieces.flatMap(of => of.filter(follows)));
+  const merged = [];
+  const numbers = words.map((word, n) => {
+    if (joined.has(n)) merged[merged.length - 1] += word;
+    else merged.push(word);
+    return merged.length - 1;
+  });
+  return {words: merged, ofPieces: ofPieces.map(of => [...new Set(of.map(n => numbers[n]))])};
 }
 
 // Returns what the page shows of a sentence: for each piece of both sides its words, and the words with
