@@ -6,13 +6,18 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from conftest import LEXICON
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
 from random_model import random_translator
 
 from seq2seq import cli
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference import arrival
 from seq2seq.inference.required import (
@@ -109,6 +114,18 @@ def test_tokens_have_stand_ins_that_are_put_back(text: str) -> None:
     assert show_tokens(masked, tokens) == text
 
 
+FRAGMENTS = ("{a}", "_", "b", "a@b.com", " ", "<b>", ",", "1", "%s", "x²", "-", "#c", ".", "/d/e")
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+@examples(300)
+def test_no_stand_in_stays(text: str) -> None:
+    text = normalize_line(text)
+    masked, tokens = mask(text, EMPTY, "es", "es")
+    assert len(required_of(masked, tokens, EMPTY)) == len(tokens)
+    assert show_tokens(masked, tokens) == text
+
+
 def test_term_that_has_a_token_stays() -> None:
     glossary = Glossary({"a@b.com": "c@d.com"})
     assert mask("Escribe a a@b.com.", glossary, "es", "en") == ("Escribe a a@b.com.", [])
@@ -151,7 +168,11 @@ def test_random_model_translates_with_all_of_them(
             assert all(text in lower for text in texts)
 
 
-def test_term_replaces_the_words_of_the_model(translator: Translator) -> None:
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_term_replaces_the_words_of_the_model(
+    trained: Path, backend: Literal["onnx", "torch"]
+) -> None:
+    translator = Translator.load(trained, backend=backend)
     assert best(translator, "niño quiere gato grande", Glossary({"gato": "dog"})) == " ".join(
         "dog" if word == "gato" else LEXICON[word] for word in ["niño", "quiere", "gato", "grande"]
     )
@@ -246,5 +267,5 @@ def test_what_is_missing_is_said_once(
     written = capsys.readouterr()
     lines = list(map(json.loads, written.out.splitlines()))
     assert [line["parts"][0]["missing"] for line in lines] == [[], ["lion"], ["lion"]]
-    lacking = "2 of 3 lines: a term or token has not arrived in the translation (line 2: lion)"
+    lacking = "2 of 3 lines: the translation lacks a term or token (line 2: lion)"
     assert written.err.count(lacking) == 1

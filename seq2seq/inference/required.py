@@ -104,8 +104,8 @@ def mask(text: str, glossary: Glossary, source: str, target: str) -> tuple[str, 
     for token in tokens:
         if any(start < token.end and token.start < stop for start, stop in terms):
             continue
-        before, after = text[token.start - 1 : token.start], text[token.end : token.end + 1]
-        joins = before.isalnum(), after.isalnum()
+        around = text[: token.start][-1:], text[token.end :][:1]
+        joins = bool(re.match(r"\w", around[0])), bool(re.match(r"\w", around[1]))
         masked += text[end : token.start] + " " * joins[0]
         form, start, end = next(names), len(masked), token.end
         masked += form + " " * joins[1]
