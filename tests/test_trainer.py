@@ -10,7 +10,6 @@ import pytest
 import torch
 from conftest import ToyCorpus
 from same_runs import assert_same, records
-from seq2seq.training.signals import StopRequest
 
 import study
 from seq2seq.cli import main
@@ -27,6 +26,7 @@ from seq2seq.runs.directory import RunDirectory
 from seq2seq.training import loss as losses
 from seq2seq.training import trainer as module
 from seq2seq.training.monitor import Monitor, Validation
+from seq2seq.training.signals import StopRequest
 from seq2seq.training.trainer import Trainer
 
 
