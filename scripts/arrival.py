@@ -179,7 +179,7 @@ def measure_terms(path: str) -> Iterator[str]:
         )
     yield f"time with / without: {seconds['with'] / seconds['without']:.2f}"
     every = Glossary(dict(str(terms[n]).split("\t") for n in chosen[:50]))
-    free = [n for n, pair in enumerate(pairs) if not [*every.find(pair.source)]]
+    free = [n for n, pair in enumerate(pairs) if not [*every.find(pair.source, spaced=True)]]
     sources = [pairs[n].source for n in free]
     same = [
         a.text == b.text
