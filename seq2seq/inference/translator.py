@@ -308,9 +308,7 @@ class Translator:
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
         required = [sentence.required for sentence, _ in begun]
-        # Attention shows where a missing text belongs.
-        searched = replace(options, keep_weights=options.keep_weights or any(required))
-        parts = self._search(begun, searched, sampling, keys, on_step)
+        parts = self._search(begun, options, sampling, keys, on_step)
         if any(required):
             spaced = language(self.config.data.target_language).is_spaced
 
@@ -318,7 +316,7 @@ class Translator:
                 numbers = np.array([number for number, _ in tried])
                 again = [(begun[n][0], self.spelling.words(text, ends=spaced)) for n, text in tried]
                 stepped = on_step and (lambda ids_B, ids_BT: on_step(numbers[ids_B], ids_BT))
-                return self._search(again, searched, on_step=stepped)
+                return self._search(again, options, on_step=stepped)
 
             parts = let_arrive(parts, required, search_again, spaced=spaced)
             if not options.keep_weights:
@@ -351,8 +349,10 @@ class Translator:
             if sampling:
                 drawn = [keys[i] for i in indices]
                 return sample(decoding, options, sampling, keys=drawn, prefixes=following)
+            # Attention shows where a missing text belongs.
+            keeps = options.keep_weights or any(begun[i][0].required for i in indices)
             watched = on_step and (lambda ids_B, pieces_BT: on_step(indices[ids_B], pieces_BT))
-            return search(decoding, options, following, watched)
+            return search(decoding, replace(options, keep_weights=keeps), following, watched)
 
         found = self._in_batches(sentences, budget, decode)
         parts = list(map(self.parts, sentences, found, (prefix for _, prefix in begun)))
