@@ -186,7 +186,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
             work.cancel()
 
     try:
-        # What fails before the first step has a status of its own.
+        # A failure before the first step has a status of its own.
         first = await events.get()
         if first is None:
             work.result()

@@ -101,7 +101,7 @@ class LanguagePair(BaseModel):
 
 
 class SettingsResponse(BaseModel):
-    """What a translation form needs to know."""
+    """Settings for a translation form."""
 
     apiKeys: bool
     keyRequired: bool

@@ -77,7 +77,7 @@ class Service:
 
     @property
     def limits(self) -> Limits:
-        """What the server accepts."""
+        """The limits of the server."""
         return self.batcher.limits
 
     def check_key(self, request: Request, wanted: Keyed) -> None:
