@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -46,9 +45,10 @@ def read_tokens(*, reverse: bool) -> list[Line]:
     """Return the lines of data/tokens.tsv, from Spanish or, in reverse, from English."""
     found = []
     for line in TOKENS.read_text(encoding="utf-8").splitlines():
-        kind, *sides = line.split("\t")
-        texts, tokens = sides[:2][:: -1 if reverse else 1], sides[2:][:: -1 if reverse else 1]
-        found.append(Line(kind, *texts, *(each.split(" | ") for each in tokens)))
+        kind, source, target, tokens, expected = line.split("\t")
+        if reverse:
+            source, target, tokens, expected = target, source, expected, tokens
+        found.append(Line(kind, source, target, tokens.split(" | "), expected.split(" | ")))
     return found
 
 
@@ -179,7 +179,7 @@ def measure_terms(path: str) -> Iterator[str]:
         )
     yield f"time with / without: {seconds['with'] / seconds['without']:.2f}"
     every = Glossary(dict(str(terms[n]).split("\t") for n in chosen[:50]))
-    free = [n for n, pair in enumerate(pairs) if not [*every.find(pair.source)]]
+    free = [n for n, pair in enumerate(pairs) if not [*every.find(pair.source, spaced=True)]]
     sources = [pairs[n].source for n in free]
     same = [
         a.text == b.text
@@ -204,4 +204,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

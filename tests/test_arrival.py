@@ -5,14 +5,20 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from conftest import LEXICON
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
 from random_model import random_translator
 
 from seq2seq import cli
+from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference import arrival
 from seq2seq.inference.required import (
@@ -41,7 +47,7 @@ def unforced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def terms(text: str, glossary: Glossary) -> list[str]:
-    return [each.text for each in glossary.find(text)]
+    return [each.text for each in glossary.find(text, spaced=True)]
 
 
 def best(translator: Translator, text: str, glossary: Glossary | None = None) -> str:
@@ -50,6 +56,11 @@ def best(translator: Translator, text: str, glossary: Glossary | None = None) ->
 
 
 # --- Glossaries
+
+
+def test_term_of_a_language_without_spaces() -> None:
+    [found] = Glossary({"猫": "tomcat"}).find("私は猫が好き", spaced=False)
+    assert (found.text, found.start, found.end) == ("tomcat", 2, 3)
 
 
 def test_longest_term_matches_whole_words() -> None:
@@ -102,24 +113,47 @@ def test_terms_have_to_be_texts() -> None:
     "text", ["Pulsa <b>aquí</b>, {name}.", "{a}b%s", "473 cosas de 644 en a@b.com", "x² + y²"]
 )
 def test_tokens_have_stand_ins_that_are_put_back(text: str) -> None:
-    masked, tokens = mask(text, EMPTY, "es", "en")
+    masked, by_form = mask(text, (EMPTY, "es", "en"))
+    tokens = [*by_form.values()]
     assert len(tokens) == len({token.form for token in tokens}) > 0
     assert not any(token.source in masked or token.form in text for token in tokens)
     assert [masked[token.start : token.end] for token in tokens] == [t.form for t in tokens]
     assert show_tokens(masked, tokens) == text
 
 
+FRAGMENTS = ("{a}", "_", "b", "a@b.com", " ", "<b>", ",", "1", "%s", "x²", "-", "#c", ".", "/d/e")
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+@examples(300)
+def test_no_stand_in_stays(text: str) -> None:
+    text = normalize_line(text)
+    masked, tokens = mask(text, (EMPTY, "es", "es"))
+    assert len(required_of(masked, tokens, (EMPTY, "es", "es"))) == len(tokens)
+    assert show_tokens(masked, [*tokens.values()]) == text
+
+
+@pytest.mark.parametrize("fragment", [*FRAGMENTS, "a.", "{a} ", "123 456 ", "www.", "<a ", "{{"])
+def test_long_text_takes_no_time(fragment: str) -> None:
+    """In linear time these take milliseconds, in quadratic time minutes."""
+    text = normalize_line(fragment * 10_000)
+    begun = time.process_time()
+    masked, tokens = mask(text, (EMPTY, "es", "en"))
+    assert len(required_of(masked, tokens, (EMPTY, "es", "en"))) == len(tokens)
+    assert time.process_time() - begun < 2
+
+
 def test_term_that_has_a_token_stays() -> None:
     glossary = Glossary({"a@b.com": "c@d.com"})
-    assert mask("Escribe a a@b.com.", glossary, "es", "en") == ("Escribe a a@b.com.", [])
+    assert mask("Escribe a a@b.com.", (glossary, "es", "en")) == ("Escribe a a@b.com.", {})
 
 
 def test_parts_require_what_they_have() -> None:
-    masked, tokens = mask("El gato de {a} y {b}", EMPTY, "es", "en")
+    masked, tokens = mask("El gato de {a} y {b}", (EMPTY, "es", "en"))
     first, second = masked[: masked.index(" y ")], masked[masked.index("y ") :]
-    glossary = Glossary({"gato": "cat"})
-    assert [each.text for each in required_of(first, tokens, glossary)] == ["cat", "{a}"]
-    [other] = required_of(second, tokens, glossary)
+    protection = Glossary({"gato": "cat"}), "es", "en"
+    assert [each.text for each in required_of(first, tokens, protection)] == ["cat", "{a}"]
+    [other] = required_of(second, tokens, protection)
     assert second[other.start : other.end] == other.form
 
 
@@ -151,7 +185,11 @@ def test_random_model_translates_with_all_of_them(
             assert all(text in lower for text in texts)
 
 
-def test_term_replaces_the_words_of_the_model(translator: Translator) -> None:
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_term_replaces_the_words_of_the_model(
+    trained: Path, backend: Literal["onnx", "torch"]
+) -> None:
+    translator = Translator.load(trained, backend=backend)
     assert best(translator, "niño quiere gato grande", Glossary({"gato": "dog"})) == " ".join(
         "dog" if word == "gato" else LEXICON[word] for word in ["niño", "quiere", "gato", "grande"]
     )
@@ -246,5 +284,5 @@ def test_what_is_missing_is_said_once(
     written = capsys.readouterr()
     lines = list(map(json.loads, written.out.splitlines()))
     assert [line["parts"][0]["missing"] for line in lines] == [[], ["lion"], ["lion"]]
-    lacking = "2 of 3 lines: a term or token has not arrived in the translation (line 2: lion)"
+    lacking = "2 of 3 lines: the translation lacks a term or token (line 2: lion)"
     assert written.err.count(lacking) == 1

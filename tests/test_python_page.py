@@ -27,7 +27,7 @@ def test_python_blocks_run(
     (tmp_path / "spanish.txt").write_text("gato come\nperro\n")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("".join(blocks), names)

@@ -77,7 +77,7 @@ def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
         masses = [-abs(start / max(1, len(part.text)) - share) for start in starts]
     else:
         own = (required.start, required.end)
-        of_S = [*_pieces_of(part.source, part.source_pieces, [own], split)]
+        of_S = [*_pieces_of(part.source, part.source_pieces, [own], list)]
         mass_T = part.weights[:, of_S].sum(1)
         rows = membership(words_of_pieces(part.target_pieces, split)) > 0
         masses = [mass_T[row].sum() / max(1, row.sum()) for row in rows]

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.tokens import Token, find_tokens
+from seq2seq.languages import language
 
 
 class Required(NamedTuple):
@@ -50,11 +52,11 @@ class Glossary:
                 raise DataError(f"glossary: {found}: expected a term and its translation, as texts")
             source, target = map(normalize_line, pair)
             self.terms[source] = target
-        each = (
+        each = (  # in this order, since the first that matches is taken
             f"(?i:{re.escape(term)})" if term == term.lower() else re.escape(term)
             for term in sorted(self.terms, key=len, reverse=True)
         )
-        self._pattern = re.compile(rf"(?!\B\w)(?:{'|'.join(each)})(?<!\w\B)")
+        self._pattern = "|".join(each)
 
     @classmethod
     def read(cls, path: str | Path) -> Glossary:
@@ -81,9 +83,10 @@ class Glossary:
             raise DataError(f"{path}: no terms; write a term, a tab and its translation on a line")
         return cls(terms)
 
-    def find(self, text: str) -> Iterator[Required]:
-        """Yield the terms of a normalized text, in order."""
-        for match in self._pattern.finditer(text) if self.terms else ():
+    def find(self, text: str, *, spaced: bool) -> Iterator[Required]:
+        """Yield the terms of a normalized text, in order, as whole words if it has spaces."""
+        pattern = rf"(?!\B\w)(?:{self._pattern})(?<!\w\B)" if spaced else self._pattern
+        for match in re.finditer(pattern, text) if self.terms else ():
             found = match[0]
             target = self.terms.get(found) or self.terms.get(found.lower(), "")
             if found not in self.terms and found.isupper() and len(found) > 1:
@@ -92,33 +95,41 @@ class Glossary:
                 yield Required(target, target, *match.span())
 
 
-def mask(text: str, glossary: Glossary, source: str, target: str) -> tuple[str, list[Required]]:
-    """Return a normalized text with stand-ins in place of its tokens, and these tokens.
+Protection = tuple[Glossary, str, str]  # a glossary, and the codes of both languages
 
-    Terms of the glossary are left alone. Source and target are codes of languages.
+
+def mask(text: str, protection: Protection) -> tuple[str, dict[str, Required]]:
+    """Return a normalized text with stand-ins in place of its tokens, and these by stand-in.
+
+    Terms of the glossary are left alone.
     """
+    glossary, source, target = protection
     tokens: Sequence[Token] = find_tokens(text, source, target)
-    terms = [(term.start, term.end) for term in glossary.find(text)] if tokens else []
-    found, masked, end = [], "", 0
+    terms = glossary.find(text, spaced=language(source).is_spaced) if tokens else ()
+    of_terms = [(term.start, term.end) for term in terms]
+    found, masked, end = dict[str, Required](), "", 0
     names = (name for name in _stand_ins() if name not in text)
     for token in tokens:
-        if any(start < token.end and token.start < stop for start, stop in terms):
+        if any(start < token.end and token.start < stop for start, stop in of_terms):
             continue
-        before, after = text[token.start - 1 : token.start], text[token.end : token.end + 1]
-        joins = before.isalnum(), after.isalnum()
+        around = text[: token.start][-1:], text[token.end :][:1]
+        joins = bool(re.match(r"\w", around[0])), bool(re.match(r"\w", around[1]))
         masked += text[end : token.start] + " " * joins[0]
         form, start, end = next(names), len(masked), token.end
         masked += form + " " * joins[1]
         origin = text[token.start : token.end]
-        found.append(Required(token.target, form, start, start + len(form), origin, joins))
+        found[form] = Required(token.target, form, start, start + len(form), origin, joins)
     return masked + text[end:], found
 
 
-def required_of(part: str, tokens: Sequence[Required], glossary: Glossary) -> tuple[Required, ...]:
+def required_of(
+    part: str, tokens: Mapping[str, Required], protection: Protection
+) -> tuple[Required, ...]:
     """Return what must arrive in the translation of a part of a masked text, in order."""
-    found = [*glossary.find(part)]
-    for token in tokens:
-        if match := re.search(rf"(?<!\w){token.form}(?!\w)", part):
+    glossary, source, _ = protection
+    found = [*glossary.find(part, spaced=language(source).is_spaced)]
+    for match in re.finditer(r"(?<!\w)\d+(?!\w)", part) if tokens else ():
+        if token := tokens.get(match[0]):
             found.append(token._replace(start=match.start(), end=match.end()))
     return tuple(sorted(found, key=lambda each: each.start))
 
@@ -150,4 +161,4 @@ def find_form(text: str, form: str, *, spaced: bool) -> list[tuple[int, int]]:
 
 def _stand_ins() -> Iterator[str]:
     """Yield numbers, of which those that follow each other have different digits."""
-    return (str(473 + 171 * number % 500) for number in range(500))
+    return (str(473 + 171 * n % 500 if n < 500 else n + 500) for n in count())

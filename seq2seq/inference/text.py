@@ -9,7 +9,7 @@ from typing import Any
 
 from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.inference.protocol import BeamNode, Floats
-from seq2seq.inference.required import Glossary, Required, mask, required_of
+from seq2seq.inference.required import Protection, Required, mask, required_of
 from seq2seq.inference.sentences import split_sentences
 from seq2seq.languages import Language
 from seq2seq.wings import offered
@@ -43,7 +43,7 @@ class Sentence:
 
 def split_text(
     text: str, tokenizer: Tokenizer, max_pieces: int, *, language: str | None, target: Language,
-    protect: tuple[Glossary, str, str] | None = None,
+    protect: Protection | None = None,
 ) -> list[list[Sentence]]:  # fmt: skip
     """Return the sentences of a text (split_sentences), each as the parts that are translated.
 
@@ -63,9 +63,9 @@ def split_text(
             space += "".join(filter(str.isspace, raw))
             continue
         space += raw[: len(raw) - len(raw.lstrip())]
-        tokens: list[Required] = []
+        tokens: dict[str, Required] = {}
         if protect:
-            sentence, tokens = mask(sentence, *protect)
+            sentence, tokens = mask(sentence, protect)
         ids = _encode(sentence, tokenizer, max_pieces)
         parts, encoded = [sentence], [ids or []]
         if ids is None:
@@ -75,7 +75,7 @@ def split_text(
         if "\n" not in space:
             space = (space or " ") if target.joiners[0] else ""
         spaces = [space if found else "", *target.joiners[1:] * (len(parts) - 1)]
-        required = [required_of(part, tokens, protect[0]) if protect else () for part in parts]
+        required = [required_of(part, tokens, protect) if protect else () for part in parts]
         found.append(list(map(Sentence, parts, encoded, spaces, required)))
         space = raw[len(raw.rstrip()) :]
     return found

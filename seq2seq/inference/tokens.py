@@ -23,23 +23,24 @@ _UNIT = (
     r"[kM]?bps|[kMG]?Hz|[kM]?Wh?|min|ms|dB|px|EUR|USD|GBP|MXN|[$€£¥%‰])|\s[mglLhs])"
 )
 _MONEY = r"(?:US|[ARC])?[$€£¥₹]\s?"
-_NUMBER = r"(?:\d{1,3}(?: \d{3})+|[-−+±]?\d+(?:[.,]\d+)*|\d*[½¼¾⅓⅔])"
+_NUMBER = r"(?:\d{1,3}(?: \d{3}){1,3}|[-−+±]?\d+(?:[.,]\d+)*|\d*[½¼¾⅓⅔])"
 _REST = r"[^\s<>\"]*[^\s<>\".,;:!?…)\]'*»”’]"  # of an address
 _KINDS = (  # if two of them find the same text, it belongs to the first
-    rf"(?:https?|ftp)://{_REST}|\bwww\.{_REST}|[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"
+    rf"(?:https?|ftp)://{_REST}|\bwww\.{_REST}|(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"
     rf"|(?<![\w@.-])[a-z\d-]+(?:\.[a-z\d-]+)*\.(?:{_TOP})(?![\w-]|\.\w)(?:/{_REST})?",
     r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|&(?:\w+|#\d+);",
     r"\{\{[^{}]*\}\}|[$%#]?\{[^{}\s]*\}|\[\[[^\[\]]*\]\]|%\(\w+\)[A-Za-z]"
     r"|(?<![\w%])%(?:\d+\$)?(?:[sdifuxc](?!\w)|@)|(?<!\w)\$(?:[A-Za-z_]\w*|\d+(?![\w%]|[.,]\d))",
     r"(?<![\w&])[@#]\w+(?:[.-]\w+)*",
     rf"(?<!\w)[A-Za-z]:\\{_REST}|(?<![\w./<~])(?:~|/[\w.-]+)(?:/[\w.-]*\w)+/?|(?<![\w-])--[a-z][\w-]*",
-    rf"\w+(?:\.\w+)*\(\)|[\w-]+(?:\.[\w-]+)*\.(?:{_FILE})(?!\w)|\w*[^\W_]_\w+|\w+(?:::\w+)+"
+    rf"(?<![\w.-])(?:\w+(?:\.\w+)*\((?:\d[\d.,]*)?\)|[\w-]+(?:\.[\w-]+)*\.(?:{_FILE})(?!\w))"
+    r"|(?<!\w)(?:\w*[^\W_]_\w+|\w+(?:::\w+)+)"
     r"|(?<!\w)[a-z]{2,}[A-Z]\w*",
     r"(?<![\w.-])(?:(?:[A-Za-z]+|[a-z]?[A-Z]+-|utf-)\d|\d+-?[A-Z]{2}|0x[\da-f])\w*"
     r"(?:[-.](?:\d\w*|[A-Z]+\d*\b))*|\b[A-Z]{2,}/\d\b",
     r"(?<![\w./-])(?:\d{1,2}([/.-])\d{1,2}\1\d{2,4}|\d{4}([/.-])\d{1,2}\2\d{1,2})(?![\w/-])",
     rf"(?<![\w.,/$€£¥-])(?:{_MONEY}{_NUMBER}|{_NUMBER}{_UNIT}|\d+(?:[.,]\d+){{2,}}|\d*[½¼¾⅓⅔])"
-    r"(?![\w²³]|[.,]\d)|\w+[²³¹⁰⁴-⁹]",
+    r"(?![\w²³]|[.,]\d)|(?<!\w)\w+[²³¹⁰⁴-⁹]",
 )
 _POSSIBLE = re.compile(r"[@#\\/<&{}\[\]%$_½-¾⅓⅔²³¹⁰⁴-⁹]|\w(?:[.:]|::)\w|\(\)|[a-z][A-Z]|--|\d")
 _PATTERNS = list(map(re.compile, _KINDS))
@@ -63,10 +64,14 @@ def find_tokens(text: str, source: str, target: str) -> list[Token]:
         for pattern in _date_patterns(source) if ours.months
         for match in pattern.finditer(text)
     ]  # fmt: skip
+    taken = bytearray(len(text))
+    for token in found:
+        taken[token.start : token.end] = b"\1" * (token.end - token.start)
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             start, end = match.span()
-            if not any(start < token.end and token.start < end for token in found):
+            if not any(taken[start:end]):
+                taken[start:end] = b"\1" * (end - start)
                 is_number = pattern is _PATTERNS[-1]
                 written = _rewritten(match[0], theirs, ours) if is_number else match[0]
                 found.append(Token(start, end, written))
@@ -92,7 +97,7 @@ def _rewritten(quantity: str, source: Language, target: Language) -> str:
     elif len(rest) == 3 and whole.isdecimal() and whole != "0" and not source.number:
         return quantity  # 1,250 can be read in two ways
     groups = re.split("[.,]", whole)
-    if any(len(group) != 3 for group in groups[1:]):
+    if groups[1:] and (len(groups[0]) > 3 or any(len(group) != 3 for group in groups[1:])):
         return quantity
     written = target.thousands_sign.join(groups) + (target.decimal_sign + rest if rest else "")
     return quantity.replace(number, written)
