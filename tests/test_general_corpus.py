@@ -19,6 +19,7 @@ from corpora.general.sources import Files, Repository, read_sources
 from corpora.general.text import is_translation, plain_markdown, plain_rst, sentence_pairs
 from prepare_data import main
 from release import ship_model
+from seq2seq.data.cleaning import fold
 
 ROOT = Path(__file__).parents[1]
 
@@ -645,3 +646,16 @@ def test_words_are_pairs_without_duplicates(name: str) -> None:
     assert len(set(rows)) == len(rows) > 1000
     for row in rows:
         assert [side == side.strip() != "" for side in row.split("\t")] == [True, True], row
+
+
+def test_inputs_to_judge_are_not_in_the_words_that_are_trained_on() -> None:
+    trained = {
+        fold(side)
+        for name in ("everyday", "words")
+        for row in rows(ROOT / f"data/{name}.tsv")
+        for side in row
+    }
+    for name in ("everyday-test-es-en", "everyday-test-en-es"):
+        inputs = rows(ROOT / f"data/{name}.tsv")
+        assert len({fold(row[0]) for row in inputs} - trained) == 40
+        assert {len(row) for row in inputs} == {3}

@@ -157,6 +157,13 @@ def test_blocks_are_what_is_translated() -> None:
     )
     texts = [part.text for part in parts if isinstance(part, Block)]
     assert texts == ["uno dos tres", "cuatro", "no él"]
+    for document, text in (
+        ("a<code>b</code>'c", "a b 'c"),
+        ("a<code>-</code>c", "a-c"),
+        ("これは<code>x</code>です", "これはxです"),
+    ):
+        [block] = (part for part in read_html(document) if isinstance(part, Block))
+        assert block.text == text
 
 
 def test_tags_follow_their_words_into_a_language_without_spaces(japanese: Path) -> None:

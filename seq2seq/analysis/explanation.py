@@ -39,7 +39,7 @@ class Candidate(Piece):
 
 @dataclass(frozen=True)
 class Source:
-    """What is computed once per sentence and used at every step."""
+    """Everything that is computed once per sentence and used at every step."""
 
     pieces: tuple[Piece, ...]  # with the end of sentence and the padding
     mask_S: Tensor

@@ -47,7 +47,7 @@ def new_figure(width: float, height: float, *, constrained: bool = True) -> Figu
 
     With `constrained` matplotlib places its axes.
     """
-    # Not through pyplot, which needs a display and keeps all figures open.
+    # Not through pyplot: it needs a display and keeps all figures open.
     from matplotlib.figure import Figure
 
     size = (min(width, _MOST_INCHES), min(height, _MOST_INCHES))

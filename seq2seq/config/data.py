@@ -149,10 +149,11 @@ class BatchingConfig(Section):
 
 
 class AugmentationConfig(Section):
-    """Shares of the training pairs that are changed, anew in each epoch, as people type text.
+    """Shares of the training pairs to change, so that they look like text as people type it.
 
-    The kinds are independent of each other, so that a pair may be changed by several. Those that
-    the languages do not have, such as capitals, are left out (docs/languages.md).
+    Each epoch changes other pairs. The kinds are independent of each other, so that a pair may be
+    changed by several. Kinds that the languages do not have, such as capitals, are left out
+    (docs/languages.md).
     """
 
     joined: Rate = Field(0.04, description="two to four pairs on a line")

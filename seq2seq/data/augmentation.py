@@ -1,8 +1,8 @@
 """Training pairs as people type them: without capitals or accents, with typos, names and tokens.
 
-What a reader would expect to be translated alike changes the source alone; what a translation
-should keep changes both sides. OpusTrainer (Jon et al. 2023, arXiv 2311.14838) does the like. What
-the languages of a pair do not have is left out (seq2seq/languages.py).
+A change that a translator should ignore is made in the source alone, one that a translation should
+keep on both sides. OpusTrainer (Jon et al. 2023, arXiv 2311.14838) is similar. Changes that make no
+sense in the languages of a pair are left out (seq2seq/languages.py).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def augment(
 ) -> dict[int, Changed]:
     """Return the changed pairs among those in `rows`, by their places in it.
 
-    Each kind of change falls on a pair with its own probability, whatever the other kinds do; but
-    where names or tokens were put in, the source stays as correct as they must be copied. Names are
-    made of pieces of a vocabulary, too: a model cannot copy a piece that no name has had.
+    Each kind of change is made with its own probability, independently of the others; but a source
+    with made-up names or tokens gets no errors, as these must be copied. Names are made of pieces
+    of a vocabulary, too: a model cannot copy a piece that no name has had.
     """
     kinds = ["joined", *_KINDS]
     unfit = {kind for kind in kinds if not applies(kind, *languages)}
@@ -94,7 +94,7 @@ def applies(kind: str, source: Language, target: Language) -> bool:
 
 
 def final_marks(language: Language) -> str:
-    """Return the marks that may end a sentence of a language; other scripts' do no harm."""
+    """Return the marks that may end a sentence of a language; those of other scripts do no harm."""
     return _FINAL_MARKS + language.final_marks
 
 

@@ -189,7 +189,7 @@ class Tokenizer:
 
     @cached_property
     def letters(self) -> list[str]:
-        """What the pieces of two letters or more spell, in lower case."""
+        """The texts of pieces of two letters or more, in lower case."""
         spelled = (self.decode([number]).lower() for number in range(self.vocab_size))
         return sorted({text for text in spelled if len(text) > 1 and text.isalpha()})
 

@@ -29,7 +29,7 @@ _WINDOW_BLOCKS = 64  # at least; with fewer, a window has the same pairs togethe
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Where a window begins; windows are counted from 0 in each epoch."""
+    """The position of a window; windows are counted from 0 in each epoch."""
 
     epoch: int = 0
     window: int = 0

@@ -116,22 +116,20 @@ def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
 def _merged(
     pieces: Sequence[str], values: Sequence[tuple[Required, str]]
 ) -> tuple[list[str], list[int]]:
-    """Return pieces with one for each token, and the number of the first piece of each before."""
+    """Return pieces, with one for each token, and the index of the first old piece of each."""
     raw = list(map(bytes_of_piece, pieces))
-    ends, text = np.cumsum([len(each) for each in raw]), b"".join(raw)
-    merged = {}  # by the first piece: the one after the last, what it joins, and the new piece
-    for token, value in values:
-        for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), text):
-            first, last = np.searchsorted(ends, [match.start(), match.end() - 1], "right").tolist()
-            around = b"".join(raw[first : last + 1]).decode(errors="replace")
-            new = token.put_back(around, value).replace(" ", SPACE_PIECE)
-            merged[first] = last + 1, token.joins[1], new
-    found, starts, number, joins = list[str](), list[int](), 0, False
-    while number < len(pieces):
-        starts.append(number)
-        end, joins_next, piece = merged.get(number, (number + 1, False, pieces[number]))
-        found.append(piece.removeprefix(SPACE_PIECE) if joins else piece)
-        joins, number = joins_next, end
+    piece_of = [number for number, piece in enumerate(raw) for _ in piece]  # by byte
+    places = [
+        (piece_of[match.start()], piece_of[match.end() - 1] + 1, token, value)
+        for token, value in values
+        for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), b"".join(raw))
+    ]
+    found, starts = [*pieces], [*range(len(pieces))]
+    for first, end, token, value in sorted(places, reverse=True):
+        if token.joins[1]:
+            found[end] = found[end].removeprefix(SPACE_PIECE)
+        new = token.put_back(b"".join(raw[first:end]).decode(errors="replace"), value)
+        found[first:end], starts[first:end] = [new.replace(" ", SPACE_PIECE)], [first]
     return found, starts
 
 

@@ -160,7 +160,7 @@ def translate_lines(
         number += len(written)
     if missing:
         log.warning(
-            "%d of %d lines: a term or token has not arrived in the translation (%s)",
+            "%d of %d lines: the translation lacks a term or token (%s)",
             len(missing), number, missing[0],
         )  # fmt: skip
 
@@ -219,7 +219,7 @@ def _windows(
 def _translate(
     translator: Translator, request: Request, window: tuple[int, Sequence[InputLine]]
 ) -> list[tuple[str, list[str]]]:
-    """Return for each line of a window the text to write, and what has not arrived."""
+    """Return for each line of a window the text to write, and the required texts that it lacks."""
     first_number, lines = window
     options = request.options
     if request.mbr and not request.sampling:

@@ -159,15 +159,15 @@ class SearchOptions:
 
     of Wu et al. (2016, eq. 14), where |Y| counts EOS, i runs over all source pieces, j over all
     steps, and p_ij is the attention weight. Sums of weights are clamped to the smallest normal
-    float32. The score ranks finished hypotheses; unfinished ones, which all have one length, are
-    ranked by log probability.
+    float32. The score ranks finished hypotheses; unfinished ones all have one length and are ranked
+    by log probability.
 
     The longest output has max_length_factor * (source pieces) + max_length_offset pieces before
     EOS. Padding and BOS are never produced, the unknown piece only with `allow_unk`; log
     probabilities are not renormalized for forbidden pieces. With `split_sentences` texts are
-    translated sentence by sentence, else line by line, and terms of the `glossary` arrive as it
-    says (seq2seq.inference.required). `keep_weights` and `keep_tree` keep
-    the attention weights, and the tree of a beam search, for each hypothesis.
+    translated sentence by sentence, else line by line, with the terms of the `glossary`
+    (seq2seq.inference.required). `keep_weights` and `keep_tree` keep the attention weights, and the
+    tree of a beam search, for each hypothesis.
 
     Raises ConfigError for values that a recipe's `inference` section could not have.
     """

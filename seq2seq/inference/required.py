@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +34,6 @@ class Required(NamedTuple):
         return re.sub(rf"{before}(?<!\w){self.form}(?!\w){after}", lambda _: value, text)
 
 
-@dataclass(frozen=True, eq=False)
 class Glossary:
     """Terms of the source language, and how each is translated.
 
@@ -44,68 +41,55 @@ class Glossary:
     that match at a place the longest does.
     """
 
-    terms: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Raise DataError for what is not texts."""
-        for pair in self.terms.items():
+    def __init__(self, terms: Mapping[str, str] | None = None) -> None:
+        """Take translations by term. Raises DataError for anything but text."""
+        self.terms: dict[str, str] = {}
+        for pair in (terms or {}).items():
             if not all(isinstance(text, str) and normalize_line(text) for text in pair):
                 found = ": ".join(map(repr, pair))
                 raise DataError(f"glossary: {found}: expected a term and its translation, as texts")
+            source, target = map(normalize_line, pair)
+            self.terms[source] = target
+        each = (
+            f"(?i:{re.escape(term)})" if term == term.lower() else re.escape(term)
+            for term in sorted(self.terms, key=len, reverse=True)
+        )
+        self._pattern = re.compile(rf"(?!\B\w)(?:{'|'.join(each)})(?<!\w\B)")
 
     @classmethod
     def read(cls, path: str | Path) -> Glossary:
         """Read lines of a term, a tab and its translation; # begins a comment.
 
-        Raises DataError for a file that cannot be read, and for another line.
+        Raises DataError for a file that cannot be read or has no terms, and for any other line.
         """
-        terms: dict[str, str] = {}
         try:
             lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-        except UnicodeDecodeError:
-            raise DataError(f"{path}: not UTF-8; save it as UTF-8") from None
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{path}: cannot be read as UTF-8 ({error})") from None
+        terms: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.startswith("#"):
                 continue
             source, *targets = map(normalize_line, line.split("\t"))
-            if len(targets) != 1 or not source or not targets[0]:
-                raise DataError(
-                    f"{path}: line {number}: expected a term, a tab and its translation, found "
-                    f"{line.strip()!r}"
-                )
+            if len(targets) != 1 or not all((source, *targets)):
+                found = f"expected a term, a tab and its translation, found {line.strip()!r}"
+                raise DataError(f"{path}: line {number}: {found}")
             if terms.setdefault(source, targets[0]) != targets[0]:
-                raise DataError(
-                    f"{path}: line {number}: {source!r} has another translation above; keep one"
-                )
+                found = f"{source!r} has another translation above; remove one"
+                raise DataError(f"{path}: line {number}: {found}")
         if not terms:
-            raise DataError(
-                f"{path}: no terms; write a term, a tab and its translation on each line"
-            )
+            raise DataError(f"{path}: no terms; write a term, a tab and its translation on a line")
         return cls(terms)
-
-    @cached_property
-    def _normal(self) -> dict[str, str]:
-        return {normalize_line(s): normalize_line(t) for s, t in self.terms.items()}
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        terms = sorted(self._normal, key=len, reverse=True)
-        each = (
-            rf"(?i:{re.escape(term)})" if term == term.lower() else re.escape(term)
-            for term in terms
-        )
-        return re.compile(rf"(?!\B\w)(?:{'|'.join(each)})(?<!\w\B)")
 
     def find(self, text: str) -> Iterator[Required]:
         """Yield the terms of a normalized text, in order."""
         for match in self._pattern.finditer(text) if self.terms else ():
             found = match[0]
-            target = self._normal.get(found) or self._normal[found.lower()]
-            if found.isupper() and len(found) > 1 and found not in self._normal:
+            target = self.terms.get(found) or self.terms.get(found.lower(), "")
+            if found not in self.terms and found.isupper() and len(found) > 1:
                 target = target.upper()
-            yield Required(target, target, *match.span())
+            if target:  # ſ matches s in any case, but is another letter in lower case
+                yield Required(target, target, *match.span())
 
 
 def mask(text: str, glossary: Glossary, source: str, target: str) -> tuple[str, list[Required]]:

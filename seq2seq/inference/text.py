@@ -38,7 +38,7 @@ class Sentence:
     text: str
     ids: list[int]
     space: str = ""  # the white space before it, if it is not the first
-    required: tuple[Required, ...] = ()  # must arrive; the text has stand-ins for its tokens
+    required: tuple[Required, ...] = ()  # in the translation; `text` has stand-ins for tokens
 
 
 def split_text(
@@ -52,8 +52,8 @@ def split_text(
     long and has none of these is cut into parts of at most 64 pieces: the time to translate grows
     with the square of the length, and no word is that long. In a target language without spaces
     between words, only line feeds stay of the white space between sentences. With a glossary and
-    the codes of both languages to `protect`, the parts say what must arrive
-    (seq2seq.inference.required).
+    the codes of both languages to `protect`, the parts have the texts that are required in their
+    translations (seq2seq.inference.required).
     """
     found: list[list[Sentence]] = []
     space = ""  # before the next sentence
@@ -139,8 +139,8 @@ class Part:
     log_probs: list[float] = field(default_factory=list)  # of each target piece; sum to log_prob
     tree: list[BeamNode] | None = None  # the beam search that found it
     space: str = " "  # see Sentence
-    missing: list[str] = field(default_factory=list)  # that should have arrived (see required)
-    given: frozenset[int] = frozenset()  # the target pieces of what had to arrive
+    missing: list[str] = field(default_factory=list)  # required texts that it lacks
+    given: frozenset[int] = frozenset()  # the target pieces of required texts
 
     @property
     def unlikely(self) -> bool:

@@ -1,7 +1,7 @@
-"""What nobody translates: addresses, markup, placeholders, identifiers, quantities and dates.
+"""Tokens, which nobody translates: addresses, markup, placeholders, identifiers, quantities, dates.
 
-Numbers and dates are written as the target language does where the table of languages says how, and
-where they can be read in one way only: 1.250,50 but not 1.250.
+Numbers and dates are rewritten for the target language if the table of languages says how, and if
+they can be read in one way only: 1.250,50 but not 1.250.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNIT = (
 _MONEY = r"(?:US|[ARC])?[$€£¥₹]\s?"
 _NUMBER = r"(?:\d{1,3}(?: \d{3})+|[-−+±]?\d+(?:[.,]\d+)*|\d*[½¼¾⅓⅔])"
 _REST = r"[^\s<>\"]*[^\s<>\".,;:!?…)\]'*»”’]"  # of an address
-_KINDS = (  # of what two of them find, the first has it
+_KINDS = (  # if two of them find the same text, it belongs to the first
     rf"(?:https?|ftp)://{_REST}|\bwww\.{_REST}|[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"
     rf"|(?<![\w@.-])[a-z\d-]+(?:\.[a-z\d-]+)*\.(?:{_TOP})(?![\w-]|\.\w)(?:/{_REST})?",
     r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|&(?:\w+|#\d+);",
@@ -46,7 +46,7 @@ _PATTERNS = list(map(re.compile, _KINDS))
 
 
 class Token(NamedTuple):
-    """A token of a text, and what stands for it in the translation."""
+    """A token of a text, and its form in the translation."""
 
     start: int
     end: int
@@ -55,15 +55,14 @@ class Token(NamedTuple):
 
 def find_tokens(text: str, source: str, target: str) -> list[Token]:
     """Return the tokens of a normalized text, in order. Source and target are language codes."""
-    if not _POSSIBLE.search(text):  # which most sentences end here
+    if not _POSSIBLE.search(text):  # as in most sentences
         return []
     theirs, ours = language(source), language(target)
     found = [
-        Token(match.start(), match.end(), date)
-        for pattern in _date_patterns(source)
+        Token(*match.span(), _date(match, theirs, ours))
+        for pattern in _date_patterns(source) if ours.months
         for match in pattern.finditer(text)
-        if (date := _date(match, theirs, ours))
-    ]
+    ]  # fmt: skip
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             start, end = match.span()
@@ -82,24 +81,20 @@ def find_tokens(text: str, source: str, target: str) -> list[Token]:
 
 def _rewritten(quantity: str, source: Language, target: Language) -> str:
     """Return a quantity with its number as the target language writes it, if that is certain."""
-    numbers = re.findall(r"\d[\d.,]*", quantity)
-    number = numbers[0] if len(numbers) == 1 else ""
-    signs = re.findall("[.,]", number)
-    whole, decimal, rest = number, "", ""
-    if len(set(signs)) == 2 and signs.count(signs[-1]) == 1:
-        decimal = signs[-1]
-    elif len(signs) == 1 and (len(number.split(signs[0])[1]) != 3 or number[0] == "0"):
-        decimal = signs[0]
-    elif len(signs) == 1:  # 1,250 can be read in two ways
-        decimal = signs[0] if signs[0] == source.decimal_sign else ""
-        if not source.number:
-            return quantity
-    if decimal:
-        whole, rest = number.split(decimal)
-    groups = re.split("[.,]", whole)
-    if not target.number or not signs or not all(len(group) == 3 for group in groups[1:]):
+    numbers = re.findall(r"\d[\d.,]*[.,][\d.,]*", quantity)
+    if len(numbers) != 1 or not target.number:
         return quantity
-    written = target.thousands_sign.join(groups) + (target.decimal_sign if decimal else "") + rest
+    [number] = numbers
+    last = re.findall("[.,]", number)[-1]
+    whole, _, rest = number.rpartition(last)
+    if last in whole or (len(rest) == 3 and last == source.thousands_sign):
+        whole, rest = number, ""
+    elif len(rest) == 3 and whole.isdecimal() and whole != "0" and not source.number:
+        return quantity  # 1,250 can be read in two ways
+    groups = re.split("[.,]", whole)
+    if any(len(group) != 3 for group in groups[1:]):
+        return quantity
+    written = target.thousands_sign.join(groups) + (target.decimal_sign + rest if rest else "")
     return quantity.replace(number, written)
 
 
@@ -107,24 +102,18 @@ def _rewritten(quantity: str, source: Language, target: Language) -> str:
 def _date_patterns(code: str) -> list[re.Pattern[str]]:
     """Return patterns of dates with the name of a month: 3 de mayo de 1999, May 3rd, 1999."""
     months = [form for month in language(code).months for form in {month, month.capitalize()}]
-    if not months:
-        return []
     month, day = rf"(?P<month>{'|'.join(months)})", r"(?P<day>\d{1,2})(?:\.|º|er|st|nd|rd|th)?"
-    return [
-        re.compile(
-            rf"(?<![\w.,/-]){day}\s+(?:de\s+|of\s+)?{month}(?:,?\s+(?:del?\s+|of\s+)?"
-            r"(?P<year>\d{4}))?(?!\w)"
-        ),
-        re.compile(rf"(?<!\w){month}\s+{day},?\s+(?P<year>\d{{4}})(?!\w)"),
-    ]
+    year = r"(?P<year>\d{4})(?!\w)"
+    forms = (
+        rf"(?<![\w.,/-]){day}\s+(?:de\s+|of\s+)?{month}(?!\w)(?:,?\s+(?:del?\s+|of\s+)?{year})?",
+        rf"(?<!\w){month}\s+{day},?\s+{year}",
+    )
+    return list(map(re.compile, forms)) if months else []
 
 
 def _date(match: re.Match[str], source: Language, target: Language) -> str:
-    """Return a date as the target language writes it; "" if it is not known how."""
-    if not target.months:
-        return ""
-    months = [month.lower() for month in source.months]
+    """Return a date as the target language writes it."""
+    month = [each.lower() for each in source.months].index(match["month"].lower())
     day_month, year = target.date.split("|")
-    month = target.months[months.index(match["month"].lower())]
-    written = day_month.format(match["day"].lstrip("0"), month)
-    return written + (year.format("", "", match["year"]) if match["year"] else "")
+    written = day_month.format(match["day"].lstrip("0"), target.months[month])
+    return written + (year.format(match["year"]) if match["year"] else "")

@@ -141,7 +141,7 @@ class Translator:
 
     @property
     def batch_scale(self) -> int:
-        """How many times as many lines as on a CPU are worth translating together."""
+        """How many times as large as on a CPU batches should be."""
         return self.backends[0].batch_scale
 
     def batch_tokens(self, rows: int, *, all_pieces: bool = False) -> int:
@@ -202,9 +202,9 @@ class Translator:
         parts of all lines that are being translated, by their numbers from 0, and the pieces of the
         most likely unfinished hypothesis of each.
 
-        Terms of the `glossary`, or of that of the options, and tokens that nobody translates arrive
-        in the translation (seq2seq.inference.required); what does not is in `Part.missing`. This is
-        left to the model in samples, and in lines with a prefix.
+        Translations have the terms of the `glossary` (default: that of the options) and the tokens
+        that nobody translates (seq2seq.inference.required); `Part.missing` lists those that they
+        lack. In samples, and in lines with a prefix, this is left to the model.
 
         With `prefixes`, one text for each line, every translation begins with exactly the
         characters of its normalized prefix (seq2seq.inference.prefix), but with the white space of
@@ -225,7 +225,7 @@ class Translator:
         for number, (line, text) in enumerate(zip(lines, texts, strict=True), first_number):
             split = self.split(line, chosen, protect=not (sampling or text.strip()))
             rows.append(self._begin(split, text, chosen, number))
-            # What is drawn for a sentence depends only on its place in the input.
+            # The samples of a sentence depend only on its place in the input.
             keys += range(number << 32, (number << 32) + len(rows[-1]))
         return self._translate(rows, chosen, sampling, mbr, keys, on_step)
 
@@ -246,7 +246,7 @@ class Translator:
     ) -> list[list[Sentence]]:
         """Return the sentences of a text, each as the parts that are translated (split_text).
 
-        They say what must arrive in their translations unless `protect` is false.
+        Unless `protect` is false, they have the texts that are required in their translations.
         """
         source, target = self.config.data.languages
         return split_text(
@@ -308,9 +308,8 @@ class Translator:
     ) -> list[list[Part]]:
         """Return the translations of each part; samples depend on its key."""
         required = [sentence.required for sentence, _ in begun]
-        searched = options
-        if any(required):  # attention says where what is missing belongs
-            searched = replace(options, keep_weights=True)
+        # Attention shows where a missing text belongs.
+        searched = replace(options, keep_weights=options.keep_weights or any(required))
         parts = self._search(begun, searched, sampling, keys, on_step)
         if any(required):
             spaced = language(self.config.data.target_language).is_spaced
@@ -341,7 +340,7 @@ class Translator:
         keys: Sequence[int] = (),
         on_step: StepCallback | None = None,
     ) -> list[list[Part]]:
-        """Return what one search finds for each part."""
+        """Return the results of one search for each part."""
         sentences = [sentence for sentence, _ in begun]
         size = sampling.num_samples if sampling else options.beam_size
         all_pieces = bool(sampling) or any(prefix is not NO_PREFIX for _, prefix in begun)

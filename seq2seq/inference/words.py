@@ -31,9 +31,9 @@ Floats = npt.NDArray[np.float64]
 Split = Callable[[str], list[str]]  # the words of a text, in order, each a substring of it
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_CHARACTER = rf"[{_UNSPACED}]\p{{M}}*"  # of a script without spaces, with the marks upon it
-_LETTERS = rf"[\w\p{{N}}--[{_UNSPACED}]]+"
-_WORD = rf"(?V1){_CHARACTER}|{_LETTERS}(?:'{_LETTERS})*|[^\w\s]"
+_CHARACTER = rf"[{_UNSPACED}]\p{{M}}*"  # of a script without spaces, with its combining marks
+LETTER = rf"[\w\p{{N}}--[{_UNSPACED}]]"  # of the others, for V1 of the package regex
+_WORD = rf"(?V1){_CHARACTER}|{LETTER}+(?:'{LETTER}+)*|[^\w\s]"
 
 
 def words(text: str) -> list[str]:

@@ -31,7 +31,7 @@ aten = torch.ops.aten
 
 @dataclass
 class _Records:
-    """What the steps of a backward pass record to compute the gradient of one matrix."""
+    """The records of a backward pass from which the gradient of one matrix is computed."""
 
     matrix_YOI: Tensor
     bias_O: Tensor | None
@@ -379,7 +379,7 @@ class _Tanh(torch.autograd.Function):
 
 
 def maxout(deep: Tensor) -> Tensor:
-    """Return the larger of each two neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
+    """Return the maxima of pairs of neighbours (Goodfellow et al. 2013): [..., 2 O] to [..., O].
 
     The gradient of torch.amax is slow.
     """

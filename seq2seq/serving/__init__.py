@@ -26,7 +26,7 @@ _OTHER_BYTES = 65536  # of a body, for everything but the texts
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server accepts."""
+    """The limits of a server."""
 
     characters: int = 5000  # of all texts of a request
     texts: int = 100  # of a request

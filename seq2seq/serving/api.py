@@ -1,4 +1,4 @@
-"""The project's own routes, which show more of a model than LibreTranslate's interface.
+"""The project's own routes: they show more of a model than LibreTranslate's interface.
 
 They name a model instead of a pair of languages, so that two of one pair can be compared.
 """
@@ -186,7 +186,7 @@ async def stream(request: Request, wanted: LineRequest) -> Response:
             work.cancel()
 
     try:
-        # What fails before the first step has a status of its own.
+        # A failure before the first step has a status of its own.
         first = await events.get()
         if first is None:
             work.result()
@@ -276,7 +276,7 @@ def _options(service: Service, model: ServedModel, **changes: Any) -> SearchOpti
 
 
 async def _answer(request: Request, kind: Kind, work: Work) -> Response:
-    """Return what some work finds as JSON."""
+    """Return the result of some work as JSON."""
     text = await _call(service_of(request), kind, work)
     return Response(text, media_type="application/json")
 
@@ -288,7 +288,7 @@ def _check(ended: threading.Event) -> None:
 
 
 async def _call(service: Service, kind: Kind, work: Work) -> str:
-    """Return what some work finds as JSON, which is written where the work is done.
+    """Return the result of some work as JSON, written by the thread that does the work.
 
     Raises RequestError for a UserError, and for a package that is not installed.
     """

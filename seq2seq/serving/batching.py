@@ -280,9 +280,9 @@ class Batcher:
     ) -> list[list[Translation]]:
         """Return the translations of each line, best first.
 
-        If the caller is cancelled, its sentences are dropped; a batch that has nobody else's ends.
-        Raises RequestError if too many requests wait or when this many seconds have passed,
-        WorkerError when there is no worker any more, and what `split` and translating raise.
+        If the caller is cancelled, its sentences are dropped; a batch without sentences of others
+        ends. Raises RequestError if too many requests wait or when this many seconds have passed,
+        WorkerError when there is no worker any more, and as `split` and translating do.
         """
         if self.failure:
             raise self.failure
@@ -327,9 +327,9 @@ class Batcher:
         return "short" if is_short else "long"
 
     async def call(self, work: Callable[[Event], T], kind: Kind, *, seconds: float) -> T:
-        """Return the result of work outside batches, which runs in one thread for each kind.
+        """Return the result of work outside batches; one thread does all work of a kind.
 
-        The event that it gets is set once nobody waits for the result any more. If the caller is
+        `work` gets an event that is set once nobody waits for the result any more. If the caller is
         cancelled, work that has not begun is dropped. Raises as `translate` does.
         """
         self._check_queue()
@@ -406,7 +406,7 @@ class Batcher:
         raise WorkerError(_KILLED)
 
     def _replace_pool(self) -> None:
-        """Replace all workers after one was killed, which ends the others too."""
+        """Replace all workers after one was killed: that ends the others, too."""
         assert self._pool is not None
         self._pool.shutdown(wait=False)
         self._killed += 1

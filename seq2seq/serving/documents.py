@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+import regex
 
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.inference.text import Translation
-from seq2seq.inference.words import Floats, word_weights, words
+from seq2seq.inference.words import LETTER, Floats, word_weights, words
 
 _INLINE = frozenset({
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em",
@@ -89,7 +90,8 @@ class Block:
         """The line to translate; no word is partly in an element that is kept."""
         edges = {"kept": _EDGE}
         texts = (token.text.join([edges.get(token.kind, "")] * 2) for token in self.tokens)
-        line = re.sub(rf"(?<=[\w']){_EDGE}+(?=[\w'])", " ", "".join(texts))
+        edges_within_word = rf"(?V1)(?<={LETTER}|'){_EDGE}+(?={LETTER}|')"
+        line = regex.sub(edges_within_word, " ", "".join(texts))
         return normalize_line(line.replace(_EDGE, ""))
 
     def write(self, translation: Translation) -> str:

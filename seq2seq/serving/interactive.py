@@ -1,4 +1,4 @@
-"""What the page asks of a model, one sentence at a time, in a thread beside the model's worker."""
+"""Work for the page, one sentence at a time, in a thread beside the model's worker."""
 
 from __future__ import annotations
 

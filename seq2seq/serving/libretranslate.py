@@ -67,13 +67,13 @@ class FileRequest(_Languages):
 
 
 class FileResponse(BaseModel):
-    """Where a translated file is."""
+    """The address of a translated file."""
 
     translatedFileUrl: str = Field(description="address for GET; valid for ten minutes")
 
 
 class TranslateResponse(BaseModel):
-    """Translations; a list for each field where `q` is a list."""
+    """Translations; each field is a list if `q` is a list."""
 
     translatedText: str | list[str]
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(
@@ -101,7 +101,7 @@ class LanguagePair(BaseModel):
 
 
 class SettingsResponse(BaseModel):
-    """What a translation form needs to know."""
+    """Settings for a translation form."""
 
     apiKeys: bool
     keyRequired: bool
@@ -116,7 +116,7 @@ class SettingsResponse(BaseModel):
 
 @dataclass
 class _Item:
-    """A text of a request: what to translate of it, and the translations of that."""
+    """A text of a request: its parts to translate, and their translations."""
 
     model: ServedModel | None  # none: it is in the target language already
     detected: DetectedLanguage | None

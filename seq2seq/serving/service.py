@@ -1,4 +1,4 @@
-"""What all routes share: the models, the limits, and how parameters are read and checked."""
+"""Shared by all routes: the models, the limits, and how parameters are read and checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Number = Annotated[int, BeforeValidator(_no_bool)]
 
 
 class Keyed(BaseModel):
-    """A request that needs a key where the server has keys."""
+    """A request that needs a key if the server has keys."""
 
     api_key: str | None = Field(
         None, description="one of the server's keys, if it has any; or as Authorization: Bearer KEY"
@@ -61,7 +61,7 @@ Parameters = TypeVar("Parameters", bound=Keyed)
 
 @dataclass(frozen=True)
 class Service:
-    """What the routes use."""
+    """Everything that the routes use."""
 
     batcher: Batcher
     search: Mapping[str, Any] = field(default_factory=dict)  # for Translator.options
@@ -77,7 +77,7 @@ class Service:
 
     @property
     def limits(self) -> Limits:
-        """What the server accepts."""
+        """The limits of the server."""
         return self.batcher.limits
 
     def check_key(self, request: Request, wanted: Keyed) -> None:
@@ -129,7 +129,7 @@ class Service:
         """Return the code that the models have for a language.
 
         Case, and a region or script that they do not name, are ignored: `ES`, `es-MX` and `es_ES`
-        are `es`. Raises RequestError, which names the parameter, for a language that no model has.
+        are `es`. Raises RequestError, naming the parameter, for a language that no model has.
         """
         known = {code.lower().replace("_", "-"): code for code in self.models.tokenizers}
         wanted = code.lower().replace("_", "-")

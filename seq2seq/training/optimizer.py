@@ -110,8 +110,8 @@ class Optimizer:
     def step(self, step: int, rate: float, loss: Tensor) -> Tensor:
         """Make update number `step`, from 1, with clipped gradients; return their norm.
 
-        Where the loss or the norm is not finite, nothing changes. The device decides, so that the
-        host need not wait for it.
+        If the loss or the norm is not finite, nothing changes. The device decides, so that the host
+        need not wait for it.
         """
         config, state_SN = self.config, self.state_SN
         norm: Tensor = torch.linalg.vector_norm(self.gradients_N).double()

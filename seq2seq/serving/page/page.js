@@ -329,6 +329,7 @@ function showPlaces() {
   byId("doubts").hidden = !lines.length;
   byId("doubts").replaceChildren(...lines.map(line => make("li", line)));
   byId("copy").disabled = byId("share").disabled = !found;
+  byId("tip").hidden = !found || isBegun();
   pointAt(-1, []);
 }
 
@@ -393,15 +394,25 @@ const makePane = isFirst =>
 
 // Copy a text, and say so above the button.
 async function copy(button, content) {
-  const done = await navigator.clipboard?.writeText(content).then(
+  const isDone = await navigator.clipboard?.writeText(content).then(
     () => true,
     () => false,
   );
-  button.dataset.said = say(done ? "Copied" : "This browser does not allow it");
+  button.dataset.said = say((isDone ?? copyFromBox(content)) ? "Copied" : "This browser does not allow it");
   byId("status").textContent = button.dataset.said;
   setTimeout(() => {
     delete button.dataset.said;
   }, 2000);
+}
+
+// Browsers have no clipboard for pages that come over HTTP from another machine.
+function copyFromBox(content) {
+  const box = make("textarea", content, {class: "unseen"});
+  document.body.append(box);
+  box.select();
+  const isDone = document.execCommand("copy");
+  box.remove();
+  return isDone;
 }
 
 function listen() {
@@ -428,7 +439,7 @@ function listen() {
   });
   on("to", "change", () => {
     const model = modelInto(byId("to").value);
-    if (model.source !== first().source) detects = false;
+    if (model.source !== first().source && text().trim()) detects = false;
     chooseByHand(model);
   });
   on("swap", "click", () => {

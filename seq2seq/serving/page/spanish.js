@@ -8,8 +8,8 @@ export const spanish = {
   "The page cannot start: {reason}": "La página no puede empezar: {reason}",
   Key: "Clave",
   "Translate text": "Traducir texto",
-  "Translate from": "Traducir del",
-  "Translate into": "Traducir al",
+  "Translate from": "Idioma del texto",
+  "Translate into": "Idioma de la traducción",
   "Swap languages": "Intercambiar los idiomas",
   "Detect language": "Detectar idioma",
   "{language} (detected)": "{language} (detectado)",
@@ -48,6 +48,7 @@ export const spanish = {
   "Instead of “{word}”": "En lugar de «{word}»",
   "Computing…": "Calculando…",
   "The model knows no other word here.": "El modelo no conoce otra palabra para este lugar.",
+  "Choose a word to change it": "Elige una palabra para cambiarla",
   "Undo my choice of words": "Deshacer mis cambios",
   "Your words": "Tus palabras",
   "How a word or a phrase is always translated. You can also choose a word of a translation. The list stays in this browser.":

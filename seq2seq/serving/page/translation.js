@@ -5,6 +5,7 @@ import {append, make, say} from "./drawing.js";
 
 const LINKED = 0.25; // the weight of attention from which a source word is shown as linked
 const [ASKED, SHOWN] = [8, 5]; // other words; some are the same in another case
+const UNLIKELY = Math.log(20); // by how much an other word is less likely than the best one, to be left out
 const popover = document.getElementById("others");
 
 export class Translation {
@@ -180,6 +181,7 @@ export class Translation {
     const lower = word.word.toLowerCase();
     const different = others
       .filter(other => other.word && other.word.toLowerCase() !== lower)
+      .filter((other, _, [best]) => other.log_prob > best.log_prob - UNLIKELY)
       .slice(0, SHOWN);
     list.replaceChildren(
       ...different.map(other => {
