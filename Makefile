@@ -85,6 +85,7 @@ format: $(TOOLS)
 docs: $(TOOLS)
 	$(BIN)/seq2seq reference > docs/configuration.md
 	$(BIN)/python scripts/documentation/architecture.py
+	$(BIN)/python scripts/documentation/languages.py
 	$(BIN)/python scripts/documentation/notebook.py
 
 site: $(TOOLS)

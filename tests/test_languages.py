@@ -1,8 +1,11 @@
 """The table of languages."""
 
+import re
+
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
+from documentation import languages as page
 from seq2seq.errors import ConfigError
 from seq2seq.languages import check_code, known_languages, language
 
@@ -74,3 +77,10 @@ def test_codes(code):
 def test_other_names_of_a_language_are_refused(code, message):
     with pytest.raises(ConfigError, match=f"^data.source_language: .*{message}"):
         check_code("data.source_language", code)
+
+
+def test_page_has_the_table_of_the_code():
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.table() in text, "run: python scripts/documentation/languages.py"
+    columns = set(next(iter(known_languages().values())))
+    assert columns <= set(re.findall("`([^`\n]+)`", text))

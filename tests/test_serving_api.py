@@ -20,6 +20,8 @@ from serving import Client, served, until
 from starlette.requests import ClientDisconnect
 
 from seq2seq.analysis import Method
+from seq2seq.inference import arrival
+from seq2seq.inference.required import Glossary
 from seq2seq.inference.translator import Translator
 from seq2seq.serving import Limits, interactive
 from seq2seq.serving.batching import Batcher, RequestError
@@ -37,7 +39,8 @@ def translator(exported: Path) -> Translator:
 @pytest.fixture(scope="module")
 def client(translator: Translator) -> Iterator[Client]:
     models = ServedModels({"toy": ServedModel("toy", translator, "gone")})
-    with served(models, Limits(characters=1000)) as client:
+    glossaries = {"zoo": Glossary({"gato": "lion"})}
+    with served(models, Limits(characters=1000), glossaries=glossaries) as client:
         yield client
 
 
@@ -360,3 +363,59 @@ def test_page_loads_only_files_that_the_server_has(client: Client) -> None:
         named = re.findall(r'(?:href|src)="([^":]+)"|from "(\./[^"]+)"', text)
         left += {urljoin(path, file or module) for file, module in named} - seen - set(left)
     assert {"/page/page.js", "/page/drawing.js", "/page/explanation.css"} < seen
+
+
+# --- Glossaries
+
+
+@pytest.mark.parametrize("glossary", ["zoo", {"gato": "lion"}])
+def test_request_has_a_glossary(client: Client, glossary: Any) -> None:
+    [found] = ask(client, "/api/translate", q="gato come {a}", glossary=glossary)["translations"]
+    assert "lion" in found["text"]
+    assert "{a}" in found["text"]
+    assert found["parts"][0]["missing"] == []
+    answer = client.post(
+        "/translate", q=["gato", "pan"], source="es", target="en", glossary=glossary
+    )
+    assert answer.json["translatedText"][0].startswith("lion")
+    assert "missing" not in answer.json
+    page = client.post(
+        "/translate", q="<p>El <b>gato</b></p>", source="es", target="en", format="html",
+        glossary=glossary,
+    )  # fmt: skip
+    assert "<b>lion</b>" in page.json["translatedText"]
+
+
+def test_partial_translations_have_tokens(client: Client) -> None:
+    shown = [data["text"] for kind, data in events(client, q="gato {a} pan") if kind == "partial"]
+    assert "{a}" in "".join(shown)
+    assert not re.search(r"\d{3}", "".join(shown))
+
+
+def test_names_of_glossaries_are_listed(client: Client) -> None:
+    assert client.get("/frontend/settings").json["glossaries"] == ["zoo"]
+
+
+@pytest.mark.parametrize(
+    ("glossary", "error"),
+    [
+        ("zo", "glossary: there is no 'zo'; use one of zoo"),
+        ({"a": " "}, "glossary: 'a': ' ': expected a term and its translation, as texts"),
+        (3, "glossary: Input should be a valid string"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/translate", "/api/translate"])
+def test_unusable_glossary_of_a_request(
+    client: Client, path: str, glossary: Any, error: str
+) -> None:
+    answer = client.post(path, q="gato", source="es", target="en", model="toy", glossary=glossary)
+    assert (answer.status, answer.json) == (400, {"error": error})
+
+
+def test_what_is_missing_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrival, "_beginning", lambda *_: "")
+    wanted = {"source": "es", "target": "en", "glossary": "zoo"}
+    answer = client.post("/translate", q=["gato", "pan"], **wanted).json
+    assert "missing" in answer["warnings"][0]
+    assert answer["missing"] == [["lion"], []]
+    assert client.post("/translate", q="gato", **wanted).json["missing"] == ["lion"]

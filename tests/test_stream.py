@@ -69,6 +69,8 @@ def make_config(
     **batching,
 ) -> DataConfig:
     return DataConfig(
+        source_language="es",
+        target_language="en",
         train=tuple(CorpusConfig(path="train.tsv", weight=weight) for weight in weights),
         augmentation=augmentation,
         valid=CorpusConfig(path="valid.tsv"),

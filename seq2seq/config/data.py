@@ -152,7 +152,8 @@ class AugmentationConfig(Section):
     """Shares of the training pairs to change, so that they look like text as people type it.
 
     Each epoch changes other pairs. The kinds are independent of each other, so that a pair may be
-    changed by several.
+    changed by several. Kinds that the languages do not have, such as capitals, are left out
+    (docs/languages.md).
     """
 
     joined: Rate = Field(0.04, description="two to four pairs on a line")
@@ -169,12 +170,14 @@ class AugmentationConfig(Section):
     final_punctuation: Rate = Field(
         0.06, description="final . ! ? … left out or repeated, both sides"
     )
-    accents: Rate = Field(0.08, description="no accents, no ¿ and ¡, source only")
+    accents: Rate = Field(
+        0.08, description="no accents, no ¿ and ¡, as people leave them out, source only"
+    )
     typos: Rate = Field(0.12, description="a typing error, two in long texts, source only")
     careless: Rate = Field(
         0.08,
         description="lower case, no accents, other final punctuation and perhaps words as in chats "
-        "(q, xq, u, thx, soooo, NO) and a typing error, all at once",
+        "(q, xq, u, thx, only in Spanish and English; soooo, NO) and a typing error, all at once",
     )
     lower_case: Rate = Field(0.06, description="lower case, source only")
     title_case: Rate = Field(0.05, description="A Capital On Each Word, both sides")

@@ -69,7 +69,7 @@ def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: boo
 
 
 def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
-    """Return where the word begins that attends most to a required text, from a place on."""
+    """Return where the words begin that attend most to a required text, from a place on."""
     split: Split = words if spaced else list
     starts = [start for start, _ in _spans(part.text, split)]
     if part.weights is None:  # a diagonal
@@ -80,9 +80,13 @@ def _place(part: Part, required: Required, fixed: int, spaced: bool) -> int:
         of_S = [*_pieces_of(part.source, part.source_pieces, [own], split)]
         mass_T = part.weights[:, of_S].sum(1)
         rows = membership(words_of_pieces(part.target_pieces, split)) > 0
-        masses = [mass_T[row].max(initial=0) for row in rows]
-    free = [(mass, -start) for mass, start in zip(masses, starts, strict=False) if start >= fixed]
-    return -max(free)[1] if free else len(part.text)
+        masses = [mass_T[row].sum() / max(1, row.sum()) for row in rows]
+        masses += [0.0] * (len(starts) - len(masses))
+    free = [n for n, start in enumerate(starts) if start >= fixed]
+    best = max(free, key=lambda n: masses[n], default=len(starts))
+    while best - 1 in free and masses[best - 1] > 0.5:  # the first word of several
+        best -= 1
+    return [*starts, len(part.text)][best]
 
 
 def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:

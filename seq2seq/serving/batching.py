@@ -157,13 +157,13 @@ def log_warnings(model: str, translations: Sequence[Translation]) -> None:
     parts = [part for translation in translations for part in translation.parts]
     unlikely = sum(part.unlikely for part in parts)
     unfinished = sum(not part.finished for part in parts)
-    missing = sum(bool(part.missing) for part in parts)
-    if unlikely or unfinished or missing:
+    if unlikely or unfinished:
         log.warning(
-            "%s: of %d sentences, the translations of %d are unlikely, of %d ended by the length "
-            "limit, and of %d without a term or token of theirs", model, len(parts), unlikely,
-            unfinished, missing,
+            "%s: of %d sentences, the translations of %d are unlikely and of %d ended by the "
+            "length limit", model, len(parts), unlikely, unfinished,
         )  # fmt: skip
+    if missing := sum(bool(part.missing) for part in parts):
+        log.warning("%s: %d translations lack a term or a token", model, missing)
 
 
 def _translate(models: ServedModels, stops: Sequence[int], job: _Job) -> list[list[Part]]:

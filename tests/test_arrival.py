@@ -1,0 +1,250 @@
+"""Terms of a glossary and tokens arrive in translations, whatever the model prefers."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import LEXICON
+from random_model import random_translator
+
+from seq2seq import cli
+from seq2seq.errors import DataError
+from seq2seq.inference import arrival
+from seq2seq.inference.required import (
+    Glossary,
+    Required,
+    find_missing,
+    mask,
+    required_of,
+    show_tokens,
+)  # fmt: skip
+from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.translator import Translator
+
+EMPTY = Glossary()
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained)
+
+
+@pytest.fixture
+def unforced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing forced, so that terms can be missing."""
+    monkeypatch.setattr(arrival, "_beginning", lambda *_: "")
+
+
+def terms(text: str, glossary: Glossary) -> list[str]:
+    return [each.text for each in glossary.find(text)]
+
+
+def best(translator: Translator, text: str, glossary: Glossary | None = None) -> str:
+    [[found, *_]] = translator.translate([text], glossary=glossary)
+    return found.text
+
+
+# --- Glossaries
+
+
+def test_longest_term_matches_whole_words() -> None:
+    glossary = Glossary({"coche": "car", "coche cama": "sleeper", "C++": "C++ (sic)"})
+    assert terms("Un coche cama y un coche; coches.", glossary) == ["sleeper", "car"]
+    assert terms("Uso C++.", glossary) == ["C++ (sic)"]
+
+
+def test_term_in_lower_case_matches_any_case() -> None:
+    glossary = Glossary({"sol": "sun", "Sol": "Sol Square", "OMS": "WHO"})
+    assert terms("Sol, sol y SOL de la OMS, Oms", glossary) == ["Sol Square", "sun", "SUN", "WHO"]
+    assert terms("ſol", glossary) == []
+
+
+def test_glossary_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("\ufeff# mine\n\ncoche\tautomobile \r\nel  sol\tthe sun\n", encoding="utf-8")
+    assert Glossary.read(path).terms == {"coche": "automobile", "el sol": "the sun"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\tb\nc d\n", "terms.tsv: line 2: expected a term, a tab and its translation, found"),
+        (b"a\tb\tc\n", "terms.tsv: line 1: expected a term"),
+        (b"a\t \n", "terms.tsv: line 1: expected a term"),
+        (b"a\tb\na\tc\n", "terms.tsv: line 2: 'a' has another translation above; remove one"),
+        (b"# a\n", "terms.tsv: no terms"),
+        (b"\xff", "terms.tsv: cannot be read as UTF-8"),
+    ],
+)  # fmt: skip
+def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(message)):
+        Glossary.read(path)
+
+
+def test_terms_have_to_be_texts() -> None:
+    with pytest.raises(DataError, match="glossary: 'a': ' '"):
+        Glossary({"a": " "})
+    with pytest.raises(DataError, match="cannot be read"):
+        Glossary.read("gone.tsv")
+
+
+# --- Stand-ins
+
+
+@pytest.mark.parametrize(
+    "text", ["Pulsa <b>aquí</b>, {name}.", "{a}b%s", "473 cosas de 644 en a@b.com", "x² + y²"]
+)
+def test_tokens_have_stand_ins_that_are_put_back(text: str) -> None:
+    masked, tokens = mask(text, EMPTY, "es", "en")
+    assert len(tokens) == len({token.form for token in tokens}) > 0
+    assert not any(token.source in masked or token.form in text for token in tokens)
+    assert [masked[token.start : token.end] for token in tokens] == [t.form for t in tokens]
+    assert show_tokens(masked, tokens) == text
+
+
+def test_term_that_has_a_token_stays() -> None:
+    glossary = Glossary({"a@b.com": "c@d.com"})
+    assert mask("Escribe a a@b.com.", glossary, "es", "en") == ("Escribe a a@b.com.", [])
+
+
+def test_parts_require_what_they_have() -> None:
+    masked, tokens = mask("El gato de {a} y {b}", EMPTY, "es", "en")
+    first, second = masked[: masked.index(" y ")], masked[masked.index("y ") :]
+    glossary = Glossary({"gato": "cat"})
+    assert [each.text for each in required_of(first, tokens, glossary)] == ["cat", "{a}"]
+    [other] = required_of(second, tokens, glossary)
+    assert second[other.start : other.end] == other.form
+
+
+def test_missing_texts_are_counted() -> None:
+    required = [Required("car", "car", 0, 3), Required("sun", "sun", 4, 7)] * 2
+    assert find_missing("Car, cars and car; sun", required, spaced=True) == [required[1]]
+    assert find_missing("carsunsun", required, spaced=False) == [required[0]]
+
+
+# --- Search
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("beam", [1, 3])
+def test_random_model_translates_with_all_of_them(
+    translator: Translator, seed: int, beam: int
+) -> None:
+    """Also without attention, where nothing says where they belong."""
+    glossary = Glossary({"gato": "big lion", "pan": "bread", "perro": "öŋ"})
+    guess = random_translator(seed, translator.target)
+    options = guess.options(beam_size=beam, nbest=beam, max_length_offset=3, glossary=glossary)
+    lines = ["gato {a} perro, pan a@b.com gato", "%s", "<b>pan</b> 3,5 kg"]
+    wanted = [["{a}", "öŋ", "bread", "a@b.com"], ["%s"], ["<b>", "bread", "</b>", "3.5 kg"]]
+    for found, texts in zip(guess.translate(lines, options), wanted, strict=True):
+        assert found[0].parts
+        for each in found:
+            lower = each.text.lower()
+            assert not [part.missing for part in each.parts if part.missing]
+            assert all(text in lower for text in texts)
+
+
+def test_term_replaces_the_words_of_the_model(translator: Translator) -> None:
+    assert best(translator, "niño quiere gato grande", Glossary({"gato": "dog"})) == " ".join(
+        "dog" if word == "gato" else LEXICON[word] for word in ["niño", "quiere", "gato", "grande"]
+    )
+
+
+def test_text_without_terms_is_translated_as_before(translator: Translator) -> None:
+    lines = ["gato come pan", "perro", "niño quiere casa grande"]
+    glossary = Glossary({"zapato": "shoe"})
+    options = translator.options(nbest=2, keep_weights=True)
+    before, after = (
+        [[(t.text, t.score, t.parts[0].log_probs) for t in of] for of in found]
+        for found in (
+            translator.translate(lines, options),
+            translator.translate(lines, options, glossary=glossary),
+        )
+    )
+    assert before == after
+
+
+def test_translations_do_not_depend_on_each_other(translator: Translator) -> None:
+    lines = ["gato come pan", "perro {a} pan", "gato y gato", "niño a@b.com"]
+    glossary = Glossary({"gato": "dog", "pan": "house"})
+    alone = [best(translator, line, glossary) for line in lines]
+    assert [found[0].text for found in translator.translate(lines, glossary=glossary)] == alone
+
+
+def test_token_is_one_piece_with_the_weights_of_its_stand_in(translator: Translator) -> None:
+    options = translator.options(keep_weights=True)
+    [[found]] = translator.translate(["gato a@b.com come <i>pan</i>"], options)
+    [part] = found.parts
+    assert part.source == "gato a@b.com come <i>pan</i>"
+    assert "▁a@b.com" in part.source_pieces or "a@b.com" in part.source_pieces
+    for token in ("a@b.com", "<i>", "</i>"):
+        assert sum(token in piece for piece in part.target_pieces) == 1
+    assert part.weights is not None
+    assert part.weights.shape == (len(part.target_pieces), len(part.source_pieces))
+    np.testing.assert_allclose(part.weights.sum(1), 1, atol=1e-4)
+    assert len(part.log_probs) == len(part.target_pieces)
+    assert sum(part.log_probs) == pytest.approx(part.log_prob, abs=1e-3)
+    assert "".join(part.target_pieces[:-1]).replace("▁", " ").strip() == part.text
+
+
+def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator) -> None:
+    [[plain]] = translator.translate(["gato come pan"])
+    [[forced]] = translator.translate(["gato come pan"], glossary=Glossary({"pan": "xyzzyx"}))
+    assert forced.parts[0].log_prob < plain.parts[0].log_prob - 5
+    assert not forced.parts[0].unlikely
+
+
+def test_samples_and_lines_with_a_prefix_are_left_to_the_model(translator: Translator) -> None:
+    options = translator.options(glossary=Glossary({"gato": "dog"}))
+    [[prefixed]] = translator.translate(["gato come"], options, prefixes=["cat"])
+    assert prefixed.text.startswith("cat")
+    [samples] = translator.translate(["gato come"], options, sampling=Sampling(2))
+    assert not any(part.missing for sample in samples for part in sample.parts)
+
+
+def test_language_without_spaces(japanese: Path) -> None:
+    translator = Translator.load(japanese)
+    assert "獅子" in best(translator, "gato come pan", Glossary({"pan": "獅子"}))
+
+
+# --- Commands
+
+
+def test_glossary_of_the_command(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "terms.tsv").write_text("gato\tdog\n", encoding="utf-8")
+    chosen = ["--glossary", str(tmp_path / "terms.tsv"), "--workers", "1"]
+    (tmp_path / "in").write_text("gato come pan\n", encoding="utf-8")
+    assert cli.main(["translate", str(trained), "-i", str(tmp_path / "in"), *chosen]) == 0
+    assert capsys.readouterr().out.split()[0] == "dog"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.tsv").write_text("gato come pan\tdog eats bread\n", encoding="utf-8")
+    assert cli.main(["evaluate", str(trained), "test.tsv", "-o", "out", *chosen]) == 0
+    assert Path("out").read_text(encoding="utf-8").split()[0] == "dog"
+    assert cli.main(["translate", str(trained), "--prefix", "p", *chosen]) == 2
+    assert "--glossary requires beam search" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_said_once(
+    unforced: None, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "terms.tsv").write_text("gato\tlion\n", encoding="utf-8")
+    chosen = ["--glossary", str(tmp_path / "terms.tsv"), "--format", "jsonl"]
+    text = "perro\ngato come\ngato\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert cli.main(["translate", str(trained), *chosen]) == 0
+    written = capsys.readouterr()
+    lines = list(map(json.loads, written.out.splitlines()))
+    assert [line["parts"][0]["missing"] for line in lines] == [[], ["lion"], ["lion"]]
+    lacking = "2 of 3 lines: a term or token has not arrived in the translation (line 2: lion)"
+    assert written.err.count(lacking) == 1
