@@ -59,7 +59,7 @@ class Language:
     respelled: Mapping[int, str] = field(default_factory=dict)  # letters (ord), without accents
     openings: str = ""  # marks that begin a sentence, and that people leave out
     final_marks: str = ".!?…"
-    date: str = ""  # day {0} and month {1}; after a bar, what a year {0} adds
+    date: str = ""  # day {0}, month {1}, and after a bar year {2}
     months: tuple[str, ...] = ()  # in order, if it is known how a date is written
     bleu_tokenizer: str | None = None  # sacreBLEU's; None: its default, 13a
 

@@ -122,7 +122,9 @@ def app(exported: Path, trained: Path) -> Iterator[App]:
 
 # --- What clients may send
 
-WORDS = st.lists(st.sampled_from(["gato", "perro rojo", "niño", "dog", "\n", "<b>", "</b>", "<p>"]))
+WORDS = st.lists(
+    st.sampled_from(["gato", "perro rojo", "niño", "dog", "{a}", "\n", "<b>", "</b>", "<p>"])
+)
 TEXTS = WORDS.map(" ".join) | st.text(max_size=40)
 SUBTITLES = st.lists(
     st.sampled_from(["1\n", "0:1 --> 0:2\n", "- ", "gato", "\n", "<i>", "</i>", "&lt;", "{\\an8}"])
@@ -141,6 +143,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "target": st.sampled_from(["en", "es", "auto"]) | TEXTS,
     "format": st.sampled_from(["text", "html", "html", "pdf"]),
     "alternatives": NUMBERS,
+    "glossary": st.dictionaries(
+        st.sampled_from(["gato", "rojo", "x"]) | st.text(max_size=3), TEXTS
+    ),
     "api_key": TEXTS,
     "file": TEXTS | SUBTITLES,
     "model": st.sampled_from(["there", "there", "none"]),  # prefixes need pieces of the model's own

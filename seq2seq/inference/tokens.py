@@ -119,6 +119,6 @@ def _date_patterns(code: str) -> list[re.Pattern[str]]:
 def _date(match: re.Match[str], source: Language, target: Language) -> str:
     """Return a date as the target language writes it."""
     month = [each.lower() for each in source.months].index(match["month"].lower())
-    day_month, year = target.date.split("|")
-    written = day_month.format(match["day"].lstrip("0"), target.months[month])
-    return written + (year.format(match["year"]) if match["year"] else "")
+    form, year = target.date.split("|")
+    form += year if match["year"] else ""
+    return form.format(match["day"].lstrip("0"), target.months[month], match["year"])
