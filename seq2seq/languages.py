@@ -159,20 +159,13 @@ _ISO_639_1 = {
     "p": "ailst", "q": "u", "r": "mnouw", "s": "acdegiklmnoqrstuvw", "t": "aeghiklnorstwy",
     "u": "gkrz", "v": "eio", "w": "ao", "x": "h", "y": "io", "z": "ahu",
 }  # fmt: skip
-_MISTAKEN = dict(  # countries and older codes
-    re.findall(
-        r"(\S+)=(\S+)",
-        "jp=ja cn=zh kr=ko gr=el cz=cs dk=da ua=uk vn=vi sp=es iw=he ger=de fre=fr "
-        "chi=zh dut=nl gre=el per=fa rum=ro cze=cs slo=sk arm=hy geo=ka baq=eu bur=my",
-    )
-)
 
 
 def check_code(key: str, code: str) -> None:
     """Raise ConfigError unless a code is one of ISO 639, perhaps with a region or script."""
-    base, others = base_of(code), dict(_MISTAKEN)
+    base, others = base_of(code), dict[str, str]()
     for known, row in known_languages().items():
-        others |= dict.fromkeys((row["ISO 639-3"], row["name"].lower()), known)
+        others |= dict.fromkeys([row["name"].lower(), *row["mistaken"].split()], known)
     if len(base) == 2 and base[1] in _ISO_639_1.get(base[0], ""):
         return
     if base in others:

@@ -508,6 +508,7 @@ def clones(tmp_path: Path) -> Path:
         strings["e"] = {"es": "Ya dicho", "en": "Said already"}[language]
         write("scratchfoundation-scratch-l10n", f"a/{language}.json", json.dumps(strings))
         write("scratchfoundation-scratch-l10n", f"b/{language}.json", "{")
+    write("mozilla-l10n-www.mozilla.org", "es-ES/a.lang", "not a clone")
     write("vitejs-docs-es", "docs/index.md", "# Inicio\n\nUno aquí. Dos allí.\n")
     write("vitejs-vite", "docs/index.md", "# Start\n\nOne here. Two there.\n")
     archive = folder / "tico-19-tico-19.github.io/data/tico19-testset.zip"
@@ -570,12 +571,13 @@ def test_general_corpus(call: Call, tmp_path: Path) -> None:
     dropped = metadata["dropped"]
     assert (dropped["duplicate"], dropped["overlap with valid or test"]) == (1, 2)
     found = {each["source"]: each for each in metadata["sources"]}
-    assert found.keys() == {"Scratch", "Vite", "TICO-19", "XQuAD"}
+    assert found.keys() == {"Scratch", "Vite", "TICO-19", "XQuAD", "Mozilla's web site"}
     assert (found["TICO-19"]["dev"], found["TICO-19"]["train"]) == (1600, 800)
     assert found["Scratch"]["commits"] == {"scratchfoundation/scratch-l10n": ["unknown"]}
     [counts] = (line.split() for line in out.splitlines() if line.startswith("TICO-19"))
     assert counts == ["TICO-19", "3", "2,400", "1,600", "800", "CC0"]
     assert "cannot be read (1 files of Scratch): scratchfoundation-scratch-l10n/b/es.json" in out
+    assert "cannot be read (1 files of Mozilla's web site): mozilla-l10n-www.mozilla.org: " in out
     again, _, err = call("--skip-missing")
     assert again == 2
     assert "has train.tsv, valid.tsv, dev-tico.tsv, dev-xquad.tsv, metadata.json already" in err

@@ -17,6 +17,7 @@ from serving import Client, served
 
 import benchmark
 from seq2seq import cli
+from seq2seq.inference.required import Glossary
 from seq2seq.inference.translator import Translator
 from seq2seq.packaged import SAMPLE
 from seq2seq.serving.served_models import load_models
@@ -27,14 +28,16 @@ PAGE = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    """What `seq2seq serve` serves."""
-    with served(load_models([], Translator.load)) as client:
+    """What `seq2seq serve` serves, with a glossary."""
+    glossaries = {"shop": Glossary({"coche": "automobile"})}
+    with served(load_models([], Translator.load), glossaries=glossaries) as client:
         yield client
 
 
 def code(language: str) -> list[str]:
     """Return the blocks of code in a language; those of a shell have none."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [block for of, block in blocks if of == language]
 
 
 def shell_commands() -> list[tuple[str, str]]:
@@ -85,7 +88,7 @@ def test_commands_parse() -> None:
     lines += re.findall(r"^ExecStart=\S*/(seq2seq .*)$", PAGE, re.MULTILINE)
     [docker] = re.findall(r"^CMD (.*)", PAGE, re.MULTILINE)
     lines.append(" ".join(re.findall(r'"([^"]+)"', docker)))
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         assert cli.parse(shlex.split(line, comments=True)[1:]).parser.prog == "seq2seq serve"
 

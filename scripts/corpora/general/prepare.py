@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -176,8 +177,11 @@ def _documents(files: Files, clones: Path, counts: Counts) -> Iterator[tuple[str
     if files.format == "tico":
         found += tico(files.repositories[0].folder(clones) / files.pattern).items()
     elif files.format == "lang history":
-        history = lang_history(files.repositories[0].folder(clones), files.pattern)
-        found.append((files.source, list(history)))
+        folder = files.repositories[0].folder(clones)
+        try:
+            found.append((folder.name, list(lang_history(folder, files.pattern))))
+        except (OSError, subprocess.CalledProcessError) as error:
+            counts.unreadable.append(f"{folder.name}: {error}")
     else:
         for spanish, english in files.pairs(clones):
             name = spanish.relative_to(clones).as_posix()

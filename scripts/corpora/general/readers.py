@@ -311,7 +311,8 @@ def lang_history(folder: Path, pattern: str) -> Pairs:
 
     A line ;English is followed by its translation. Both may change from one commit to the next.
     """
-    command = ["git", "-C", str(folder), "log", "-p", "-U1", "--format=", "--", pattern]
+    options = ["-p", "-U1", "--format=", "--no-color", "--no-ext-diff"]
+    command = ["git", "-C", str(folder), "log", *options, "--", pattern]
     log = subprocess.run(command, capture_output=True, check=True).stdout.decode(errors="replace")
     english = ""
     for line in log.splitlines():

@@ -176,7 +176,10 @@ export function facts(entries) {
 }
 
 export function table(headings, rows) {
-  const head = append(make("tr"), ...headings.map(text => make("th", text, {scope: "col"})));
+  const head = append(
+    make("tr"),
+    ...headings.map(text => (text ? make("th", text, {scope: "col"}) : make("td"))),
+  );
   const body = rows.map(({cells, padding}) => {
     const row = make("tr", null, {class: padding ? "padding" : ""});
     return append(

@@ -20,7 +20,6 @@ export class Pane {
     };
     this.copies = Boolean(box);
     this.translation = new Translation(box ?? this.at(".translation"), {...on, choose});
-    this.on = on;
     this.model = null;
     this.place = 0; // of the sentence that is looked into
     this.at(".prefix").addEventListener("input", on.type);

@@ -30,26 +30,30 @@ export const language =
     .find(code => code in LANGUAGES) ?? "en";
 const other = Object.keys(LANGUAGES).find(code => code !== language);
 
-// Shows the page in its language. What is in index.html is English.
+// Shows the page in its language; what is in index.html is English. The button changes the language.
 export function showLanguage(button) {
-  if (language === "es") Object.assign(texts, spanish);
-  document.documentElement.lang = language;
-  for (const root of [document, ...[...document.querySelectorAll("template")].map(each => each.content)]) {
-    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-    while (walker.nextNode()) {
-      const [, before, text, after] = /^(\s*)(.*?)(\s*)$/s.exec(walker.currentNode.data);
-      if (text) walker.currentNode.data = before + say(text.replace(/\s+/g, " ")) + after;
-    }
-    for (const name of ["aria-label", "title", "placeholder"])
-      for (const element of root.querySelectorAll(`[${name}]`))
-        element.setAttribute(name, say(element.getAttribute(name).replace(/\s+/g, " ")));
-  }
+  if (language === "es") translatePage(spanish);
   button.textContent = LANGUAGES[other];
   button.lang = other;
   button.addEventListener("click", () => {
     stored.set("language", other);
     location.reload(); // the state of the page is in its address
   });
+}
+
+function translatePage(translations) {
+  Object.assign(texts, translations);
+  document.documentElement.lang = language;
+  document.title = say(document.title);
+  const translated = text => text.replace(/\S.*\S|\S/s, words => say(words.replace(/\s+/g, " ")));
+  const templates = [...document.querySelectorAll("template")].map(template => template.content);
+  for (const root of [document.body, ...templates]) {
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) walker.currentNode.data = translated(walker.currentNode.data);
+    for (const name of ["aria-label", "title", "placeholder"])
+      for (const element of root.querySelectorAll(`[${name}]`))
+        element.setAttribute(name, translated(element.getAttribute(name)));
+  }
 }
 
 // The name of a language; `name` if the browser knows none.
