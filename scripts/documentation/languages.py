@@ -30,8 +30,7 @@ def table() -> str:
 def _row(code: str, known: Language) -> tuple[str, ...]:
     spaces = "words" if known.is_spaced else "sentences" if known.joiner else ""
     typos = "also neighbouring keys" if known.neighbours else "yes" if known.is_alphabetic else ""
-    day, _, year = known.date.partition("|")
-    date = day.format("3", *known.months[:1]) + year.format("1999")
+    date = known.date.replace("|", "").format("3", *known.months[:1], "1999")
     return (
         code, known.name, known.script, spaces, "yes" * known.is_cased, typos, _accents(known),
         " ".join(known.final_marks), known.number, date, known.bleu_tokenizer or "13a",
