@@ -6,7 +6,10 @@ import io
 import json
 import re
 import time
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -18,7 +21,7 @@ from properties import examples
 from random_model import random_translator
 
 from seq2seq import cli
-from seq2seq.data.tokenizer import normalize_line
+from seq2seq.data.tokenizer import Tokenizer, normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference import arrival
 from seq2seq.inference.required import (
@@ -30,7 +33,9 @@ from seq2seq.inference.required import (
     show_tokens,
 )  # fmt: skip
 from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import source_words, target_words, word_attention
 
 EMPTY = Glossary()
 
@@ -230,6 +235,60 @@ def test_token_is_one_piece_with_the_weights_of_its_stand_in(translator: Transla
     assert len(part.log_probs) == len(part.target_pieces)
     assert sum(part.log_probs) == pytest.approx(part.log_prob, abs=1e-3)
     assert "".join(part.target_pieces[:-1]).replace("▁", " ").strip() == part.text
+
+
+GLUED = (
+    "Haz clic en <b>Guardar</b> para continuar.", "<b>Hola</b>", "Hola</b> mundo", "a<b y c>d",
+    "x{a}y casa", "pre{a}fijo {b}sufijo", "Pulsa <kbd>Ctrl</kbd>.", "una casa{a}{b}",
+    "Click <b>Save</b> to continue.", "<i>CTRL</i> x", "LA CASA{a}",
+)  # fmt: skip
+SPOKEN = ("Ñu", "HOLA", "Guardar", "中", "\u2764\ufe0f", "¿", "é", "<B x>", "3 km", *FRAGMENTS)
+
+
+def shown_words_spell_their_texts(part: Part) -> bool:
+    """Return whether the views of a part have all words of its texts, and pieces of each."""
+    sides = ((source_words(part), f"{part.source}</s>"), (target_words(part), part.text))
+    return all(
+        "".join(shown.words) == "".join(text.split())
+        and {word for of in shown.of_pieces for word in of} == {*range(len(shown.words))}
+        for shown, text in sides
+    )
+
+
+@pytest.mark.parametrize("name", ["es-en", "en-es"])
+def test_tokens_next_to_letters_are_shown(name: str) -> None:
+    model = Translator.load(name)
+    for found in model.translate(GLUED, model.options(keep_weights=True, nbest=2)):
+        for part in (part for each in found for part in each.parts):
+            assert shown_words_spell_their_texts(part)
+            view = word_attention(part)
+            assert view.weights.shape == (len(view.target), len(view.source))
+
+
+@cache
+def cased_tokenizer() -> Tokenizer:
+    return Translator.load("es-en").source
+
+
+@given(st.lists(st.sampled_from(SPOKEN), max_size=9).map("".join), st.randoms(), st.booleans())
+@examples(300)
+def test_pieces_with_tokens_spell_their_text(text: str, random: Random, fallback: bool) -> None:
+    """Whatever the order in which a model writes stand-ins, and what it writes next to them."""
+    tokenizer = cased_tokenizer()
+    text = normalize_line(text)
+    masked, tokens = mask(text, (EMPTY, "es", "es"))
+    written = masked.split()
+    random.shuffle(written)
+    target = "".join(word + random.choice(["", " "]) for word in written).strip()
+    sides = [[*tokenizer.pieces(tokenizer.encode(of)), "</s>"] for of in (masked, target)]
+    if not fallback:  # as of a tokenizer that does not know these characters
+        sides = [["<unk>" if p.startswith("<0x") else p for p in side] for side in sides]
+    part = Part(masked, *sides, target, 0.0, 0.0, True, np.ones((len(sides[1]), len(sides[0]))))
+    part = replace(part, log_probs=[0.0] * len(sides[1]))
+    part = arrival._restore(part, [*tokens.values()], True)
+    assert part.source == text
+    assert shown_words_spell_their_texts(part)
+    word_attention(part)
 
 
 def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator) -> None:

@@ -15,11 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from seq2seq.data.casing import CAPS, SHIFT
 from seq2seq.data.tokenizer import SPACE_PIECE, bytes_of_piece
 from seq2seq.inference.required import Required, find_form, find_missing, show_tokens
 from seq2seq.inference.text import Part
 from seq2seq.inference.words import Split, membership, words, words_of_pieces
 
+_INVISIBLE = SPACE_PIECE + SHIFT + CAPS  # in pieces: spaces, and marks for capitals
 
 def let_arrive(
     parts: Sequence[list[Part]],
@@ -120,19 +122,28 @@ def _restore(part: Part, required: Sequence[Required], spaced: bool) -> Part:
 def _merged(
     pieces: Sequence[str], values: Sequence[tuple[Required, str]]
 ) -> tuple[list[str], list[int]]:
-    """Return pieces, with one for each token, and the index of the first old piece of each."""
+    """Return pieces, with one for each token, and the index of the first old piece of each.
+
+    The piece of a token takes in the spaces beside it, and the marks for capitals in those that it
+    loses, so that the pieces spell the text.
+    """
     raw = list(map(bytes_of_piece, pieces))
     piece_of = [number for number, piece in enumerate(raw) for _ in piece]  # by byte
     places = [
         (piece_of[match.start()], piece_of[match.end() - 1] + 1, token, value)
         for token, value in values
-        for match in re.finditer(rf"(?<!\w){token.form}(?!\w)".encode(), b"".join(raw))
+        for match in re.finditer(token.pattern.encode(), b"".join(raw))
     ]
     found, starts = [*pieces], [*range(len(pieces))]
     for first, end, token, value in sorted(places, reverse=True):
-        if token.joins[1]:
-            found[end] = found[end].removeprefix(SPACE_PIECE)
+        first -= found[first - 1] == SPACE_PIECE
         new = token.put_back(b"".join(raw[first:end]).decode(errors="replace"), value)
+        while token.joins[0] and first and not found[first - 1].strip(_INVISIBLE):
+            first -= 1
+        if token.joins[1]:
+            while not found[end].strip(_INVISIBLE):
+                end += 1
+            found[end] = found[end].removeprefix(SPACE_PIECE)
         found[first:end], starts[first:end] = [new.replace(" ", SPACE_PIECE)], [first]
     return found, starts
 

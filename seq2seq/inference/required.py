@@ -30,10 +30,15 @@ class Required(NamedTuple):
     source: str = ""  # of a token: the text in the source
     joins: tuple[bool, bool] = (False, False)  # without a space to the word before it, after it
 
+    @property
+    def pattern(self) -> str:
+        """A pattern of the stand-in, also if a model has written it next to a letter."""
+        return f"(?<![0-9]){self.form}(?![0-9])"
+
     def put_back(self, text: str, value: str) -> str:
         """Return a text with a value in place of the stand-in."""
         before, after = (" ?" * joins for joins in self.joins)
-        return re.sub(rf"{before}(?<!\w){self.form}(?!\w){after}", lambda _: value, text)
+        return re.sub(f"{before}{self.pattern}{after}", lambda _: value, text)
 
 
 class Glossary:
