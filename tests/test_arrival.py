@@ -298,12 +298,45 @@ def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator)
     assert not forced.parts[0].unlikely
 
 
-def test_samples_and_lines_with_a_prefix_are_left_to_the_model(translator: Translator) -> None:
+def test_samples_are_left_to_the_model(translator: Translator) -> None:
     options = translator.options(glossary=Glossary({"gato": "dog"}))
-    [[prefixed]] = translator.translate(["gato come"], options, prefixes=["cat"])
-    assert prefixed.text.startswith("cat")
     [samples] = translator.translate(["gato come"], options, sampling=Sampling(2))
     assert not any(part.missing for sample in samples for part in sample.parts)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text", "missing"),
+    [
+        ("My ", "My automobile is in {lugar}.", []),
+        ("My ca", "My car is in {lugar}.", ["automobile"]),  # which has been translated
+        ("My car is in {lu", "My car is in {lugar}.", ["automobile"]),
+        ("My car is in {lugar}. ", "My car is in {lugar}.", ["automobile"]),
+    ],
+)
+def test_terms_and_tokens_arrive_after_a_prefix(prefix: str, text: str, missing: list[str]) -> None:
+    """And in the sentences that have none, as if there were no prefix."""
+    model = Translator.load("es-en")
+    glossary = Glossary({"coche": "automobile"})
+    line = "Mi coche está en {lugar}. Escribe a ana@example.org hoy. El coche es rojo."
+    [[without]] = model.translate([line], glossary=glossary)
+    [[found]] = model.translate([line], prefixes=[prefix], glossary=glossary)
+    assert (found.parts[0].text, found.parts[0].missing) == (text, missing)
+    assert found.parts[1:] == without.parts[1:]
+    assert ("ana@example.org" in found.text, found.parts[2].missing) == (True, [])
+
+
+@pytest.mark.parametrize("prefix", ["HO", "cat", "{a", "<", "Ñu {b} é", "中"])
+def test_nothing_is_missing_silently_after_a_prefix(translator: Translator, prefix: str) -> None:
+    for seed in range(2):
+        model = random_translator(seed, translator.target)
+        options = model.options(beam_size=2, nbest=2, glossary=Glossary({"coche": "car"}))
+        for line, wanted in (("coche {a} <b>x", ["car", "{a}", "<b>"]), ("<i>Ñ</i>", ["<i>"])):
+            [found] = model.translate([line], options, prefixes=[prefix])
+            for each in found:
+                assert each.text.startswith(prefix)
+                missing = [text for part in each.parts for text in part.missing]
+                assert all(text in each.text.lower() or text in missing for text in wanted)
+                assert all(map(shown_words_spell_their_texts, each.parts))
 
 
 def test_language_without_spaces(japanese: Path) -> None:

@@ -23,25 +23,29 @@ from seq2seq.inference.words import Split, membership, words, words_of_pieces
 
 _INVISIBLE = SPACE_PIECE + SHIFT + CAPS  # in pieces: spaces, and marks for capitals
 
+
 def let_arrive(
     parts: Sequence[list[Part]],
     required: Sequence[Sequence[Required]],
     search_again: Callable[[Sequence[tuple[int, str]]], list[list[Part]]],
     *,
+    given: Sequence[int],
     spaced: bool,
 ) -> list[list[Part]]:
     """Return translations in which what is required of each sentence arrives, as a reader sees it.
 
     `search_again` returns the translations of sentences, by number, that begin with a text. It is
     called for what is missing from left to right, since what follows a beginning changes.
+    The first `given` characters of each translation stay. What they attend to most is theirs to
+    translate, and is not forced after them.
     Translations that lack something are left out unless all of a sentence do.
     """
-    found, fixed = [*parts], [0] * len(parts)
+    found, fixed = [*parts], [*given]
     for _ in range(max(map(len, required))):
         begun = {
             number: text
             for number, each in enumerate(required)
-            if (text := _beginning(found[number][0], each, fixed[number], spaced))
+            if (text := _beginning(found[number][0], each, given[number], fixed[number], spaced))
         }
         again = search_again([*begun.items()]) if begun else []
         for (number, text), of in zip(begun.items(), again, strict=True):
@@ -53,14 +57,21 @@ def let_arrive(
     return [[part for part in of if not part.missing] or of for of in restored]
 
 
-def _beginning(part: Part, required: Sequence[Required], fixed: int, spaced: bool) -> str:
+def _beginning(
+    part: Part, required: Sequence[Required], given: int, fixed: int, spaced: bool
+) -> str:
     """Return how a translation could begin so that a missing text arrives; "": all texts have.
 
-    The first `fixed` characters of the translation stay. The text is the one that belongs before
+    The first `fixed` characters of the translation stay. A text that belongs in the first `given`
+    ones is left out. The text is the one that belongs before
     the others that are missing.
     """
     missing = find_missing(part.text, required, spaced=spaced)
-    places = [(_place(part, each, fixed, spaced), each.form) for each in missing]
+    places = [
+        (_place(part, each, fixed, spaced), each.form)
+        for each in missing
+        if not given or _place(part, each, 0, spaced) >= given
+    ]
     if not places:
         return ""
     place, form = min(places, key=lambda each: each[0])
