@@ -412,6 +412,22 @@ def test_unusable_glossary_of_a_request(
     assert (answer.status, answer.json) == (400, {"error": error})
 
 
+@pytest.mark.parametrize("prefix", ["", "cat. the", "<i"])
+def test_tokens_next_to_letters_and_prefixes(
+    client: Client, translator: Translator, prefix: str
+) -> None:
+    q, glossary = "gato. pre{a}fijo <i>pan</i>. perro {b}", Glossary({"perro": "lion"})
+    wanted = {"q": q, "prefix": prefix, "glossary": glossary.terms, "model": "toy"}
+    answer = client.post("/api/translate", **wanted)
+    [[expected, *_]] = translator.translate([q], prefixes=[prefix], glossary=glossary)
+    *_, (_, streamed) = events(client, **wanted)
+    for found in (answer.json, streamed):
+        assert found["translations"][0]["text"] == expected.text
+        assert "lion" in expected.text
+        missing = [part["missing"] for part in found["translations"][0]["parts"]]
+        assert missing == [part.missing for part in expected.parts]
+
+
 def test_what_is_missing_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrival, "_beginning", lambda *_: "")
     wanted = {"source": "es", "target": "en", "glossary": "zoo"}
