@@ -929,6 +929,35 @@ def test_server_that_is_gone_is_named_until_it_is_back(browser: Browser, client:
     page.close()
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "said", "is_gone"),
+    [
+        (500, '{"error": "internal error"}', "internal error", False),
+        (504, '{"error": "it took too long"}', "it took too long", False),
+        (502, "<p>Bad gateway", "The server does not answer. Your text stays here.", True),
+    ],
+)
+def test_only_a_server_that_is_gone_is_asked_again(
+    browser: Browser, client: Client, status: int, body: str, said: str, is_gone: bool
+) -> None:
+    page = browser.new_page()
+    page.clock.install()
+    page.goto(client.url)
+    page.route("**/api/stream", lambda route: route.fulfill(status=status, body=body))
+    page.locator("#text").fill(SENTENCE)
+    page.clock.run_for(300)
+    expect(page.locator("#notice p")).to_have_text(said)
+    page.unroute("**/api/stream")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(3100)
+    if not is_gone:
+        assert asked == []
+        page.get_by_role("button", name="Try again").click()
+    assert shown(page)
+    page.close()
+
+
 def test_terms_are_kept_and_translated_as_the_list_says(page_of_both: Page) -> None:
     page = page_of_both
     typed(page, SPANISH)
