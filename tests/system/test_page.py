@@ -898,6 +898,21 @@ def test_phone_has_large_targets_and_nothing_is_clipped(page_of_both: Page) -> N
         assert page.evaluate(f"{part}.scrollWidth <= {part}.clientWidth")
 
 
+def test_other_words_and_their_form_are_within_a_phone(page_of_both: Page) -> None:
+    page = page_of_both
+    page.set_viewport_size({"width": 375, "height": 667})
+    typed(page, "Cuando llegamos a la estación, el tren ya se había ido.")
+    page.locator(".word").nth(1).click()
+    choices = page.locator("#others li button")
+    expect(choices).to_have_count(5)
+    choices.last.scroll_into_view_if_needed()
+    expect(choices.last).to_be_in_viewport(ratio=0.9)
+    page.locator("#others summary").click()
+    expect(page.locator("#others input").last).to_be_focused()
+    for part in ("h2", "form"):
+        expect(page.locator(f"#others {part}")).to_be_in_viewport(ratio=1)
+
+
 def test_server_that_is_gone_is_named_until_it_is_back(browser: Browser, client: Client) -> None:
     page = browser.new_page()
     page.clock.install()
@@ -967,8 +982,9 @@ def test_terms_are_kept_and_translated_as_the_list_says(page_of_both: Page) -> N
     term, translation = page.locator("#others input").all()
     expect(term).to_have_value("cocina")
     expect(translation).to_have_value("kitchen")
-    translation.fill("galley")
-    translation.press("Enter")
+    expect(translation).to_be_focused()
+    page.keyboard.type("galley")
+    page.keyboard.press("Enter")
     expect(page.locator("#others")).to_be_hidden()
     expect(page.locator("#translation")).to_contain_text("galley")
     page.reload()

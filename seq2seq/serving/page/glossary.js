@@ -96,6 +96,8 @@ export class Glossary {
       form.closest("[popover]").hidePopover();
       this.set(from.input.value, into.input.value);
     });
-    return [append(make("details"), make("summary", say("Always translate this word as…")), form)];
+    const details = append(make("details"), make("summary", say("Always translate this word as…")), form);
+    details.addEventListener("toggle", () => details.open && into.input.select());
+    return [details];
   }
 }

@@ -236,6 +236,9 @@ function open(span) {
   popover.word = span;
   span.focus({preventScroll: true});
   span.classList.add("open");
+  const {top, bottom} = span.getBoundingClientRect();
+  const room = Math.max(top, document.documentElement.clientHeight - bottom) - 12;
+  popover.style.setProperty("--room", `${room}px`);
   popover.showPopover({source: span});
 }
 
@@ -247,7 +250,7 @@ new ResizeObserver(() => {
   const isBelow = clientHeight - bottom >= Math.min(popover.offsetHeight + 8, top);
   const x = Math.max(8, Math.min(left, clientWidth - popover.offsetWidth - 8));
   popover.style.left = `${x + scrollX}px`;
-  popover.style.top = `${scrollY + (isBelow ? bottom + 4 : top - popover.offsetHeight - 4)}px`;
+  popover.style.top = `${Math.max(8, scrollY + (isBelow ? bottom + 4 : top - popover.offsetHeight - 4))}px`;
 }).observe(popover);
 
 popover.addEventListener("beforetoggle", ({newState}) => {
