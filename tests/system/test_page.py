@@ -913,6 +913,21 @@ def test_other_words_and_their_form_are_within_a_phone(page_of_both: Page) -> No
         expect(page.locator(f"#others {part}")).to_be_in_viewport(ratio=1)
 
 
+def test_buttons_of_the_translation_are_in_one_row_on_a_phone(
+    browser: Browser, both: Client
+) -> None:
+    context = browser.new_context(locale="es-MX", viewport={"width": 375, "height": 667})
+    page = context.new_page()
+    page.goto(both.url)
+    typed(page, SPANISH)
+    expect(page.locator("#tip")).to_be_visible()
+    boxes = [page.locator(button).bounding_box() for button in ("#share", "#copy")]
+    assert boxes[0]
+    assert boxes[1]
+    assert boxes[0]["y"] == boxes[1]["y"]
+    context.close()
+
+
 def test_server_that_is_gone_is_named_until_it_is_back(browser: Browser, client: Client) -> None:
     page = browser.new_page()
     page.clock.install()
