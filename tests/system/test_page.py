@@ -1021,8 +1021,11 @@ def test_terms_are_kept_and_translated_as_the_list_says(page_of_both: Page) -> N
     page.get_by_label("Use").select_option("shop")
     expect(page.locator("#translation")).to_contain_text("hound")
     expect(page.locator("#add-term")).to_be_hidden()
+    about = page.locator("#glossary p.small:visible")
+    expect(about).to_contain_text(["translated as the server's list says."])
     page.get_by_label("Use").select_option("the words below")
     expect(page.locator("#translation")).to_contain_text("puppy")
+    expect(about).to_contain_text(["How a word or a phrase is always translated."])
 
 
 def test_text_that_does_not_arrive_is_marked(page_of_both: Page) -> None:

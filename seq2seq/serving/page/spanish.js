@@ -53,6 +53,8 @@ export const spanish = {
   "Your words": "Tus palabras",
   "How a word or a phrase is always translated. You can also choose a word of a translation. The list stays in this browser.":
     "Cómo se traduce siempre una palabra o una expresión. También puedes elegir una palabra de una traducción. La lista se queda en este navegador.",
+  "Words and phrases are translated as the server's list says. Your own list stays in this browser and is not used.":
+    "Las palabras y expresiones se traducen como dice la lista del servidor. Tu propia lista se queda en este navegador y no se usa.",
   Use: "Usar",
   "the words below": "las palabras de abajo",
   Translate: "Traducir",
