@@ -41,7 +41,7 @@ export class Translation {
 
   // Resolves to the translation, which is shown as it is decoded; to nothing if another one has begun.
   async translate(asked) {
-    const hasFocus = this.box.contains(document.activeElement);
+    const focused = this.words.findIndex(({span}) => span === document.activeElement);
     this.wait();
     this.asked = asked;
     this.work = new AbortController();
@@ -60,7 +60,11 @@ export class Translation {
       throw error;
     }
     this.show();
-    if (hasFocus && document.activeElement === document.body) this.box.querySelector("[tabindex]")?.focus();
+    const same = this.words[Math.min(focused, this.words.length - 1)];
+    if (same && document.activeElement === document.body) {
+      this.stopAt(same);
+      same.span.focus();
+    }
     return this.found;
   }
 
