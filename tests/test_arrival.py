@@ -31,6 +31,7 @@ from seq2seq.inference.required import (
 )  # fmt: skip
 from seq2seq.inference.sampling import Sampling
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import uncertain_words
 
 EMPTY = Glossary()
 
@@ -237,6 +238,7 @@ def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator)
     [[forced]] = translator.translate(["gato come pan"], glossary=Glossary({"pan": "xyzzyx"}))
     assert forced.parts[0].log_prob < plain.parts[0].log_prob - 5
     assert not forced.parts[0].unlikely
+    assert forced.text.split().index("xyzzyx") not in uncertain_words(forced.parts[0])
 
 
 def test_samples_and_lines_with_a_prefix_are_left_to_the_model(translator: Translator) -> None:
