@@ -6,6 +6,7 @@ import io
 import json
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +31,7 @@ from seq2seq.inference.required import (
     show_tokens,
 )  # fmt: skip
 from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
 
 EMPTY = Glossary()
@@ -148,6 +150,16 @@ def test_term_that_has_a_token_stays() -> None:
     assert mask("Escribe a a@b.com.", (glossary, "es", "en")) == ("Escribe a a@b.com.", {})
 
 
+def test_token_that_has_a_term_stays() -> None:
+    glossary = Glossary({"nombre": "name", "casa": "home"})
+    text = "Hola {{nombre}}, mira https://casa.es/casa y #casa"
+    masked, tokens = mask(text, (glossary, "es", "en"))
+    assert [each.text for each in tokens.values()] == [
+        "{{nombre}}", "https://casa.es/casa", "#casa",
+    ]  # fmt: skip
+    assert {each.form for each in required_of(masked, tokens, (glossary, "es", "en"))} == {*tokens}
+
+
 def test_parts_require_what_they_have() -> None:
     masked, tokens = mask("El gato de {a} y {b}", (EMPTY, "es", "en"))
     first, second = masked[: masked.index(" y ")], masked[masked.index("y ") :]
@@ -183,6 +195,21 @@ def test_random_model_translates_with_all_of_them(
             lower = each.text.lower()
             assert not [part.missing for part in each.parts if part.missing]
             assert all(text in lower for text in texts)
+
+
+def test_sentence_is_searched_again_a_few_times(translator: Translator) -> None:
+    """A list of a hundred tokens would take minutes otherwise."""
+    [[found]] = translator.translate(["gato come pan"])
+    required = [Required(str(n), str(n), 0, 1) for n in range(100)]
+    calls = []
+
+    def search_again(tried: Sequence[tuple[int, str]]) -> list[list[Part]]:
+        calls.append(tried)
+        return [found.parts]
+
+    [[part]] = arrival.let_arrive([found.parts], [required], search_again, spaced=True)
+    assert len(calls) == 8
+    assert len(part.missing) == 100
 
 
 @pytest.mark.parametrize("backend", ["onnx", "torch"])
