@@ -243,6 +243,30 @@ def test_translations_do_not_depend_on_each_other(translator: Translator) -> Non
     assert [found[0].text for found in translator.translate(lines, glossary=glossary)] == alone
 
 
+def test_single_bytes_do_not_continue_a_forced_word(translator: Translator) -> None:
+    spelling = translator.spelling
+    assert b"\xc3" not in {spelling.spell([piece]) for piece in spelling.word_ends.tolist()}
+
+
+def test_searches_of_a_sentence_do_not_depend_on_others(translator: Translator) -> None:
+    """However many texts the others require."""
+    [[found]] = translator.translate(["gato come pan"])
+    one, two = ([Required(name, name, 0, 1) for name in names] for names in ("x", "xy"))
+    counts = []
+    for required in ([one], [one, two]):
+        calls: list[int] = []
+
+        def search_again(
+            tried: Sequence[tuple[int, str]], calls: list[int] = calls
+        ) -> list[list[Part]]:
+            calls += [number for number, _ in tried]
+            return [found.parts for _ in tried]
+
+        arrival.let_arrive([found.parts] * len(required), required, search_again, spaced=True)
+        counts.append(calls.count(0))
+    assert counts[0] == counts[1]
+
+
 def test_token_is_one_piece_with_the_weights_of_its_stand_in(translator: Translator) -> None:
     options = translator.options(keep_weights=True)
     [[found]] = translator.translate(["gato a@b.com come <i>pan</i>"], options)

@@ -38,7 +38,7 @@ def let_arrive(
     Translations that lack something are left out unless all of a sentence do.
     """
     found, fixed = [*parts], [0] * len(parts)
-    for _ in range(min(max(map(len, required)), _MOST_AGAIN)):
+    for _ in range(_MOST_AGAIN):
         begun = {
             number: text
             for number, each in enumerate(required)
