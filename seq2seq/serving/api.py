@@ -104,7 +104,8 @@ class LineTranslation(BaseModel):
     score: float
     parts: list[dict[str, Any]] = Field(
         description="sentences, also with `words` and the weights between them, the numbers of the "
-        "words of each piece, and on request the `tree` of its search"
+        "words of each piece, the numbers of the words between spaces that are `uncertain`, and on "
+        "request the `tree` of its search"
     )
 
 

@@ -672,9 +672,27 @@ def test_unlikely_translation_is_marked(page_of_both: Page) -> None:
     )
     words = len(ENGLISH.split())
     assert page.locator(".word.doubtful").count() == page.locator(".word").count() - words
+    uncertain = page.locator(".word.uncertain")
+    assert 0 < uncertain.count() < page.locator(".word.doubtful").count()
+    expect(uncertain.first).to_have_attribute("title", "The model is unsure of this word")
+    expect(page.locator("#unsure")).to_be_visible()
     for other in ("", SPANISH):
         page.fill("#text", other)
         expect(page.locator("#doubts")).to_be_hidden()
+        expect(page.locator("#unsure")).to_be_hidden()
+
+
+def test_uncertain_words_are_marked_in_likely_translations(page_of_both: Page) -> None:
+    """A word that the user has chosen is no longer uncertain."""
+    page = page_of_both
+    page.fill("#text", "Pon a hervir el agua con una pizca de sal y añade los fideos.")
+    uncertain = page.locator(".word.uncertain")
+    expect(uncertain).to_have_text(["Put", "pizing"])
+    expect(page.locator("#doubts")).to_be_hidden()
+    uncertain.first.click()
+    page.locator("#others li button").first.click()
+    expect(page.locator(".word.given")).to_have_count(1)
+    assert "uncertain" not in (page.locator(".word.given").get_attribute("class") or "").split()
 
 
 def test_a_changed_text_is_marked_at_once(page: Page) -> None:

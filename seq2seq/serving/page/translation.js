@@ -71,16 +71,21 @@ export class Translation {
   show() {
     const {box, found, asked} = this;
     const given = asked.prefix.split(/\s+/).filter(Boolean).length;
-    this.words = found.parts.flatMap(({space, text, unlikely, finished}, place) =>
+    this.words = found.parts.flatMap(({space, text, unlikely, uncertain, finished}, place) =>
       [...text.matchAll(/\S+/g)].map(({0: word, index}, n) => ({
         word,
         place,
         start: index,
         space: n ? " " : place ? space : "",
+        isUncertain: uncertain.includes(n),
         span: make("span", word, {class: `word${unlikely || !finished ? " doubtful" : ""}`}),
       })),
     );
     this.words.slice(0, given).forEach(({span}) => span.classList.add("given"));
+    for (const {span} of this.words.slice(given).filter(({isUncertain}) => isUncertain)) {
+      span.classList.add("uncertain");
+      span.title = say("The model is unsure of this word");
+    }
     box.classList.remove("waiting");
     box.replaceChildren(...this.words.flatMap(({space, span}) => [space, span]));
     if (this.words.length) this.stopAt(this.words[given - 1] ?? this.words[0]);
