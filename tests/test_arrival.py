@@ -84,12 +84,12 @@ def test_glossary_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\tb\nc d\n", "terms.tsv: line 2: expected a term, a tab and its translation, found"),
-        (b"a\tb\tc\n", "terms.tsv: line 1: expected a term"),
-        (b"a\t \n", "terms.tsv: line 1: expected a term"),
-        (b"a\tb\na\tc\n", "terms.tsv: line 2: 'a' has another translation above; remove one"),
+        (b"a\tb\nc d\n", "terms.tsv:2: expected a term, a tab and its translation, found"),
+        (b"a\tb\tc\n", "terms.tsv:1: expected a term"),
+        (b"a\t \n", "terms.tsv:1: expected a term"),
+        (b"a\tb\na\tc\n", "terms.tsv:2: 'a' has another translation above; remove one"),
         (b"# a\n", "terms.tsv: no terms"),
-        (b"\xff", "terms.tsv: cannot be read as UTF-8"),
+        (b"\xff", "terms.tsv:1: not UTF-8"),
     ],
 )  # fmt: skip
 def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -102,8 +102,25 @@ def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: s
 def test_terms_have_to_be_texts() -> None:
     with pytest.raises(DataError, match="glossary: 'a': ' '"):
         Glossary({"a": " "})
-    with pytest.raises(DataError, match="cannot be read"):
-        Glossary.read("gone.tsv")
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "serve"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone.tsv", "gone.tsv: no such file; check the path"),
+        (".", ".: a directory; name a file in it"),
+    ],
+)
+def test_glossary_that_is_no_file(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, command: str, name: str, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.tsv").write_text("gato\tcat\n", encoding="utf-8")
+    test = ["test.tsv"] if command == "evaluate" else []
+    assert cli.main([command, str(trained), *test, "--glossary", name]) == 2
+    assert message in capsys.readouterr().err
 
 
 # --- Stand-ins

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from seq2seq.data.corpus import read_lines
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.tokens import Token, find_tokens
@@ -64,21 +65,17 @@ class Glossary:
 
         Raises DataError for a file that cannot be read or has no terms, and for any other line.
         """
-        try:
-            lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot be read as UTF-8 ({error})") from None
         terms: dict[str, str] = {}
-        for number, line in enumerate(lines, 1):
+        for where, line in read_lines(str(path)):
             if not line.strip() or line.startswith("#"):
                 continue
             source, *targets = map(normalize_line, line.split("\t"))
             if len(targets) != 1 or not all((source, *targets)):
                 found = f"expected a term, a tab and its translation, found {line.strip()!r}"
-                raise DataError(f"{path}: line {number}: {found}")
+                raise DataError(f"{where}: {found}")
             if terms.setdefault(source, targets[0]) != targets[0]:
                 found = f"{source!r} has another translation above; remove one"
-                raise DataError(f"{path}: line {number}: {found}")
+                raise DataError(f"{where}: {found}")
         if not terms:
             raise DataError(f"{path}: no terms; write a term, a tab and its translation on a line")
         return cls(terms)
