@@ -102,6 +102,8 @@ def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: s
 def test_terms_have_to_be_texts() -> None:
     with pytest.raises(DataError, match="glossary: 'a': ' '"):
         Glossary({"a": " "})
+    with pytest.raises(DataError, match=r"glossary: expected a mapping of terms, found \[\]"):
+        Glossary([])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("command", ["translate", "evaluate", "serve"])
@@ -210,6 +212,17 @@ def test_term_replaces_the_words_of_the_model(
     assert best(translator, "niño quiere gato grande", Glossary({"gato": "dog"})) == " ".join(
         "dog" if word == "gato" else LEXICON[word] for word in ["niño", "quiere", "gato", "grande"]
     )
+
+
+def test_terms_may_be_a_mapping(translator: Translator) -> None:
+    terms = {"gato": "dog"}
+    expected = best(translator, "gato come pan", Glossary(terms))
+    [[found]] = translator.translate(["gato come pan"], glossary=terms)
+    [[chosen]] = translator.translate(["gato come pan"], translator.options(glossary=terms))
+    assert found.text == chosen.text == expected
+    for wrong in ([], "terms.tsv"):
+        with pytest.raises(DataError, match="glossary: expected a mapping of terms, found"):
+            translator.translate(["gato"], glossary=wrong)  # type: ignore[arg-type]
 
 
 def test_text_without_terms_is_translated_as_before(translator: Translator) -> None:

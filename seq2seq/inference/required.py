@@ -45,11 +45,13 @@ class Glossary:
     """
 
     def __init__(self, terms: Mapping[str, str] | None = None) -> None:
-        """Take translations by term. Raises DataError for anything but text."""
+        """Take translations by term. Raises DataError for anything but a mapping of texts."""
         self.terms: dict[str, str] = {}
+        if not isinstance(terms, Mapping | None):
+            raise DataError(f"glossary: expected a mapping of terms, found {terms!r:.40}")
         for pair in (terms or {}).items():
             if not all(isinstance(text, str) and normalize_line(text) for text in pair):
-                found = ": ".join(map(repr, pair))
+                found = ": ".join(f"{text!r:.40}" for text in pair)
                 raise DataError(f"glossary: {found}: expected a term and its translation, as texts")
             source, target = map(normalize_line, pair)
             self.terms[source] = target
