@@ -87,12 +87,12 @@ def test_glossary_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\tb\nc d\n", "terms.tsv: line 2: expected a term, a tab and its translation, found"),
-        (b"a\tb\tc\n", "terms.tsv: line 1: expected a term"),
-        (b"a\t \n", "terms.tsv: line 1: expected a term"),
-        (b"a\tb\na\tc\n", "terms.tsv: line 2: 'a' has another translation above; remove one"),
+        (b"a\tb\nc d\n", "terms.tsv:2: expected a term, a tab and its translation, found"),
+        (b"a\tb\tc\n", "terms.tsv:1: expected a term"),
+        (b"a\t \n", "terms.tsv:1: expected a term"),
+        (b"a\tb\na\tc\n", "terms.tsv:2: 'a' has another translation above; remove one"),
         (b"# a\n", "terms.tsv: no terms"),
-        (b"\xff", "terms.tsv: cannot be read as UTF-8"),
+        (b"\xff", "terms.tsv:1: not UTF-8"),
     ],
 )  # fmt: skip
 def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -105,8 +105,27 @@ def test_unusable_glossary_is_refused(tmp_path: Path, content: bytes, message: s
 def test_terms_have_to_be_texts() -> None:
     with pytest.raises(DataError, match="glossary: 'a': ' '"):
         Glossary({"a": " "})
-    with pytest.raises(DataError, match="cannot be read"):
-        Glossary.read("gone.tsv")
+    with pytest.raises(DataError, match=r"glossary: expected a mapping of terms, found \[\]"):
+        Glossary([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "serve"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone.tsv", "gone.tsv: no such file; check the path"),
+        (".", ".: a directory; name a file in it"),
+    ],
+)
+def test_glossary_that_is_no_file(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, command: str, name: str, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.tsv").write_text("gato\tcat\n", encoding="utf-8")
+    test = ["test.tsv"] if command == "evaluate" else []
+    assert cli.main([command, str(trained), *test, "--glossary", name]) == 2
+    assert message in capsys.readouterr().err
 
 
 # --- Stand-ins
@@ -221,6 +240,17 @@ def test_term_replaces_the_words_of_the_model(
     assert best(translator, "niño quiere gato grande", Glossary({"gato": "dog"})) == " ".join(
         "dog" if word == "gato" else LEXICON[word] for word in ["niño", "quiere", "gato", "grande"]
     )
+
+
+def test_terms_may_be_a_mapping(translator: Translator) -> None:
+    terms = {"gato": "dog"}
+    expected = best(translator, "gato come pan", Glossary(terms))
+    [[found]] = translator.translate(["gato come pan"], glossary=terms)
+    [[chosen]] = translator.translate(["gato come pan"], translator.options(glossary=terms))
+    assert found.text == chosen.text == expected
+    for wrong in ([], "terms.tsv"):
+        with pytest.raises(DataError, match="glossary: expected a mapping of terms, found"):
+            translator.translate(["gato"], glossary=wrong)  # type: ignore[arg-type]
 
 
 def test_text_without_terms_is_translated_as_before(translator: Translator) -> None:

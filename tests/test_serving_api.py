@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 from unittest.mock import Mock
-from urllib.parse import urljoin
+from urllib.parse import urlencode, urljoin
 
 import pytest
 from conftest import toy_pairs
@@ -414,7 +414,12 @@ def test_names_of_glossaries_are_listed(client: Client) -> None:
     [
         ("zo", "glossary: there is no 'zo'; use one of zoo"),
         ({"a": " "}, "glossary: 'a': ' ': expected a term and its translation, as texts"),
-        (3, "glossary: Input should be a valid string"),
+        ({"a": 3}, "glossary: 'a': 3: expected a term and its translation, as texts"),
+        ({"a": None}, "glossary: 'a': None: expected a term and its translation, as texts"),
+        *(
+            (wrong, "glossary: expected a name or a JSON object of terms")
+            for wrong in (3, [], True)
+        ),
     ],
 )
 @pytest.mark.parametrize("path", ["/translate", "/api/translate"])
@@ -423,6 +428,16 @@ def test_unusable_glossary_of_a_request(
 ) -> None:
     answer = client.post(path, q="gato", source="es", target="en", model="toy", glossary=glossary)
     assert (answer.status, answer.json) == (400, {"error": error})
+
+
+def test_terms_in_a_form(client: Client) -> None:
+    form = urlencode({"q": "gato", "source": "es", "target": "en", "glossary": '{"a": "b"}'})
+    answer = client.send("POST", "/translate", form.encode())
+    assert answer.status == 400
+    assert (
+        "terms have to be a JSON object in a request of type application/json"
+        in answer.json["error"]
+    )
 
 
 def test_what_is_missing_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

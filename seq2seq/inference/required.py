@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from seq2seq.data.corpus import read_lines
 from seq2seq.data.tokenizer import normalize_line
 from seq2seq.errors import DataError
 from seq2seq.inference.tokens import Token, find_tokens
@@ -44,11 +45,13 @@ class Glossary:
     """
 
     def __init__(self, terms: Mapping[str, str] | None = None) -> None:
-        """Take translations by term. Raises DataError for anything but text."""
+        """Take translations by term. Raises DataError for anything but a mapping of texts."""
         self.terms: dict[str, str] = {}
+        if not isinstance(terms, Mapping | None):
+            raise DataError(f"glossary: expected a mapping of terms, found {terms!r:.40}")
         for pair in (terms or {}).items():
             if not all(isinstance(text, str) and normalize_line(text) for text in pair):
-                found = ": ".join(map(repr, pair))
+                found = ": ".join(f"{text!r:.40}" for text in pair)
                 raise DataError(f"glossary: {found}: expected a term and its translation, as texts")
             source, target = map(normalize_line, pair)
             self.terms[source] = target
@@ -64,21 +67,17 @@ class Glossary:
 
         Raises DataError for a file that cannot be read or has no terms, and for any other line.
         """
-        try:
-            lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot be read as UTF-8 ({error})") from None
         terms: dict[str, str] = {}
-        for number, line in enumerate(lines, 1):
+        for where, line in read_lines(str(path)):
             if not line.strip() or line.startswith("#"):
                 continue
             source, *targets = map(normalize_line, line.split("\t"))
             if len(targets) != 1 or not all((source, *targets)):
                 found = f"expected a term, a tab and its translation, found {line.strip()!r}"
-                raise DataError(f"{path}: line {number}: {found}")
+                raise DataError(f"{where}: {found}")
             if terms.setdefault(source, targets[0]) != targets[0]:
                 found = f"{source!r} has another translation above; remove one"
-                raise DataError(f"{path}: line {number}: {found}")
+                raise DataError(f"{where}: {found}")
         if not terms:
             raise DataError(f"{path}: no terms; write a term, a tab and its translation on a line")
         return cls(terms)

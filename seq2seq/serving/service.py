@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, SkipValidation, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
@@ -37,6 +37,7 @@ def _no_bool(value: Any) -> Any:
 
 Terms = Annotated[
     str | dict[str, str] | None,
+    SkipValidation,  # Service.glossary names the term that is wrong
     Field(description="the name of a glossary of the server, or terms and their translations"),
 ]
 Number = Annotated[int, BeforeValidator(_no_bool)]
@@ -115,22 +116,31 @@ class Service:
                 f"alternatives: {alternatives}; ask for at most {limits.alternatives}"
             )
 
-    def glossary(self, wanted: str | dict[str, str] | None) -> Glossary | None:
+    def glossary(self, wanted: Any) -> Glossary | None:
         """Return the glossary of a name, or of the terms of a request.
 
         Raises RequestError for an unknown name, and for what is not terms.
         """
-        if wanted is None or isinstance(wanted, str):
-            if wanted and wanted not in self.glossaries:
-                names = ", ".join(self.glossaries) or "a JSON object of terms"
-                raise RequestError(
-                    f"glossary: there is no '{one_line(wanted[:40])}'; use one of {names}"
-                )
-            return self.glossaries[wanted] if wanted else None
-        try:
-            return Glossary(wanted)
-        except DataError as error:
-            raise RequestError(str(error)) from None
+        if wanted is None or wanted == "":
+            return None
+        if isinstance(wanted, dict):
+            try:
+                return Glossary(wanted)
+            except DataError as error:
+                raise RequestError(str(error)) from None
+        if not isinstance(wanted, str):
+            raise RequestError("glossary: expected a name or a JSON object of terms")
+        if wanted.lstrip().startswith("{"):
+            raise RequestError(
+                "glossary: terms have to be a JSON object in a request of type application/json; "
+                "a form can only name a glossary"
+            )
+        if wanted not in self.glossaries:
+            names = ", ".join(self.glossaries) or "a JSON object of terms"
+            raise RequestError(
+                f"glossary: there is no '{one_line(wanted[:40])}'; use one of {names}"
+            )
+        return self.glossaries[wanted]
 
     def language(self, name: str, code: str) -> str:
         """Return the code that the models have for a language.
