@@ -416,6 +416,10 @@ def test_names_of_glossaries_are_listed(client: Client) -> None:
         ({"a": " "}, "glossary: 'a': ' ': expected a term and its translation, as texts"),
         ({"a": 3}, "glossary: 'a': 3: expected a term and its translation, as texts"),
         ({"a": None}, "glossary: 'a': None: expected a term and its translation, as texts"),
+        (
+            dict.fromkeys(map(str, range(1001)), "x"),
+            "glossary: 1001 terms; a request may have 1000: give the server larger glossaries as files",
+        ),
         *(
             (wrong, "glossary: expected a name or a JSON object of terms")
             for wrong in (3, [], True)

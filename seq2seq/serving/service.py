@@ -35,6 +35,7 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+_MAX_TERMS = 1000  # of a request; `re` keeps 512 patterns, 0.2 MB each with so many terms
 Terms = Annotated[
     str | dict[str, str] | None,
     SkipValidation,  # Service.glossary names the term that is wrong
@@ -124,6 +125,11 @@ class Service:
         if wanted is None or wanted == "":
             return None
         if isinstance(wanted, dict):
+            if len(wanted) > _MAX_TERMS:
+                raise RequestError(
+                    f"glossary: {len(wanted)} terms; a request may have {_MAX_TERMS}: give the server "
+                    "larger glossaries as files"
+                )
             try:
                 return Glossary(wanted)
             except DataError as error:
