@@ -6,6 +6,7 @@ import io
 import json
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +31,9 @@ from seq2seq.inference.required import (
     show_tokens,
 )  # fmt: skip
 from seq2seq.inference.sampling import Sampling
+from seq2seq.inference.text import Part
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.words import uncertain_words
 
 EMPTY = Glossary()
 
@@ -167,6 +170,16 @@ def test_term_that_has_a_token_stays() -> None:
     assert mask("Escribe a a@b.com.", (glossary, "es", "en")) == ("Escribe a a@b.com.", {})
 
 
+def test_token_that_has_a_term_stays() -> None:
+    glossary = Glossary({"nombre": "name", "casa": "home"})
+    text = "Hola {{nombre}}, mira https://casa.es/casa y #casa"
+    masked, tokens = mask(text, (glossary, "es", "en"))
+    assert [each.text for each in tokens.values()] == [
+        "{{nombre}}", "https://casa.es/casa", "#casa",
+    ]  # fmt: skip
+    assert {each.form for each in required_of(masked, tokens, (glossary, "es", "en"))} == {*tokens}
+
+
 def test_parts_require_what_they_have() -> None:
     masked, tokens = mask("El gato de {a} y {b}", (EMPTY, "es", "en"))
     first, second = masked[: masked.index(" y ")], masked[masked.index("y ") :]
@@ -202,6 +215,21 @@ def test_random_model_translates_with_all_of_them(
             lower = each.text.lower()
             assert not [part.missing for part in each.parts if part.missing]
             assert all(text in lower for text in texts)
+
+
+def test_sentence_is_searched_again_a_few_times(translator: Translator) -> None:
+    """A list of a hundred tokens would take minutes otherwise."""
+    [[found]] = translator.translate(["gato come pan"])
+    required = [Required(str(n), str(n), 0, 1) for n in range(100)]
+    calls = []
+
+    def search_again(tried: Sequence[tuple[int, str]]) -> list[list[Part]]:
+        calls.append(tried)
+        return [found.parts]
+
+    [[part]] = arrival.let_arrive([found.parts], [required], search_again, spaced=True)
+    assert len(calls) == 8
+    assert len(part.missing) == 100
 
 
 @pytest.mark.parametrize("backend", ["onnx", "torch"])
@@ -246,6 +274,30 @@ def test_translations_do_not_depend_on_each_other(translator: Translator) -> Non
     assert [found[0].text for found in translator.translate(lines, glossary=glossary)] == alone
 
 
+def test_single_bytes_do_not_continue_a_forced_word(translator: Translator) -> None:
+    spelling = translator.spelling
+    assert b"\xc3" not in {spelling.spell([piece]) for piece in spelling.word_ends.tolist()}
+
+
+def test_searches_of_a_sentence_do_not_depend_on_others(translator: Translator) -> None:
+    """However many texts the others require."""
+    [[found]] = translator.translate(["gato come pan"])
+    one, two = ([Required(name, name, 0, 1) for name in names] for names in ("x", "xy"))
+    counts = []
+    for required in ([one], [one, two]):
+        calls: list[int] = []
+
+        def search_again(
+            tried: Sequence[tuple[int, str]], calls: list[int] = calls
+        ) -> list[list[Part]]:
+            calls += [number for number, _ in tried]
+            return [found.parts for _ in tried]
+
+        arrival.let_arrive([found.parts] * len(required), required, search_again, spaced=True)
+        counts.append(calls.count(0))
+    assert counts[0] == counts[1]
+
+
 def test_token_is_one_piece_with_the_weights_of_its_stand_in(translator: Translator) -> None:
     options = translator.options(keep_weights=True)
     [[found]] = translator.translate(["gato a@b.com come <i>pan</i>"], options)
@@ -267,6 +319,7 @@ def test_forced_words_do_not_make_a_translation_unlikely(translator: Translator)
     [[forced]] = translator.translate(["gato come pan"], glossary=Glossary({"pan": "xyzzyx"}))
     assert forced.parts[0].log_prob < plain.parts[0].log_prob - 5
     assert not forced.parts[0].unlikely
+    assert forced.text.split().index("xyzzyx") not in uncertain_words(forced.parts[0])
 
 
 def test_samples_and_lines_with_a_prefix_are_left_to_the_model(translator: Translator) -> None:

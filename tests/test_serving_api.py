@@ -322,6 +322,19 @@ def test_translation_that_takes_too_long_is_ended(
             until(lambda number=number: len(ended) == number)
 
 
+def test_fault_within_a_stream_is_its_last_event(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise IndexError("of some bug")
+
+    monkeypatch.setattr(interactive, "translations_json", fail)
+    *steps, last = events(client, q=LINES[0])
+    assert steps
+    assert last == ("error", {"error": "internal error; the server's log has the details"})
+    assert "IndexError: of some bug" in caplog.text
+
+
 def test_calls_wait_in_the_queue(translator: Translator) -> None:
     models = ServedModels({"toy": ServedModel("toy", translator)})
     done = threading.Event()

@@ -100,7 +100,7 @@ Protection = tuple[Glossary, str, str]  # a glossary, and the codes of both lang
 def mask(text: str, protection: Protection) -> tuple[str, dict[str, Required]]:
     """Return a normalized text with stand-ins in place of its tokens, and these by stand-in.
 
-    Terms of the glossary are left alone.
+    Those within a term of the glossary are left alone; a term within a token is not one.
     """
     glossary, source, target = protection
     tokens: Sequence[Token] = find_tokens(text, source, target)
@@ -109,7 +109,7 @@ def mask(text: str, protection: Protection) -> tuple[str, dict[str, Required]]:
     found, masked, end = dict[str, Required](), "", 0
     names = (name for name in _stand_ins() if name not in text)
     for token in tokens:
-        if any(start < token.end and token.start < stop for start, stop in of_terms):
+        if any(start <= token.start and token.end <= stop for start, stop in of_terms):
             continue
         around = text[: token.start][-1:], text[token.end :][:1]
         joins = bool(re.match(r"\w", around[0])), bool(re.match(r"\w", around[1]))

@@ -489,6 +489,7 @@ class Translator:
         names = self.target.pieces([node.token for node in nodes])
         tree = [replace(node, piece=name) for node, name in zip(nodes, names, strict=True)]
         source_pieces = [*self.source.pieces(sentence.ids), EOS_PIECE]
+        target = language(self.config.data.target_language)
         return [
             Part(
                 source=sentence.text,
@@ -502,6 +503,7 @@ class Translator:
                 space=sentence.space,
                 log_probs=hypothesis.log_probs,
                 tree=tree or None,
+                target=target,
             )
             for hypothesis in hypotheses
         ]

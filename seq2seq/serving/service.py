@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from seq2seq.errors import DataError, one_line
+from seq2seq.errors import DataError, WorkerError, exit_status, one_line
 from seq2seq.inference.required import Glossary
 from seq2seq.serving import Limits
 from seq2seq.serving.batching import Batcher, RequestError
@@ -58,6 +58,13 @@ class Error(BaseModel):
 
 
 Parameters = TypeVar("Parameters", bound=Keyed)
+
+
+def fault_message(error: Exception) -> str:
+    """Return what a client is told of an error that is not the request's."""
+    # The log says more about a lost worker: the server is about to stop.
+    found = None if isinstance(error, WorkerError) else exit_status(error)
+    return found[1] if found else "internal error; the server's log has the details"
 
 
 @dataclass(frozen=True)
